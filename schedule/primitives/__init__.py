@@ -1,1 +1,1 @@
-"""The primitives: one module a primitive, in folders by what they rewrite. `Schedule` imports, and so registers, all of them."""
+"""The primitives: one module each, in folders by the object of the rewrite. `Schedule` imports, and so registers, all of them."""

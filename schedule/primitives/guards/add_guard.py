@@ -18,15 +18,15 @@ from ...rewriting.predicates import parsed_condition, sharpened
 
 @primitive
 def add_guard(func: PrimFunc, block_or_loop: LoopOrBlockName, condition: str) -> tuple[PrimFunc, list[str]]:
-    """Write a block or loop twice, for where a condition holds and for where it does not; returns the names of the two.
+    """Write a block or loop twice, once under a condition and once under its negation; returns the names of the two.
 
-    The condition is text, over the variables of the loops around (within the same block) and the sizes of the function. The first
-    version keeps its names. What follows from the condition is dropped from the predicates in it, and likewise in the second.
+    The condition is text, over the loop variables around (within the same block) and the sizes of the function. The first version
+    keeps its names. Each version drops the predicates that its condition implies.
 
     Rewrite   S   =>   if c: S  else: S'
     Legal     if the condition neither always nor never holds: S' is a copy of S under new names, and exactly one of the two runs.
-              A reduction whose loops occur in the condition must provably start in one version, wherever it starts; the other,
-              in which it provably does not, loses the init, unless threads reduce together.
+              A reduction whose loops occur in the condition must provably always start in the same version. The other version
+              loses the init; a cross-thread reduction is refused.
     Example   matmul: s.split("j", [None, 4]); s.reorder("j_0", "i", "k", "j_1"); s.add_guard("i", "j_0 < 3")
     """
     target, above = named_at(func, block_or_loop)
@@ -50,7 +50,7 @@ def add_guard(func: PrimFunc, block_or_loop: LoopOrBlockName, condition: str) ->
 
         return with_starting_inits(drop_implied_conditions(stmt, ranges, [fact]), ranges, above[:-1], [fact], starts)
 
-    version(target, fails)  # refuses, if at all, with marks on what stands in the function
+    version(target, fails)  # refuses, if at all, with marks in the function
     copy = clone(target, Names.of(func))
     both = If(holds, version(target, sharpened(holds, ranges)), version(copy, fails))
     return replace_path(func, above, both), [block_or_loop, copy.name]

@@ -17,7 +17,7 @@ def assume(func: PrimFunc, condition: str) -> tuple[PrimFunc, None]:
     """Take a condition on the sizes of the function for granted: later steps may rely on it.
 
     The condition is text, such as "n % 16 == 0". A call with sizes for which it does not hold raises an error and runs nothing;
-    what is exported does not check it. Source: Exo, PLDI 2022, section 3 (preconditions).
+    exported code does not check it. Source: Exo, PLDI 2022, section 3 (preconditions).
 
     Rewrite   def f(A, n): S   =>   def f(A, n): T.func_attr({"assumed": ["n % 16 == 0"]}); S
     Legal     if the condition is over sizes alone, and neither always nor never holds.

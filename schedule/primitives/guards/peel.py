@@ -1,4 +1,4 @@
-"""peel: a loop with conditions becomes a main part without them, and what is before and after it."""
+"""peel: a loop with conditions becomes a main part without them, and parts before and after it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def peel(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, list[str]]:
     Rewrite   for i_0 in range(4): for i_1 in range(4): with T.block("B"): where(i_0 * 4 + i_1 < 13); S(i_0 * 4 + i_1)
            => for i_0_0 in range(3): for i_1 in range(4): with T.block("B_i_0_0"): S(i_0_0 * 4 + i_1)
               for i_0_1 in range(1): for i_1_1 in range(1): with T.block("B_i_0_1"): S(i_0_1 * 4 + i_1_1 + 12)
-    Legal     if the extent is a constant, a condition below depends on the loop, and such conditions, those that are inequalities
-              linear in the loop, always hold in some of its iterations but not in all; and where `loop_partition` is, of which it
-              is a case, with the loops of all parts but the main one trimmed (`trim`).
+    Legal     if the extent is a constant, a condition below depends on the loop, and `loop_partition` is legal. Those conditions
+              that are inequalities linear in the loop must always hold in some, but not in all, of its iterations. The loops of
+              all parts but the main one are trimmed (`trim`).
     Example   vector: s.split("i", [None, 4]); s.peel("i_0")
     """
     target, above = loop_at(func, loop)

@@ -13,11 +13,11 @@ from ...rewriting.predicates import useful_iterations
 
 @primitive
 def trim(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
-    """Cut off the iterations at the end of a loop in which no block below it runs; one iteration stays in any case.
+    """Cut off the iterations at the end of a loop in which no block below it runs; at least one iteration stays.
 
     Rewrite   for i in range(N): with T.block("B"): where(i < n); S(i)   =>   for i in range(n): with T.block("B"): S(i)
-    Legal     if the extent is a constant, and there is an iteration to cut off: in each of these every statement below has a
-              condition, an inequality linear in the loop, that provably never holds there.
+    Legal     if the extent is a constant, and there is an iteration to cut off. In each of these, every statement below has a
+              condition, an inequality linear in the loop, that provably never holds.
     Example   matmul: s.split("j", [5, 4]); s.trim("j_0")
     """
     target, above = loop_at(func, loop)

@@ -14,13 +14,13 @@ from ...primitive import LoopOrBlockName, named_at, path, primitive, replace_pat
 
 @primitive
 def annotate(func: PrimFunc, block_or_loop: LoopOrBlockName, ann_key: str, ann_val: Any) -> tuple[PrimFunc, None]:
-    """Attach a value (JSON data) to a block or loop under a key, in place of the one it has.
+    """Attach a value (JSON data) to a block or loop under a key, in place of an earlier value.
 
-    What begins with "meta_schedule.", hints for a search, can be attached to "root", the function, too.
+    Keys that begin with "meta_schedule.", hints for a search, can be attached to "root", the function, too.
 
     Rewrite   for i in range(N): S   =>   for i in T.serial(N, annotations={"key": value}): S
-    Legal     if the key is not empty, and the value one that code generation knows, where it knows the key: the meaning of a
-              program does not depend on annotations.
+    Legal     if the key is not empty, and the value valid for a key that code generation reads: the meaning of a program does
+              not depend on annotations.
     Example   vector: s.annotate("i", "pragma_auto_unroll_max_step", 16)
     """
     if _is_hint(func, block_or_loop, ann_key):
@@ -40,7 +40,7 @@ def unannotate(func: PrimFunc, block_or_loop: LoopOrBlockName, ann_key: str) -> 
     """Remove the annotation of a block or loop under a key.
 
     Rewrite   for i in T.serial(N, annotations={"key": value}): S   =>   for i in range(N): S
-    Legal     where the key is there.
+    Legal     if the block or loop has an annotation of this key.
     Example   vector: s.annotate("i", "note", 1); s.unannotate("i", "note")
     """
     if _is_hint(func, block_or_loop, ann_key) and any(k == ann_key for k, _ in func.attrs):
@@ -58,5 +58,5 @@ def unannotate(func: PrimFunc, block_or_loop: LoopOrBlockName, ann_key: str) -> 
 
 
 def _is_hint(func: PrimFunc, name: str, key: str) -> bool:
-    """True where a key is that of a hint for a search, on the whole function."""
+    """True for a search hint on the whole function, "root"."""
     return name == "root" and key.startswith("meta_schedule.") and not path(func, Block, name)

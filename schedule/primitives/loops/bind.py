@@ -14,7 +14,7 @@ from ...legality.reducer import reducer_of
 from ...primitive import LoopName, blocks_below, loop_at, primitive, replace_path
 from .reorder import reorder
 
-# By kind of thread axis: the storage scopes of which each block, or each thread, of a GPU has its own.
+# By kind of thread axis: the storage scopes that are private to a block, or to a thread, of a GPU.
 OWN_SCOPES = {"blockIdx": (*SHARED, *PER_THREAD), "threadIdx": PER_THREAD, "vthread": PER_THREAD}
 
 
@@ -24,7 +24,7 @@ def _axis_kind(thread_axis: str) -> str:
 
 
 def _need_own_axis(target: For, thread_axis: str, outside: list[For], inside: list[For]) -> None:
-    """Refuse an axis to which a loop outside or inside is bound already, and blocks inside of threads."""
+    """Refuse an axis that a loop outside or inside is bound to already, and blocks inside of threads."""
     kind = _axis_kind(thread_axis)
     for other in (*outside, *inside):
         if other.kind is Kind.THREAD and other.thread == thread_axis:
@@ -49,20 +49,20 @@ def _need_own_axis(target: For, thread_axis: str, outside: list[For], inside: li
 
 
 def _same_for_all(loop: For, name: str) -> bool:
-    """True where all iterations of a thread loop store the same values to a buffer, so that one buffer may serve them all."""
+    """True where all iterations of a thread loop store the same values to a buffer, so that they can share it."""
     written = stored_names(loop.body) - {name}
     writers = [b for b in blocks(loop.body) if any(s.buffer.name == name for s in stores(b))]
     return not any(loop.name in variables(b) or any(x.buffer.name in written for x in loads(b)) for b in writers)
 
 
 def _fills_shared_memory(outer: For, inner: For) -> bool:
-    """True where a loop inside a thread loop of the same axis only fills shared memory, in the same way for every thread."""
+    """True where a loop inside a thread loop of the same axis only fills shared memory, independent of the thread."""
     scopes = {s.buffer.scope for s in stores(inner)}
     return scopes <= set(SHARED) and outer.name not in variables(inner)
 
 
 def _reduces_together(loop: For, outside: list[For]) -> bool:
-    """True if the loop drives only the reduction of one block, so that threads can reduce together; refuses several results."""
+    """True if the loop drives just the reduction of one block, a cross-thread reduction; refuses one of several results."""
     found = blocks_below(loop.body)
     block = found[0] if len(found) == 1 else None
     if block is None or block.init is None or loop.extent.is_one:
@@ -72,7 +72,7 @@ def _reduces_together(loop: For, outside: list[For]) -> bool:
         return False
     reducing, below = driving(block, Axis.REDUCE), {x.name for x in loops(loop)}
     placing = driving(block, Axis.SPATIAL) & below
-    mixed = reducing & placing  # loops that start a reduction as they go on with it
+    mixed = reducing & placing  # loops that start and continue reductions
     mixed |= {s.name for s in outside if s.name in reducing and not s.extent.is_one}
     guards = [c for c in conjuncts(block.predicate) if variables(c) & reducing]
     if mixed or any(variables(c) & placing for c in guards):
@@ -89,8 +89,9 @@ def _reduces_together(loop: For, outside: list[For]) -> bool:
 
 
 def _with_own_steps_inside(func: PrimFunc, target: For, outside: list[For]) -> PrimFunc:
-    """`func` with a loop of a reduction, to be bound to threads, around the other loops of it that are directly around it now:
-    those are the steps of each thread."""
+    """`func` with a reduction loop, to be bound to threads, moved outside of the serial reduction loops directly around it.
+
+    These become the steps of each thread."""
     found = blocks_below(target.body)
     if len(found) != 1 or found[0].init is None or target.name not in driving(found[0], Axis.REDUCE):
         return func
@@ -111,17 +112,16 @@ def bind(func: PrimFunc, loop: LoopName, thread_axis: str) -> tuple[PrimFunc, No
 
     Rewrite   for i in range(N): S(i)   =>   for i in T.thread_binding(N, thread="threadIdx.x"): S(i)
     Legal     if the loop is serial, or bound to another axis, which it leaves, no loop around is vectorized, and the iterations
-              are independent, as for `parallel`, where each block has its own of temporaries in shared memory and each thread of
-              those in local memory, but none of those in global memory; temporaries in shared memory into which all iterations
-              store the same do not count. Loops inside one another are bound to different axes, blockIdx outside of threadIdx;
-              only a loop that stores to shared memory alone, and does not use the variable of the loop around it, may be bound to
-              its threadIdx again: the threads share its iterations.
-              A loop bound to threadIdx may also drive the reduction of a block, its init included, that is all there is below it,
-              with one result and +, *, min, max, and, or: then the threads reduce together. Serial loops directly around that
-              drive the reduction too are put inside, as by `reorder`; no other loop around may, no loop from this one on may
-              drive spatial axes as well, and no condition may concern both. Each thread reduces its iterations, from the value
-              that init stores, the results are combined in any order, and every thread gets what is stored. Floating results
-              differ by rounding.
+              are independent, as for `parallel`. Temporaries in shared memory are private to a block, those in local memory to a
+              thread, and those in global memory to none. Temporaries in shared memory do not count if all iterations store the
+              same values. Nested loops are bound to different axes, blockIdx outside of threadIdx. Only a loop that stores to
+              shared memory alone, and does not use the variable of the loop around, may be bound to its threadIdx again: the
+              threads share its iterations.
+              A loop bound to threadIdx may also drive a reduction: that of the only block below it, with its init, one result,
+              and one of +, *, min, max, and, or. Serial loops of the reduction directly around this one are put inside, as by
+              `reorder`. No other loop around may drive it, no loop from this one on may drive spatial axes as
+              well, and no condition may concern both. Each thread reduces its iterations from the init's value, the results are
+              combined in any order, and every thread gets the stored result. Floating results differ by rounding.
     Example   elementwise: s.bind("i1", "threadIdx.x")
     """
     target, above = loop_at(func, loop)

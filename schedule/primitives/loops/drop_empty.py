@@ -11,7 +11,7 @@ from ...primitive import primitive
 
 @primitive
 def drop_empty(func: PrimFunc) -> tuple[PrimFunc, None]:
-    """Leave out all loops without iterations; of reductions over nothing their inits are left.
+    """Remove all loops without iterations; reductions over nothing keep their inits.
 
     Rewrite   for i in range(0): S(i)   =>   (nothing)
               for i in range(N): for k in range(0): with init: I(i); S(i, k)   =>   for i in range(N): I(i)

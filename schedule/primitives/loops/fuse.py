@@ -27,8 +27,8 @@ def fuse(func: PrimFunc, *loops: LoopName, preserve_unit_iters: bool = True) -> 
     Rewrite   for i, j in T.grid(M, N): S(i, j)
            => for i_j_fused in range(M * N): S(i_j_fused // N, i_j_fused % N)
     Legal     if each loop is the whole body of the one before it, none is annotated, and the extent of none depends on another:
-              the iterations and their order are unchanged. Beside a loop that drives another axis, one that only reduces has
-              iterations, for certain: a reduction over nothing has its init.
+              the iterations and their order are unchanged. If only some of the loops drive just the reduction of a block, these
+              provably have iterations: a reduction over nothing has its init.
     Example   matmul: s.fuse("i", "j")
     """
     if not loops:
@@ -69,7 +69,7 @@ def fuse(func: PrimFunc, *loops: LoopName, preserve_unit_iters: bool = True) -> 
         mapping[loop.name] = rest % extents[loop.name]
         rest = rest // extents[loop.name]
     mapping[long[0].name] = rest
-    if total.is_zero:  # whatever the axes would be; but it drives those that the loops drove
+    if total.is_zero:  # any values do, as nothing runs; but the loop must drive the same axes
         mapping = {loop.name: fused.var for loop in nest}
     folded = () if preserve_unit_iters else (name,)
     body = substitute_loops(fused.body, mapping, [*around, fused], folded)

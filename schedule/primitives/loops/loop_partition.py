@@ -19,17 +19,17 @@ def loop_partition(
 ) -> tuple[PrimFunc, list[str]]:
     """Divide a serial loop into consecutive loops of the given numbers of iterations; returns their names.
 
-    The factors are numbers of iterations, in order. One may be None: it becomes what the others leave. Where all are given and
-    something is left, it becomes one more loop at the end. The blocks below are copied; the copies are named after their loop,
-    `B` becomes `B_i_0`, `B_i_1`, ... Without `preserve_unit_iters`, bindings have 0 for the variable of a loop of one iteration.
+    The factors are numbers of iterations, in order. One may be None: the iterations that the others leave. If all are given,
+    remaining iterations become one more loop at the end. The blocks below are copied, and the copies named after their loop: `B`
+    in `i_1` becomes `B_i_1`. Without `preserve_unit_iters`, bindings have 0 for the variable of a loop of one iteration.
 
     Rewrite   for i in range(N): S(i)
            => for i_0 in range(f): S(i_0)
               for i_1 in range(N - f): S(f + i_1)
     Legal     if the loop is serial and not annotated, its extent a constant, each factor at least 1, and their sum at most N
               (with None, less): the iterations and their order are unchanged. Conditions that hold throughout a part are dropped
-              there, and so are inits of reductions that do not start in it; a reduction that the loop drives must provably not
-              start in any part but the first.
+              there, and so are inits of reductions that do not start in it. A reduction that the loop drives must provably start
+              in the first part only.
     Example   vector: s.loop_partition("i", [2, None])
     """
     target, above = loop_at(func, loop)
@@ -54,7 +54,7 @@ def loop_partition(
 
     names = Names.of(func)
     around = loops_in(above[:-1])
-    for n in range(1, len(sizes)):  # marked as they stand in the function, before anything is copied
+    for n in range(1, len(sizes)):  # refuses before anything is copied, with marks in the function
         first = sum(sizes[:n])
         within = {**ranges_of(around), loop: (first, first + sizes[n] - 1)}
         with_starting_inits(target.body, within, above, (), lambda driving: loop not in driving)

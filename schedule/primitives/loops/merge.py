@@ -31,25 +31,25 @@ from ...primitive import LoopName, last_loop, loop_at, need_serial, primitive, r
 from ...rewriting.edits import Names
 
 T = TypeVar("T")
-Pair = tuple[T, T]  # of the first nest, and of the second
+Pair = tuple[T, T]  # one for the first nest, one for the second
 
 
 @primitive
 def merge(func: PrimFunc, *loops: LoopName) -> tuple[PrimFunc, str]:
     """Make one loop of sibling loops; returns its name, that of the first with `_m` added.
 
-    The loops stand in different nests under the same statement. Merged are all loops of each nest from the outermost to the
-    given one, pairwise: these must directly contain one another and have equal extents.
+    The loops stand in different nests under the same statement. All loops of each nest, from the outermost to the given one, are
+    merged pairwise: they must be perfectly nested and have equal extents.
 
     Rewrite   for i in range(N): S(i)
               for j in range(N): T(j)
            => for i_m in range(N):
                   S(i_m)
                   T(i_m)
-    Legal     if all loops merged are serial and not annotated, and every dependence from S to T stays within an iteration or goes
-              forward: for j before i, T(j) touches nothing that S(i) writes, and writes nothing that S(i) reads; but for
-              temporaries used only here, of which each iteration of either reads nothing but what it has written itself. What
-              stands between the nests must be independent of those that move past it.
+    Legal     if all merged loops are serial and not annotated, and every dependence from S to T stays within an iteration or goes
+              forward. That is: for j before i, T(j) accesses nothing that S(i) writes, and writes nothing that S(i) reads.
+              Temporaries used only here do not count if each iteration of either nest reads only elements that it has written.
+              Statements between the nests must be independent of the nests that move past them.
     Example   chain: s.merge("i", "i_1")
     """
     if not loops:
@@ -86,7 +86,7 @@ def merge(func: PrimFunc, *loops: LoopName) -> tuple[PrimFunc, str]:
 
 
 def _perfect_nest(path: Sequence[Stmt], depth: int, paths: Sequence[Sequence[Stmt]]) -> list[For]:
-    """The loops on a path below its first `depth` statements, which must directly contain one another."""
+    """The loops on a path below its first `depth` statements; refuses unless they are perfectly nested."""
     chain = path[depth:]
     if not chain:
         raise _not_siblings([path, next(p for p in paths if p is not path)])
@@ -128,7 +128,7 @@ def _need_same_depth(nests: Sequence[Sequence[For]]) -> None:
 
 
 def _body_in(merged: Sequence[For], chain: Sequence[For], first: Sequence[For]) -> Stmt:
-    """The body of a nest over the variables of the merged loops; refuses extents that are not those of the first nest."""
+    """The body of a nest over the variables of the merged loops; refuses extents that differ from the first nest's."""
     mapping = {old.name: new.var for old, new in zip(chain, merged, strict=True)}
     for mine, old, new in zip(first, chain, merged, strict=True):
         if simplify(substitute(old.extent, mapping)) != simplify(new.extent):
@@ -142,7 +142,7 @@ def _body_in(merged: Sequence[For], chain: Sequence[For], first: Sequence[For]) 
 
 
 def _merged_loops(func: PrimFunc, chain: Sequence[For], removed: Sequence[For]) -> list[For]:
-    """The merged loops, without their body, over extents written in their own variables."""
+    """The merged loops, outermost first, with extents over their own variables."""
     names = Names.of(func)
     for taken in (names.outer, names.handles):
         taken.difference_update(loop.name for loop in removed)
@@ -159,16 +159,15 @@ def _merged_loops(func: PrimFunc, chain: Sequence[For], removed: Sequence[For]) 
 def _need_forward(
     around: list[For], merged: list[For], nests: Pair[list[For]], bodies: Pair[Stmt], private: Callable[[], set[str]]
 ) -> None:
-    """Refuse unless no iteration of the second body depends on an iteration of the first that would come after it; buffers that
-    are `private` to the iterations of either don't count.
+    """Refuse if an iteration of the second body depends on one of the first that would run after it, `private` buffers excepted.
 
-    After merging, the second at j runs before the first at i exactly if j < i lexicographically: there is a loop in which j is
-    less, all outer ones being equal. For each such loop, each pair of accesses of which one writes must touch different elements.
+    After merging, the second body at j runs before the first at i exactly if j < i lexicographically: j is less in some loop, and
+    equal in all outer ones. For each such loop, each pair of conflicting accesses must touch different elements.
     """
     first, second = nests
     earlier, later = bodies
     ignored = local_buffers(earlier) | local_buffers(later)
-    # The units as they stand in the function, to be shown, and as they are in the merged loops.
+    # The units in the function, for messages, and in the merged loops.
     ours = list(zip(units(first[-1].body), units(earlier), strict=True))
     theirs = list(zip(units(second[-1].body), units(later), strict=True))
     found = conflicts(ignored, [a for _, a in ours], [b for _, b in theirs])
@@ -195,8 +194,8 @@ def _need_forward(
 
 
 def _merge_place(around: list[For], siblings: Sequence[Stmt], places: Sequence[int]) -> int:
-    """The number among `siblings` of the nest that stays where it is, the others coming to it: the first of `places`, else the
-    last; refuses where neither can."""
+    """The number among `siblings` of the nest that the others move to: the first of `places`, else the last; refuses if neither
+    is legal."""
     between = [n for n in range(places[0] + 1, places[-1]) if n not in places]
     against: list[tuple[Stmt, Stmt, str]] = []
     for place in (places[0], places[-1]):
@@ -220,7 +219,7 @@ def _merge_place(around: list[For], siblings: Sequence[Stmt], places: Sequence[i
 
 
 def _shared_buffer(around: list[For], a: Stmt, b: Stmt) -> str | None:
-    """A buffer through which two statements, run one after the other, may depend on each other; None where there is none."""
+    """A buffer through which two consecutive statements may depend on each other; None if they are independent."""
     found = conflicts(local_buffers(a) | local_buffers(b), units(a), units(b))
     pairs = [pair for _, _, pairs in found for pair in pairs]
     if not pairs:
@@ -235,7 +234,7 @@ def _shared_buffer(around: list[For], a: Stmt, b: Stmt) -> str | None:
 def _witness(
     around: list[For], merged: list[For], nests: Pair[list[For]], bodies: Pair[Stmt], x: Access, y: Access
 ) -> str | None:
-    """Two iterations that touch one element, the second nest's being the earlier one."""
+    """Two iterations that touch one element, the earlier of them in the second nest; None if not found."""
     latest: dict[tuple, tuple] = {}
     for point, element in touched_elements(around, merged, loops_below(bodies[0]), x):
         latest[element] = max(point, latest.get(element, point))

@@ -15,10 +15,10 @@ def parallel(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
 
     Rewrite   for i in range(N): S(i)   =>   for i in T.parallel(N): S(i)
     Legal     if the loop is serial, no loop around is vectorized, and no iteration touches an element that another one writes.
-              In each block below, the loop drives spatial axes only (it occurs in no binding of another axis), and different
-              iterations get different values of these; between different blocks, and for statements in no block, the elements
-              touched are compared. Each iteration has its own copy of buffers allocated inside the loop, and of temporaries used
-              only there of which it reads only elements that it has written itself.
+              In each block below, the loop drives spatial axes only, and different iterations get different values of these.
+              Between different blocks, and for statements outside of blocks, the touched elements are compared. Buffers
+              allocated inside the loop are private to an iteration, and so are temporaries used only there, if each iteration
+              reads only elements that it has written itself.
     Example   matmul: s.parallel("i")
     """
     target, above = loop_at(func, loop)

@@ -30,16 +30,15 @@ from ...rewriting.loops import reordered
 
 @primitive
 def reorder(func: PrimFunc, *ordered_loops: LoopName) -> tuple[PrimFunc, None]:
-    """Put loops of one nest into the given order, outermost first, among the places they have; others stay where they are.
+    """Put loops of one nest into the given order, outermost first, within the places that they have; other loops stay.
 
     Rewrite   for i: for j: for k: S   =>   for k: for j: for i: S      # reorder("k", "i")
-    Legal     if, from the first place to the last, each loop is the whole body of the one before it; no extent depends on a
-              loop that comes inside it; loops that change their order with another are not vectorized, and those that are
-              parallel or bound may be so in their new places, too; and no two instances
-              of S of which one depends on the other change their order: instances of one block with different spatial axes are
-              independent, those of a reduction commute, but the one with all reduce axes 0, which runs the init, must come
-              first; loops of opaque axes stay in order; and of different blocks, and of statements in no block, instances that
-              change their order must touch different elements, or only read.
+    Legal     if, from the first place to the last, each loop is the whole body of the one before it, and no extent depends on a
+              loop that comes inside it. Loops that change their order with another are not vectorized; parallel and bound ones
+              are legal as such in their new places, too. No two dependent instances of S change their order. Instances of one
+              block with different spatial axes are independent. Those of a reduction commute, but the one with all reduction
+              axes 0, which runs the init, must come first. Loops of opaque axes stay in order. Instances of different blocks,
+              and of statements outside of blocks, that change their order must touch different elements, or only read.
     Example   matmul: s.reorder("k", "i", "j")
     """
     if len(set(ordered_loops)) < len(ordered_loops):
@@ -81,7 +80,7 @@ def reorder(func: PrimFunc, *ordered_loops: LoopName) -> tuple[PrimFunc, None]:
 
 
 def _swapped(chain: list[For], order: list[For]) -> Iterator[tuple[For, For]]:
-    """The pairs of loops (a, b) with a before b in `chain` and after it in `order`, of more than one iteration each."""
+    """The pairs of loops (a, b), each of more than one iteration, with a before b in `chain` and after it in `order`."""
     place = {loop.name: n for n, loop in enumerate(order)}
     for n, a in enumerate(chain):
         for b in chain[n + 1 :]:
@@ -112,7 +111,7 @@ def _need_independent(func: PrimFunc, above, chain: list[For], order: list[For],
     for n, m, pairs in conflicts(local_buffers(body), parts):
         instances = Instances(around, chain, below, [x.indices for pair in pairs for x in pair])
         for (x, y), (a, b, relation) in product(pairs, relations):
-            # The first instance may be that of either access.
+            # Either access may be the first instance.
             mirrored = {k: {LESS: GREATER, GREATER: LESS}.get(v, v) for k, v in relation.items()}
             if not all(instances.distinct(x.indices, y.indices, r) for r in (relation, mirrored)):
                 raise ScheduleError(
@@ -126,7 +125,7 @@ def _need_independent(func: PrimFunc, above, chain: list[For], order: list[For],
 
 
 def _relation(a: For, b: For, chain: list[For], order: list[For]) -> dict[str, str]:
-    """The relation in each loop of two instances that change their order, by `a` and `b`."""
+    """By loop: the relation of two instances that swapping `a` and `b` reorders."""
     relation = dict.fromkeys((x.name for x in chain), ANY)
     for nest_loops, end in ((chain, a), (order, b)):
         names = [x.name for x in nest_loops]
@@ -151,7 +150,7 @@ def _block_keeps_order(unit: Unit, block: Block, around: list[For], chain: list[
         return
     reduces = block.reduction
     ranges = ranges_of([*around, *chain, *below])
-    # A loop counts for the reduction if any step of it makes some reduce axis nonzero.
+    # A loop counts for the reduction if any step of it makes some reduction axis nonzero.
     counting: dict[str, bool] = {}
     for name in moved:
         later = {**ranges, name: (1, ranges[name][1])}

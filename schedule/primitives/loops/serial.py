@@ -14,8 +14,8 @@ def serial(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
     """Run the iterations of a marked loop one after another.
 
     Rewrite   for i in T.parallel(N): S(i)   =>   for i in range(N): S(i)
-    Legal     if the loop is not bound to a GPU axis around foreign calls, which may be where threads wait for one another: of
-              iterations that may run in any order, one order is the loop's own.
+    Legal     if the loop is not bound to a GPU axis around foreign calls, where its threads may wait for one another. Iterations
+              that may run in any order may run in the order of the loop.
     Example   matmul: s.parallel("i"); s.serial("i")
     """
     target, above = loop_at(func, loop)

@@ -47,23 +47,22 @@ def split(
 
     The factors are the extents of the new loops, outermost first. One may be None: it becomes the extent divided by the product
     of the others, rounded up. Without `preserve_unit_iters`, bindings have 0 for the variables of new loops of extent 1. The new
-    loops are called `names`, or `i_0`, `i_1`, ... after the loop `i`. `tail` says what becomes of iterations that fill no whole
-    tile: "guard" has a condition in the nest, "perfect" refuses where there are such, "cut" has a loop for them behind the nest,
-    the last one returned, and "overlap" lets the last tile end where the loop does, and compute again what the one before has.
-    With `disable_predication` a guard is refused, as by "perfect".
-    Source of the tails: Exo, PLDI 2022.
+    loops are called `names`, or `i_0`, `i_1`, ... after the loop `i`. `tail` is for iterations that fill no whole tile. "guard"
+    puts a condition into the nest, and "perfect" refuses them. "cut" adds a loop for them after the nest, the last one returned.
+    "overlap" lets the last tile end at N, so that it repeats iterations of the one before. `disable_predication` turns "guard"
+    into "perfect". Source of the tails: Exo, PLDI 2022.
 
     Rewrite   for i in range(N): S(i)
            => for i_0, i_1 in T.grid(ceil(N / f), f):
                   S(i_0 * f + i_1)      # where i_0 * f + i_1 < N, unless that is proved
-    Legal     if the loop is serial and not annotated, and the factors, each at least 1, have a product of at least N (where N is
-              no constant, or 0, one must be None): the iterations and their order are unchanged. The condition joins the
-              predicate of each block below; statements that are in no block get an `if`.
-              "cut": if N is a constant, one factor None, there is a whole tile, and `loop_partition` allows to divide the loop.
-              "overlap": if N is a constant, the factors are [None, f] with f <= N, the iterations are independent, as for
-              `parallel`, and may run again: what is written below is not read there, except by a reduction, all of whose loops
-              are below, of its own results.
-              The condition is left out where `assume` has it that whole tiles are all.
+    Legal     if the loop is serial and not annotated, and the factors, each at least 1, have a product of at least N. If N is
+              symbolic, or 0, one factor must be None. The iterations and their order are unchanged. The condition joins the
+              predicate of each block below; statements outside of blocks get an `if`. It is left out if f provably divides N,
+              perhaps by `assume`.
+              "cut": if N is a constant, one factor None, there is a whole tile, and `loop_partition` of the loop is legal.
+              "overlap": if N is a constant, the factors are [None, f] with f <= N, and the iterations are independent, as for
+              `parallel`. They may run again: nothing below reads a buffer written below, except a reduction its own results,
+              with all of its loops below.
     Example   matmul: s.split("j", [None, 4])
     """
     target, above = loop_at(func, loop)
@@ -129,7 +128,7 @@ def split(
 
 
 def _checked_names(func: PrimFunc, given: list[str], replaced: list[str], count: int) -> list[str]:
-    """The names given to new loops, if they are new, but for the loops that these stand in place of."""
+    """The given names of new loops; refuses names that are taken, except by the replaced loops."""
     if len(given) != count or len(set(given)) < count:
         raise ScheduleError(f"`names` must be {count} different names, one for each new loop, got {given}")
     strange = next((n for n in given if not sayable(n) or (n not in replaced and fresh_names(func, n) != [n])), None)
@@ -142,7 +141,7 @@ def _checked_names(func: PrimFunc, given: list[str], replaced: list[str], count:
 def _cut(
     func: PrimFunc, target: For, factors: list[int | None], product: int, preserve_unit_iters: bool, names: list[str] | None
 ) -> tuple[PrimFunc, list[str]]:
-    """The loop in whole tiles, and a loop behind them for the rest."""
+    """`func` with the loop in whole tiles, and a loop after them for the rest; the names of all new loops."""
     loop, extent = target.name, constant_extent(target)
     whole = extent // product
     if None not in factors or not whole:
@@ -162,7 +161,7 @@ def _cut(
 
 
 def _overlapping(target: For, above: list[Stmt], factors: list[int | None], parts: list[For]) -> Expr:
-    """The index of a loop in tiles, the last of which ends where the loop does; refuses unless iterations may run again."""
+    """The index of a loop in tiles, the last of them moved back to end with the loop; refuses unless iterations may run again."""
     extent, tile = constant_extent(target), parts[-1].extent
     if len(factors) != 2 or factors[0] is not None or not isinstance(factors[1], int) or factors[1] > extent:
         raise ScheduleError(
@@ -192,8 +191,9 @@ def _overlapping(target: For, above: list[Stmt], factors: list[int | None], part
 
 
 def _guard(stmt: Stmt, condition: Expr) -> Stmt:
-    """`stmt` where `condition` holds: in the predicates of its blocks, and as an `if` around what has none, or has one that reads
-    memory, as it may do only where the condition holds."""
+    """`stmt` under a condition, which joins the predicates of its blocks, and is an `if` around other statements.
+
+    A predicate that reads memory gets an `if`, too: its loads may be out of bounds where the condition does not hold."""
     match stmt:
         case Block() if not loads(stmt.predicate):
             return stmt.with_(predicate=conjunction(stmt.predicate, condition))

@@ -18,7 +18,7 @@ def tile(func: PrimFunc, x: LoopName, y: LoopName, x_factor: int, y_factor: int)
     Rewrite   for i, j in T.grid(M, N): S(i, j)
            => for i_0, j_0, i_1, j_1 in T.grid(ceil(M / f), ceil(N / g), f, g):
                   S(i_0 * f + i_1, j_0 * g + j_1)      # where these are less than M and N, unless that is proved
-    Legal     where `split` of both by [None, factor], and then `reorder` of the four loops, are.
+    Legal     if `split` of both by [None, factor], and then `reorder` of the four loops, are legal.
     Example   matmul: s.tile("i", "j", 4, 4)
     """
     fixed_factors([x_factor, y_factor], example=f"tile({x!r}, {y!r}, 4, 16)")

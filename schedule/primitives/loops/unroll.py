@@ -13,8 +13,8 @@ def unroll(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
     """Write out the iterations of a loop one after another.
 
     Rewrite   for i in range(4): S(i)   =>   for i in T.unroll(4): S(i)
-    Legal     if the loop is serial, or bound to a GPU axis, which it leaves, and the number of its iterations a constant: they
-              are unchanged, and those of a serial loop keep their order.
+    Legal     if the loop is serial, or bound to a GPU axis, which it leaves, and its extent a constant. The iterations are
+              unchanged, and those of a serial loop keep their order.
     Example   matmul: s.unroll("k")
     """
     target, above = loop_at(func, loop)

@@ -15,9 +15,9 @@ def vectorize(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
     """Run the iterations of a loop as lanes of vector instructions.
 
     Rewrite   for i in range(4): S(i)   =>   for i in T.vectorized(4): S(i)
-    Legal     if the loop is serial, the number of its iterations a constant, and these are independent, as for `parallel`, but
-              that each has its own only of the buffers allocated inside the loop. No loop around is vectorized. Loops inside are
-              serial or unrolled, and their extents do not depend on this one: all lanes run them together.
+    Legal     if the loop is serial, its extent a constant, and its iterations independent, as for `parallel`; but only buffers
+              allocated inside the loop are private. No loop around is vectorized. Loops inside are serial or unrolled, and their
+              extents do not depend on this one: all lanes run them together.
     Example   matmul: s.reorder("k", "j"); s.vectorize("j")
     """
     target, above = loop_at(func, loop)

@@ -1,1 +1,1 @@
-"""Primitives that move a block to where its result is needed, or into the expression that needs it."""
+"""Primitives that move a block to its consumers or producers, or its formula into theirs."""

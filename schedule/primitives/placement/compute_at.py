@@ -1,4 +1,4 @@
-"""compute_at: a producer moves to where its result is used."""
+"""compute_at: a producer moves to its consumers."""
 
 from __future__ import annotations
 
@@ -36,27 +36,26 @@ def compute_at(
 ) -> tuple[PrimFunc, None]:
     """Move a producer under a loop of its consumers, computing in each iteration the elements that they need there.
 
-    `index` picks the place among the statements of the loop: -1 the last, right before the first consumer, -2 the first, after
-    the writers of its inputs, otherwise the number of the statement before which it goes. In place of a loop, "root" leaves the
-    block where it is, and "inline" is `compute_inline`. Source: Halide, PLDI 2013, section 3.2 (the call schedule).
+    `index` picks the place among the statements of the loop: -1 the last, right before the first consumer; -2 the first, after
+    the writers of its inputs; else the number of the statement that follows it. In place of a loop, "root" leaves the block where
+    it is, and "inline" is `compute_inline`. Source: Halide, PLDI 2013, section 3.2 (the call schedule).
 
     Rewrite   for i in range(N): A(i)                     # writes X[i]
               for l: S(l)                                 # reads X[p(l) .. p(l) + e - 1]
            => for l:
                   for ax0 in range(e): A(p(l) + ax0)      # where 0 <= p(l) + ax0 < N, unless that is proved
                   S(l)
-              Reduction axes get their whole domain; what the loops of A leave out of a domain stays out. Loops of extent 1 are
-              left out, unless `preserve_unit_loops`. In the shared memory of threads, l is what all of them run, whichever loops
-              of it are bound to threadIdx.
-    Legal     if the block is data parallel or a reduction with its init; X is a temporary; no other block provably writes an
-              element of X that this one writes, and one that writes others is under every parallel or bound loop around `loop`;
-              all that reads X, and something does, is under `loop`, after the block; no loop around both places drives its
-              reduction; its inputs are final where it stands, written as far as it reads them there, and unchanged until the
-              last use; the conditions under which it runs are on its axes, and go with it, or they follow from the axes being
-              in their domains, or concern no reduction and every access is in bounds without them; the loop is in the same
-              enclosing block, no instance of which then writes more than before, and neither vectorized nor in a vectorized
-              loop; and no parallel or bound loop that the block leaves contains a writer of its inputs. Elements that several
-              iterations need are computed in each of them, always to the same value.
+              Reduction axes get their whole domain; points that the loops of A skip stay out. Loops of extent 1 are left out,
+              unless `preserve_unit_loops`. A block that writes shared memory, and is no reduction, computes the elements that all
+              threads need: loops bound to threadIdx do not count as l.
+    Legal     if the block is data parallel or a reduction with its init, and X is a temporary. Other writers of X provably write
+              other elements, and are under every parallel or bound loop around `loop`. X has readers, all of them under `loop`,
+              after the block. No loop around both places drives its reduction. Its inputs are final where it stands, written as
+              far as it reads them there, and unchanged until the last use. Its conditions are over its axes, and move with it;
+              or its domain implies them; or they concern no reduction and every access is in bounds without them. The loop is in
+              the same enclosing block, and neither vectorized nor in a vectorized loop. No instance of that block then writes
+              more than before. No parallel or bound loop that the block leaves contains a writer of its inputs. Elements that
+              several iterations need are computed in each of them, always to the same value.
     Example   chain: s.compute_at("B", "i_1")
     """
     if loop in (ROOT, INLINE) and not path_of(func, For, loop):
@@ -66,7 +65,7 @@ def compute_at(
     need_own_temporary(scope, moved, what, lambda other: writes_apart(scope, moved, other))
     target, path = locate_loop(scope, moved, loop)
     marked = [x for x in path if type(x) is For and x.kind in (Kind.PARALLEL, Kind.THREAD)]
-    for x in marked[-1:]:  # whose iterations would share what another block writes outside of them
+    for x in marked[-1:]:  # its iterations would share the elements that a block outside of it writes
         need_only_writer(scope, moved, f"moved under `{x.name}`, which is {KIND_WORDS[x.kind]}", lambda w: w.under(marked[-1]))
     producer = moved.block
 
@@ -98,14 +97,14 @@ def compute_at(
 
 
 def _threads_together(producer: Block, path: Iterable[Stmt]) -> list[For]:
-    """The loops over threads that share what a block writes, where that is in their memory and no reduction, which one does."""
+    """The loops over threads that share a block's result in shared memory; none for a reduction, which one thread does."""
     if producer.is_reduction or not all(s.buffer.scope in SHARED for s in stores(producer)):
         return []
     return [x for x in path if type(x) is For and x.thread.startswith("threadIdx")]
 
 
 def _need_written(scope: Scope, moved: Leaf, result: PrimFunc) -> None:
-    """Refuse where a block would read of its inputs what their writers, of a part of their domain, leave out."""
+    """Refuse if a block would read elements of its inputs that their writers, running over a part of their domain, skip."""
     inputs = sorted(moved.inputs - scope.outputs)
     for name in (n for n in inputs if any(type(w.stmt) is Block and any(instances(scope, w)) for w in scope.writers(n))):
         wrong = next((f for f in check_initialised(result, {name}) if f.severity == "error"), None)
@@ -120,7 +119,7 @@ def _need_written(scope: Scope, moved: Leaf, result: PrimFunc) -> None:
 
 
 def _need_own_elements(scope: Scope, moved: Leaf, placed: Stmt) -> None:
-    """Refuse where an instance of the enclosing block, whose axes tell what it writes, would write more than it did."""
+    """Refuse if an instance of the enclosing block would write more elements than before."""
     if scope.block is None:
         return
     own = {b.name for b in scope.block.allocs}
@@ -139,7 +138,7 @@ def _need_own_elements(scope: Scope, moved: Leaf, placed: Stmt) -> None:
 
 
 def _consumers_under(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
-    """The readers of what a block writes; refuses where there is none, or one that is not under the loop `target`."""
+    """The readers of a block's outputs; refuses unless there are some, all under the loop `target`."""
     consumers = [c for c in scope.leaves if c is not moved and c.reads & moved.writes]
     if not consumers:
         raise ScheduleError(
@@ -159,7 +158,7 @@ def _consumers_under(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
 
 
 def _need_complete_reduction(producer: Block, target: For, common: Iterable[For]) -> None:
-    """Refuse where a loop around both places, one of `common`, drives the reduction of the block."""
+    """Refuse a loop around both places, one of `common`, that drives the reduction of the block."""
     for loop in common:
         it = next((it for it in producer.reduction if loop.name in variables(it.binding)), None)
         if it is not None:
@@ -173,7 +172,7 @@ def _need_complete_reduction(producer: Block, target: For, common: Iterable[For]
 
 
 def _loops_around(readers: list[Leaf]) -> str:
-    """A hint for a block that only a loop around all its readers can take in."""
+    """The hint that lists the loops around all readers."""
     found = [x for x in readers[0].loops if all(any(x is other for other in r.loops) for r in readers)]
     if not found:
         return "its readers share no loop; merge their loops first"

@@ -1,4 +1,4 @@
-"""compute_inline: a producer's formula goes where its result is read."""
+"""compute_inline: a producer's formula replaces the reads of its result."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ def compute_inline(func: PrimFunc, block: BlockName, preserve_unit_iters: bool =
     Rewrite   for i: X[i] = f(i)
               S(X[p])
            => S(f(p))
-    Legal     if the block is data parallel, one store to a temporary that it alone writes, at its own axes in any order (or 0);
-              what reads that, which may be nothing, does so only after it; its inputs are final there and unchanged until the
-              last use; its predicate can be dropped: it follows from the axes being in their domains, or every access is in
-              bounds without it; no parallel or bound loop that the block leaves contains a writer of its inputs; and no reader
-              is then more than can be compiled.
+    Legal     if the block is data parallel, one store to a temporary that it alone writes, at its own axes in any order (or 0).
+              Its readers, if any, come after it, and stay small enough to be compiled. Its inputs are final there and unchanged
+              until the last use. Its predicate can be dropped: its domain implies it, or every access is in bounds without it.
+              No parallel or bound loop that the block leaves contains a writer of its inputs.
     Example   chain: s.compute_inline("B")
     """
     scope, leaf = locate(func, block)

@@ -1,4 +1,4 @@
-"""reverse_compute_at: a consumer moves to where its inputs are made."""
+"""reverse_compute_at: a consumer moves to its producers."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ from .reverse_compute_inline import reverse_compute_inline
 def reverse_compute_at(
     func: PrimFunc, block: BlockName, loop: LoopName, preserve_unit_loops: bool = False, index: int = -1
 ) -> tuple[PrimFunc, None]:
-    """Move a consumer under a loop of its producers, running in each iteration for the elements that they have finished there.
+    """Move a consumer under a loop of its producers; in each iteration it runs for the elements that they finish there.
 
-    `index` picks the place among the statements of the loop: -1 the last, -2 the first after the producers, otherwise the
-    number of the statement before which it goes. In place of a loop, "root" leaves the block where it is, and "inline" is
+    `index` picks the place among the statements of the loop: -1 the last, -2 the first after the producers, else the number of
+    the statement that follows it. In place of a loop, "root" leaves the block where it is, and "inline" is
     `reverse_compute_inline`.
 
     Rewrite   for l: S(l)                                 # writes X[p(l) .. p(l) + e - 1]
@@ -55,15 +55,14 @@ def reverse_compute_at(
                   S(l)
                   for ax0 in range(e): B(p(l) + ax0)      # where p(l) + ax0 < N, unless that is proved
               Axes that do not index X get their whole domain. Loops of extent 1 are left out, unless `preserve_unit_loops`.
-    Legal     if the block is data parallel or a reduction with its init, and stands after its producers; the windows of X that
-              the iterations write tile X, but for elements that conditions leave out for good, each of them finished in its
-              iteration (no reduction is driven by `loop` or a loop around it); all writers of X are in the nest of `loop`,
-              before the new place; where a window is less than all of a dimension, the block reads that at one of its spatial
-              axes plus a constant, or `transform_block_layout` gives it such axes, and all reads bound the same axes, by the
-              same windows (or larger ones, of producers in fewer of the loops); it runs over its whole domain, once, without
-              those terms of its reduction that conditions or ends of loops leave out; no statement between the two places
-              writes its other inputs or touches its outputs; and the loop is in the same enclosing block and neither vectorized
-              nor in a vectorized loop.
+    Legal     if the block is data parallel or a reduction with its init, and stands after its producers. The windows of X that
+              the iterations write tile X, except for elements that conditions always skip. Each is finished in its iteration: no
+              reduction is driven by `loop` or a loop around it. All writers of X are in the nest of `loop`, before the new
+              place. If a window is less than a whole dimension, the block reads that at a spatial axis plus a constant, or
+              `transform_block_layout` makes it so. All reads bound the same axes by the same windows (or larger ones, of
+              producers in fewer of the loops). The block runs over its whole domain, once; its reduction may skip terms by
+              conditions or ends of loops. No statement between the two places writes its other inputs or touches its outputs.
+              The loop is in the same enclosing block, and neither vectorized nor in a vectorized loop.
     Example   chain: s.reverse_compute_at("C", "i")
     """
     if loop in (ROOT, INLINE) and not path_of(func, For, loop):
@@ -87,7 +86,7 @@ def reverse_compute_at(
         except ScheduleError:
             raise refusal from None
 
-    # The windows above are of the spatial axes: what of its reduction the block leaves out, it leaves out there.
+    # The windows above are of the spatial axes; terms that the reduction skips are skipped at the new place, too.
     box, kept, lost = instances(scope, moved)
     reducing = {it.var.name: it.binding for it in consumer.reduction}
     need_safe_domain(scope, moved, [c for c in lost if variables(c) & variables(*reducing.values())], "moved")
@@ -107,8 +106,9 @@ def reverse_compute_at(
 def _conditions_of_one(
     scope: Scope, moved: Leaf, feeding: Sequence[Leaf], path: tuple[Stmt, ...], made: Mapping[str, Window]
 ) -> list[Expr]:
-    """The conditions of all producers under which loops run that the windows do not tell from one another; refuses where
-    iterations of a parallel or bound loop would still run the block for one window."""
+    """The common conditions of all producers, if several iterations of loops have one window, else none.
+
+    Refuses if iterations of a parallel or bound loop would still run the block for the same window."""
     ranges = ranges_of(path, scope.ranges)
     mine = [x for x in loops_in(path) if x not in moved.loops and not x.extent.is_one]
     known = ranges.keys() - {x.name for x in mine}
@@ -134,7 +134,7 @@ def _conditions_of_one(
 
 
 def _producers(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
-    """The producers of a block under a loop; refuses where there is none, or one that comes after the block."""
+    """The producers of a block under a loop; refuses unless there are some, all before the block."""
     block, consumer = moved.name, moved.stmt
     found = [p for p in scope.leaves_under(target) if p.writes & moved.inputs]
     if not found:
@@ -157,8 +157,9 @@ def _producers(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
 
 
 def _producers_between(scope: Scope, moved: Leaf, path: tuple[Stmt, ...], last: Leaf) -> list[Leaf]:
-    """The producers of a block between its place and the end of `path`, where the `last` one is; refuses statements that are in
-    the way, and producers that run too late."""
+    """The producers of a block between its place and the end of `path`, where the `last` one is.
+
+    Refuses other uses of its outputs in between, producers that run too late, and writers of its inputs elsewhere."""
     block, consumer = moved.name, moved.stmt
     top = path[len(shared(moved.above, path))]
     between = [x for x in span(scope, (*moved.above, consumer), path) if x is not moved]
@@ -199,8 +200,8 @@ def _finished_windows(
 ) -> dict[str, Window]:
     """The window of each axis of the consumer for which its inputs are finished in an iteration of the last loop on `path`.
 
-    Theorem: let one read of the block bound a set of axes by windows that tile the dimensions which it reads; then the block runs
-    once at each of its points. All other reads may bound these axes only, and not more tightly.
+    Theorem: if one read bounds a set of axes by windows that tile the dimensions it reads, the block runs once at each of its
+    points. All other reads may bound these axes only, and not more tightly.
     """
     block = moved.block
     loops = loops_in(path)
@@ -238,8 +239,9 @@ def _finished_windows(
 
 
 def _with_plain_reads(func: PrimFunc, moved: Leaf, feeding: list[Leaf]) -> PrimFunc | None:
-    """`func` with a block over axes at which it reads the producers' elements, where it now reads them at a one-to-one index map
-    of its axes; None where there is none, or where it reads at its axes already."""
+    """`func` with a block transformed to read the producers' elements at its axes, instead of at an index map of them.
+
+    None if it reads at its axes already, or if the transformation is refused."""
     block = moved.block
     written = set().union(*(p.writes for p in feeding))
     ranges = ranges_of([block])
@@ -262,8 +264,9 @@ def _with_plain_reads(func: PrimFunc, moved: Leaf, feeding: list[Leaf]) -> PrimF
 
 
 def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...], facts: Sequence[Expr]) -> list[dict[str, Window]]:
-    """The windows of the consumer's axes, for each read of a producer's elements, that belong to those that it finishes in an
-    iteration of `outer`. An axis that is not among them reads a dimension which is finished as a whole.
+    """For each read of a producer's elements: the windows of the consumer's axes for which an iteration of `outer` finishes them.
+
+    An axis without a window reads a dimension that is finished as a whole.
     """
     block = moved.block
     source = producer.stmt
@@ -286,7 +289,7 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...], facts: Sequence
 
 
 def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, Window]) -> dict[str, Window]:
-    """The windows of the axes of `block` for the elements read that `source` finishes, its own axes being in `share`."""
+    """The windows of the axes of `block` for one read, given the windows `share` of the axes of its producer `source`."""
     name = load.buffer.name
     marks = (source, f"writes {name}"), (block, f"reads {name}")
     axes = {it.var.name: it for it in block.spatial}
@@ -335,8 +338,9 @@ def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, W
 
 
 def _written_dimensions(block: Block, name: str) -> list[TiledIndex | None]:
-    """The index at which a block writes each dimension of a buffer, the same in all stores, if that is a constant distance from
-    an axis that indexes no other dimension."""
+    """The index of all stores of a block in each dimension of a buffer: an axis, perhaps tiled, plus a constant; else None.
+
+    Such an axis indexes no other dimension."""
     first, *others = written_indices(block, name)
     dims = [a if all(other[n] == a for other in others) else None for n, a in enumerate(first)]
     axes = [p.axis for p in dims if p is not None]
@@ -344,8 +348,8 @@ def _written_dimensions(block: Block, name: str) -> list[TiledIndex | None]:
 
 
 def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tuple[Stmt, ...]) -> None:
-    """Refuse unless the block runs over its whole domain now, and in each iteration of the loops around both places for what
-    the producers finish in that iteration."""
+    """Refuse unless the block runs over its whole domain, and in each iteration of the loops around both places just for the
+    elements that the producers finish in it."""
     block = moved.block
     around, ranges = loops_and_ranges(common, scope.ranges)
     with proving(f"that `{block.name}` runs over its whole domain, once", (block, "the block")):

@@ -1,4 +1,4 @@
-"""reverse_compute_inline: a consumer's formula goes where its input is made."""
+"""reverse_compute_inline: a consumer's formula goes into its producer."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def reverse_compute_inline(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, 
     Rewrite   for i: X[i] = f(i)
               for i: Y[i] = g(X[i])
            => for i: Y[i] = g(f(i))            # if i is in the domain of the block, unless that is proved
-    Legal     if both are data parallel, single stores, the producer perhaps with an init; X is a temporary written by the
-              producer alone, at its own axes, or outside of common loops at an index map of these that is one to one and leaves
-              nothing out, and read by the block alone, at its own axes plus constants, or outside of common loops at an index
-              map of its axes that is provably one to one, such as `i * 16 + j` with j < 16; always the same element, each
-              element once at most; both run over their whole domains, once, the producer at least where the block does, and in
-              each iteration of the loops around both over the same part; the producer reads nothing that the block writes; and
-              no statement between the two writes what else the block reads, or touches what it writes.
+    Legal     if both are data parallel, single stores, the producer perhaps with an init. X is a temporary written by the
+              producer alone, at its own axes, and read by the block alone, at its own axes plus constants. If they share no
+              loops, the producer may also write at a one-to-one index map that fills a box, and the block read at a provably
+              one-to-one index map, such as `i * 16 + j` with j < 16. An instance of the block reads one element, and each
+              element is read at most once. Both run over their whole domains, once, the producer at least where the block
+              does, and in each iteration of common loops over the same part. The producer reads nothing that the block writes.
+              No statement between the two writes other inputs of the block, or touches its output.
     Example   chain: s.reverse_compute_inline("C")
     """
     scope, leaf = locate(func, block)
@@ -80,7 +80,7 @@ def reverse_compute_inline(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, 
         if it.axis is Axis.SPATIAL:
             inside += [mapping[it.var.name] >= 0, mapping[it.var.name] < it.extent]
     condition = conjunction(*(simplify(c, ranges) for c in inside if not prove(c, ranges)))
-    # The block's own axes are replaced in what is its own, not in the producer's formula.
+    # The block's axes are replaced in its own formula, not in the producer's.
     made_here = Var("made here", first.value.dtype)
 
     def moved(e: Expr) -> Expr:
@@ -94,12 +94,12 @@ def reverse_compute_inline(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, 
 
 
 def _instead(block: str) -> str:
-    """A hint where a block cannot become a part of its producer."""
+    """The hint for a block that cannot become a part of its producer."""
     return f"reverse_compute_at({block!r}, ...) runs it right after its producer"
 
 
 def _only_producer(scope: Scope, leaf: Leaf) -> Leaf:
-    """The one block that makes a temporary which `leaf` reads; refuses unless it is complete, and alone writes the temporary."""
+    """The one block that writes a temporary which `leaf` reads; refuses unless it is complete and the only writer."""
     block, consumer = leaf.name, leaf.stmt
     candidates = [w for w in scope.leaves if w is not leaf and w.order < leaf.order and w.writes & leaf.inputs]
     options = [w for w in candidates if not (w.writes & scope.outputs)]
@@ -131,7 +131,7 @@ def _only_producer(scope: Scope, leaf: Leaf) -> Leaf:
 
 
 def _need_nothing_between(scope: Scope, made: Leaf, leaf: Leaf, name: str) -> None:
-    """Refuse where another statement reads the buffer `name` between the two, or is in the way of moving `leaf` to `made`."""
+    """Refuse if another statement reads the buffer `name`, or a dependence forbids to move `leaf` to `made`."""
     block, consumer, producer = leaf.name, leaf.stmt, made.stmt
     other = next((r for r in scope.readers(name) if r is not leaf), None)
     if other is not None:
@@ -165,7 +165,7 @@ def _need_nothing_between(scope: Scope, made: Leaf, leaf: Leaf, name: str) -> No
 
 
 def _without_init(stmt: Stmt) -> Block | None:
-    """The block without its init, whose value the store reads, if it reduces nothing; None for any other statement."""
+    """A block that reduces nothing, without its init, the init's value in place of its loads; None for other statements."""
     match stmt:
         case Block(init=Store(b, place, start), body=Store(c, there) as store) if (
             b == c and place == there and not stmt.is_reduction
@@ -175,12 +175,12 @@ def _without_init(stmt: Stmt) -> Block | None:
     return None
 
 
-Source = tuple[Expr, Expr]  # the index at which the producer writes a dimension, and how many values that takes
+Source = tuple[Expr, Expr]  # the index of the producer's store in a dimension, and the number of its values
 
 
 def _sources(func: PrimFunc, producer: Block, store: Store, apart: bool) -> list[Source | None]:
-    """The index at which the producer writes each dimension, None for 0: an axis of its own, or, if it is `apart` from its
-    reader, an index map of its axes, one to one, that leaves nothing out."""
+    """The index of the producer's store in each dimension, None for 0: an axis, or, if it is `apart` from its reader, an output
+    of a one-to-one index map of its axes that fills a box."""
     theirs = {it.var.name: it for it in producer.iters}
     try:
         return [None if v is None else (theirs[v].var, theirs[v].extent) for v in own_axes(producer, store)]
@@ -193,8 +193,8 @@ def _sources(func: PrimFunc, producer: Block, store: Store, apart: bool) -> list
 
 
 def _layout(func: PrimFunc, axes: Collection[Iter], indices: Sequence[Expr]) -> tuple[Layout, dict[str, Expr]]:
-    """The layout of the places at which some axes index, and each of these in terms of the places; refuses indices that are not
-    shown to be one to one."""
+    """The layout of a box of axes under some indices, and each axis in terms of the places; refuses indices that are not provably
+    one to one."""
     inputs = [it for it in axes if not it.extent.is_one]
     fixed = all_zero(it.var for it in axes if it.extent.is_one)
     index_map = IndexMap(tuple(it.var for it in inputs), tuple(simplify(substitute(i, fixed)) for i in indices))
@@ -203,8 +203,9 @@ def _layout(func: PrimFunc, axes: Collection[Iter], indices: Sequence[Expr]) -> 
 
 
 def _matched_axes(scope: Scope, made: Leaf, leaf: Leaf, store: Store) -> tuple[dict[str, Expr], list[Expr]]:
-    """The axes of `leaf` in terms of those of `made`, such that `leaf` reads the elements that the `store` of `made` writes, and
-    the conditions on these under which it does; those that follow from its domain are left out."""
+    """The axes of `leaf` in terms of those of `made`, such that `leaf` reads the element that the `store` of `made` writes.
+
+    Returns also the conditions for that, except those that the domain of `leaf` implies."""
     consumer, name = leaf.block, store.buffer.name
     axes = {it.var.name: it for it in consumer.spatial}
     common = shared_loops(leaf.above, made.above)
@@ -248,7 +249,7 @@ def _matched_axes(scope: Scope, made: Leaf, leaf: Leaf, store: Store) -> tuple[d
 
 
 def _reads_at_axis(index: Expr, source: Source | None, axes: Mapping[str, Iter]) -> bool:
-    """True where an index is an axis plus a constant, or 0 where all is that the producer writes."""
+    """True where an index is an axis plus a constant, or 0 in a dimension where the producer writes only 0."""
     if source is not None and affine_index(index, axes) is not None:
         return True
     return index.is_zero and (source is None or source[1].is_one)
@@ -257,7 +258,7 @@ def _reads_at_axis(index: Expr, source: Source | None, axes: Mapping[str, Iter])
 def _inverted(
     func: PrimFunc, indices: Sequence[Expr], sources: Sequence[Source | None], axes: Mapping[str, Iter]
 ) -> tuple[dict[str, Expr], list[Expr]]:
-    """The axes of a block in terms of the producer's, from the indices at which it reads what that writes at its axes."""
+    """The axes of a block in terms of the producer's, by inverting its read indices, and the conditions for a read element."""
     layout, back = _layout(func, axes.values(), indices)
     at = {p: Const(0, p.dtype) if source is None else source[0] for p, source in zip(layout.places, sources, strict=True)}
     read: list[Expr] = []
@@ -270,16 +271,16 @@ def _inverted(
 
 
 def _share(x: Leaf, common: Sequence[For], block: str) -> dict[str, Window]:
-    """The windows of a block's axes in an iteration of `common`; refuses where it may not run over its whole domain, but that the
-    producer of `block` may leave points out for good."""
+    """The windows of a block's axes in an iteration of `common`; refuses unless it runs over its whole domain.
+
+    The producer of `block` may skip points for good."""
     found = windows if x.name == block else windows_of_tries
     with proving(f"that {x.quoted} runs over its whole domain, once", (x.stmt, "the block"), hint=_instead(block)):
         return found(x.block, common, x.inside(common))
 
 
 def _need_run_where_read(scope: Scope, made: Leaf, leaf: Leaf, read: Mapping[Expr | None, Expr]) -> None:
-    """Refuse a producer with conditions that may keep it from making an element that is read; `read` are the indices by the
-    places at which it writes."""
+    """Refuse a producer whose conditions may exclude an element that is read; `read` are the read indices by the written ones."""
     kept = [c for c in conjuncts(made.block.predicate) if not prove(c, {}, [d for it in made.block.iters for d in it.domain])]
     if not kept:
         return
