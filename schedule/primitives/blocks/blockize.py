@@ -79,8 +79,8 @@ class TileNest:
 
 @dataclass(frozen=True, slots=True)
 class SplitAxes:
-    """The iteration variables of the block outside and of the one inside, the outer one of each old one (if it has one), and the
-    old ones in terms of both."""
+    """The iteration variables of the block outside and of the one inside; by old variable, the outer one (if any), and its value
+    in terms of both."""
 
     outside: tuple[Iter, ...]
     inside: tuple[Iter, ...]
@@ -95,23 +95,24 @@ def blockize(func: PrimFunc, target: LoopName | list[BlockName], preserve_unit_i
     The target may also be a list of blocks: the statements below their innermost common loop that hold them become the body of
     `outer_B_C_`, whose iteration variables are the loops around that they use.
 
-    The iteration variables `v` of the block become `v_o` outside and `v_i` inside, and the init of a reduction becomes one of the
-    new block, over the whole tile. Iteration variables of one value only are left out unless `preserve_unit_iters`; where no
-    reduce axis is left outside, the init stays inside. Source: TensorIR, ASPLOS 2023, section 3.2.
+    The iteration variables `v` of the block become `v_o` outside and `v_i` inside, and the init of a reduction moves to the new
+    block, over the whole tile. Iteration variables of one value are left out unless `preserve_unit_iters`. If no reduction axis
+    is left outside, the init stays inside. Source: TensorIR, ASPLOS 2023, section 3.2.
 
     Rewrite   for i_0: for i_1 in range(f): with T.block("B"): v = i_0 * f + i_1; S(v)
            => for i_0:
                   with T.block("B_o"):
                       v_o = i_0
                       for i_1 in range(f): with T.block("B"): v_i = i_1; S(v_o * f + v_i)
-    Legal     if the loop holds nothing but perfectly nested loops and one block, each binding of which is `outer * f + inner`
-              over the loops outside and those inside, 0 <= inner < f; no extent inside depends on the loops outside; a condition
-              on both concerns one axis only; and where an init moves outside, each loop inside drives spatial or reduce axes, not
-              both, and is bound to no thread if it drives the reduction, they visit each point once, and the reduction starts
-              where they start. Several blocks: if they stand in neighbouring statements that hold no others, no thread drives a
-              reduction that has its init, nor a loop that may have no iterations, and no extent of the loops that they use
-              depends on another loop around. An iteration variable is spatial if the iterations of its loop are independent, as
-              for `parallel`, and so are those of the loops around, else opaque.
+    Legal     if the loop holds nothing but perfectly nested loops and one block, and each binding is `outer * f + inner` over the
+              loops outside and those inside, 0 <= inner < f. No extent inside depends on the loops outside, and a condition on
+              both concerns one axis only. If an init moves outside, each loop inside drives spatial or reduction axes, not both,
+              and is bound to no thread if it drives the reduction. These loops visit each point once, and the reduction starts
+              where they start.
+              Several blocks: they stand in neighbouring statements that hold no others. No loop around that is bound to a thread,
+              or that may have no iterations, drives a reduction with its init. No extent of the loops that they use depends on
+              another loop around. An iteration variable is spatial if the iterations of its loop are independent, as for
+              `parallel`, and those of the used loops around are, too; else it is opaque.
     Example   matmul: s.blockize("k")
     """
     if isinstance(target, list):
@@ -124,7 +125,7 @@ def blockize(func: PrimFunc, target: LoopName | list[BlockName], preserve_unit_i
     visible = {it.var.name for b in (*around, *blocks(tile.block.body)) if b is not tile.block for it in b.iters}
     axes = _split_axes(tile, divisions, preserve_unit_iters, names, visible)
     outer_conditions, inner_conditions = _split_predicate(tile, divisions, axes)
-    # A reduction that is complete within the tile keeps its init.
+    # A reduction that the tile completes keeps its init.
     split_init = tile.block.init is not None and any(x.axis is Axis.REDUCE for x in axes.outside)
     first: dict[str, Expr] | None = None
     if split_init:
@@ -146,7 +147,7 @@ def blockize(func: PrimFunc, target: LoopName | list[BlockName], preserve_unit_i
 
 
 def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool) -> tuple[PrimFunc, str]:
-    """A block around the neighbouring statements that hold some blocks."""
+    """`func` with a block around the neighbouring statements that hold some blocks, and that block's name."""
     if not targets:
         raise ScheduleError("the list of blocks is empty", hint="give the loop of a nest, or blocks")
     targets = list(dict.fromkeys(targets))
@@ -193,7 +194,7 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
     for x in outer:
         if preserve_unit_iters or not x.extent.is_one:
             var = Var(names.axis(f"v_{x.name}", visible | {it.var.name for it in iters}), x.var.dtype)
-            # That the iterations of a loop are independent says nothing of those in different iterations of a loop around it.
+            # Independence holds within one iteration of the loops around, so a dependent loop around makes this axis opaque.
             ordered = any(it.axis is Axis.OPAQUE for it in iters)
             axis = Axis.OPAQUE if ordered else _axis_of(common[: common.index(x) + 1])
             iters.append(Iter(var, x.extent, axis, x.var))
@@ -205,7 +206,7 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
 
 
 def _axis_of(above: list[Stmt]) -> Axis:
-    """The kind of a new block's iteration variable that the last loop of a path drives."""
+    """The kind of a new iteration variable driven by the last loop of a path."""
     try:
         independent_iterations(above, "spatial")
     except ScheduleError:
@@ -238,14 +239,14 @@ def _split_axes(n: TileNest, divisions: dict[str, Division], keep_units: bool, n
     inside: list[Iter] = []
     places: dict[str, Var] = {}
     mapping: dict[str, Expr] = {}
-    # A reduction keeps an axis that says so.
+    # A reduction keeps a reduction axis, even of one value.
     last_reduce = next((it for it in reversed(n.block.iters) if it.axis is not Axis.SPATIAL), None)
     for it in n.block.iters:
         d = divisions[it.var.name]
         one = Const(1, it.extent.dtype)
         count = one if d.size == it.extent else simplify((it.extent + (d.size - 1)) // d.size)  # an open extent may be 0
         last = bounds(d.outer, n.ranges)[1]
-        if type(count) is Const and last is not None and 0 <= last < count.value:  # where loops visit a part of the axis
+        if type(count) is Const and last is not None and 0 <= last < count.value:  # loops visit a part of the axis
             count = Const(last + 1, count.dtype)
         taken = visible.union(x.var.name for x in (*outside, *inside))
         o, i = (Var(names.axis(f"{it.var.name}_{end}", taken), it.var.dtype) for end in "oi")
@@ -280,12 +281,12 @@ def _split_predicate(n: TileNest, divisions: dict[str, Division], axes: SplitAxe
 
 
 def _need_one_start(n: TileNest) -> None:
-    """Refuse where the init of the tile could run for a point that has been started."""
+    """Refuse if the init of the tile could run for a point after its reduction has started."""
     need_no_threads(n.block, n.inner, driving(n.block, Axis.REDUCE))
     what = f"that `{n.block.name}` visits each of its points once under `{n.inner[0].name}`"
     marks = (n.inner[0], "the loop"), (n.block, "starts each of them with its init")
     with proving(what, *marks, hint="decompose_reduction first"):
-        # Each point once, of the reduction as well: then none of them is started again within the tile.
+        # Each point once, over all axes: then no reduction starts again within the tile.
         need_distinct(n.block.with_(iters=tuple(it.with_(axis=Axis.SPATIAL) for it in n.block.iters)), n.inner)
 
 
@@ -294,7 +295,7 @@ def _substituted(regions: tuple[Region, ...] | None, mapping: dict[str, Expr]) -
 
 
 def _division(it: Iter, n: TileNest) -> Division:
-    """The binding of an iteration variable as a number of whole tiles and a place in the tile."""
+    """The binding of an iteration variable as a tile number and a place in the tile."""
     inside = {loop.name for loop in n.inner}
     dtype = it.binding.dtype
     here, there = split_terms(polynomial(it.binding), inside)
@@ -329,7 +330,7 @@ def _division(it: Iter, n: TileNest) -> Division:
 def _inner_condition(
     condition: Expr, block: Block, divisions: dict[str, Division], places: dict[str, Var], inner: set[str]
 ) -> Expr:
-    """A condition for the block inside: what loops outside contribute is written in the outer iteration variable of one axis."""
+    """A condition for the block inside, with the outer iteration variable of one axis in place of the loops outside."""
     match condition:
         case Binary("<" | "<=" | ">" | ">=" | "==" | "!=" as op, a, b):
             difference = add(polynomial(a), polynomial(b), -1)
@@ -356,8 +357,9 @@ def _inner_condition(
 
 
 def _need_first(n: TileNest, divisions: dict[str, Division], axes: SplitAxes) -> dict[str, Expr]:
-    """The loops of the tile and the axes outside that drive the reduction, each with its first value, 0; refuses where a loop
-    drives both kinds of axes, or where the reduction does not start there."""
+    """The loops of the tile and the axes outside that drive the reduction, each with its first value, 0.
+
+    Refuses a loop that drives both kinds of axes, and a reduction that does not start there."""
     block = n.block
     placing, reducing = (
         {name for it in block.iters if it.axis is axis for name in variables(divisions[it.var.name].inner)}

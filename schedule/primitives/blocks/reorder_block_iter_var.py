@@ -12,7 +12,7 @@ from ...primitive import BlockName, block_at, primitive, replace_path
 def reorder_block_iter_var(func: PrimFunc, block: BlockName, new_order: list[int]) -> tuple[PrimFunc, None]:
     """Put the iteration variables of a block into another order: first number `new_order[0]`, then number `new_order[1]`, ...
 
-    The numbers are those that the variables have before, from 0.
+    The numbers are the old ones, from 0.
 
     Rewrite   vi, vj, vk = T.axis.remap("SSR", [i, j, k])   =>   vk, vi, vj = T.axis.remap("RSS", [k, i, j])
     Legal     if `new_order` is a permutation of the numbers: each variable keeps its name, its binding and its meaning.

@@ -1,4 +1,4 @@
-"""simplify_formula: a block computes the same by a simpler formula."""
+"""simplify_formula: a simpler formula of a block."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MAX_EXPONENT = 14  # of a power of two that all floating types have
 
 @primitive
 def simplify_formula(func: PrimFunc, block: BlockName, factors: bool = False) -> tuple[PrimFunc, None]:
-    """Replace expressions of a block by equal, simpler ones: values by the rows of a table, indices and conditions by their forms
-    in the domains of the axes. With `factors`, powers of two that a value is multiplied by become one, too.
+    """Replace expressions of a block by equal, simpler ones: values by a table of rules, indices and conditions by the domains of
+    the axes. With `factors`, powers of two that multiply a value are combined, too.
 
     Rewrite   T.pow(x, 2) => x * x                             # rounded once, which `pow` need not do
               T.Select(x < y, y, x) => T.max(x, y)             # and all other ways to write max and min
@@ -33,8 +33,8 @@ def simplify_formula(func: PrimFunc, block: BlockName, factors: bool = False) ->
               x * 4.0 / 2.0 => x * 2.0                         # with `factors`
               T.if_then_else(i >= 0, x, 0) => x                # of i from 0 on
               A[i // 4 * 4 + i % 4] => A[i]
-    Legal     always, if something changes: the values are equal, but for the last place of a power, and a maximum of a NaN and a
-              number, which may be either; with `factors`, but for what was too large or too small for its type between two.
+    Legal     always, if something changes. The values are equal, but for the last place of a power, and the maximum of a NaN and
+              a number, which may be either. With `factors`, intermediate overflow and underflow may change, too.
     Example   powers: s.simplify_formula("B")
     """
     _, leaf = locate(func, block)
@@ -45,7 +45,7 @@ def simplify_formula(func: PrimFunc, block: BlockName, factors: bool = False) ->
 
 
 def simplified(block: Block, factors: bool = False) -> Block:
-    """A block with its simplest formula; the block itself where it has that."""
+    """A block with its simplified formula; the block itself if nothing changes."""
     ranges = without_units(ranges_of([block]))
     body: Node = block.body
     table = (*TABLE, _powers_of_two) if factors else TABLE
@@ -64,7 +64,7 @@ def _power(e: Expr) -> Expr | None:
 
 
 def _larger_or_smaller(e: Expr) -> Expr | None:
-    """The `max` or `min` that equals a select. Of equal values it is the first; where one is a NaN, it may be either."""
+    """The `max` or `min` that equals a select. Of equal values it is the first; if one is a NaN, it may be either."""
     match e:
         case Select(Binary("<" | "<=" | ">" | ">=" as op, a, b), t, f) if a != b and (t, f) in ((a, b), (b, a)):
             larger = (op[0] == ">") == (t == a)
@@ -95,7 +95,7 @@ TABLE: Table = (_power, _larger_or_smaller, _times_one)
 
 
 def rewritten(node: Node, table: Table = TABLE) -> Node:
-    """A node with the rows of a table applied."""
+    """A node rewritten by the rules of a table."""
 
     def visit(n: Node) -> Node | None:
         return next((new for row in table if isinstance(n, Expr) and (new := row(n)) is not None), None)

@@ -57,16 +57,16 @@ def tensorize(
 ) -> tuple[PrimFunc, None]:
     """Replace the computation of a block, or of the nest at a loop, by a registered intrinsic. A loop is blockized first.
 
-    The intrinsic (`TensorIntrin.register(name, desc, impl)`) takes buffers; each stands for a window of a buffer of the function,
-    whose place is found by comparing: its dimensions are some of the buffer's, in order. Its loops and indices have 64 bits where
-    those of the function have. The init that `blockize` moves outside stays. `preserve_unit_iters` is that of `blockize`.
-    Source: TensorIR, ASPLOS 2023, section 4.1.
+    The intrinsic (`TensorIntrin.register(name, desc, impl)`) takes buffers. Each is matched to a window of a buffer of the
+    function, whose dimensions are some of the buffer's, in order. Its loops and indices have 64 bits if those of the function
+    have. The init that `blockize` moves outside stays. `preserve_unit_iters` is that of `blockize`. Source: TensorIR, ASPLOS
+    2023, section 4.1.
 
     Rewrite   with T.block("C_o"): for i_1: for j_1: with T.block("C"): S        =>   with T.block("C_o"): impl
-    Legal     if the body is the description, once loop variables and buffers are renamed, operands of +, *, min, max, and, or
-              swapped, and loops of extent 1 left out; no block in it has a condition or allocates a buffer; the description uses
-              all its parameters; a buffer that the intrinsic writes is not one of its others; and the implementation computes
-              what the description does (tried on random small integers). For a loop, also where `blockize` is.
+    Legal     if the body equals the description up to names of loop variables and buffers, order of operands of +, *, min, max,
+              and, or, and loops of extent 1. No block in it has a condition or allocates a buffer. The description uses all its
+              parameters, and no buffer is matched to both an output and another parameter. The implementation computes the same
+              as the description, tried on random small integers. For a loop, `blockize` is legal.
     Example   matmul_16: s.tensorize("j", "fma_16_f32")
     """
     known = registered()
@@ -101,7 +101,7 @@ def tensorize(
 
 
 def _with_wide_indices(func: PrimFunc, name: str) -> PrimFunc:
-    """A function of an intrinsic with loops, axes and indices of 64 bits, for programs that have these."""
+    """A function of an intrinsic with loops, axes and indices of 64 bits."""
     counting = {x.name for x in loops(func.body)} | {it.var.name for b in blocks(func.body) for it in b.iters}
 
     def wide(e: Expr) -> Expr:
@@ -128,7 +128,7 @@ def _with_wide_indices(func: PrimFunc, name: str) -> PrimFunc:
 
 
 def _matched_views(intrinsic: TensorIntrin, name: str, target: Block, named: For | Block) -> Mapping[str, BufferView]:
-    """The places of an intrinsic's parameters in a block; refuses a block that computes something else than its description."""
+    """The places of an intrinsic's parameters in a block; refuses a block that does not match the description."""
     what = f"`{named.name}` is not what `{name}` computes"
     try:
         description = _without_blocks(intrinsic.desc.body)
@@ -166,8 +166,8 @@ def _matched_views(intrinsic: TensorIntrin, name: str, target: Block, named: For
 
 @dataclass(frozen=True, slots=True)
 class BufferView:
-    """The place of a parameter of an intrinsic: its dimension number n is `dims[n]` of `buffer` (None for a dimension of extent 1
-    that `buffer` lacks), from `base` on."""
+    """The place of a parameter of an intrinsic: its dimension n is dimension `dims[n]` of `buffer` (None: of extent 1, without
+    one there), from `base` on."""
 
     buffer: Buffer
     dims: tuple[int | None, ...]
@@ -176,14 +176,14 @@ class BufferView:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """The equalities found so far: loops of the description as expressions, and the windows of its buffers."""
+    """The equalities found so far: actual loops by those of the description, and windows by its buffers."""
 
     loops: tuple[tuple[str, Expr], ...] = ()
     windows: Mapping[str, BufferView] = field(default_factory=dict)
 
 
 def _what_to_try(description: Stmt, actual: Stmt) -> str:
-    """A hint where a block computes something else than a description."""
+    """The hint for a block that does not match a description."""
     wanted, found = ([str(loop.extent) for loop in loops(x)] for x in (description, actual))
     if wanted and wanted != found:
         return f"split and reorder first, to loops over {', '.join(wanted)} in this order"
@@ -191,7 +191,7 @@ def _what_to_try(description: Stmt, actual: Stmt) -> str:
 
 
 def _without_blocks(stmt: Stmt) -> Stmt:
-    """A statement without blocks and loops of extent 1; raises Unproved where a block has a condition or a buffer of its own."""
+    """A statement without blocks and loops of extent 1; raises Unproved if a block has a condition or allocates a buffer."""
 
     def visit(s):
         match s:
@@ -222,8 +222,7 @@ def _without_blocks(stmt: Stmt) -> Stmt:
 
 
 class _Matcher:
-    """Compares a description with a statement, whose own loops have these ranges; `reason` says what differs, of the attempt that
-    came furthest."""
+    """Matcher of a description with a statement, whose loops have the ranges `inner`; `reason` is the deepest difference."""
 
     def __init__(self, inner: Ranges):
         self.inner = inner
@@ -291,7 +290,7 @@ class _Matcher:
         self.level -= 1
 
     def access(self, d: Load | Store, a: Load | Store, m: _Match) -> Iterator[_Match]:
-        """The ways in which the buffer of the description can be a window of the actual one."""
+        """The matches of the description's buffer with windows of the actual one."""
         if d.buffer.dtype != a.buffer.dtype:
             self.fail(
                 f"`{a.buffer.name}` is of {a.buffer.dtype}, but `{d.buffer.name}` of the description is of {d.buffer.dtype}"
@@ -315,7 +314,7 @@ class _Matcher:
 
 
 def _dimension_choices(b: Buffer, rank: int) -> Iterator[tuple[int | None, ...]]:
-    """The dimensions of a buffer of the given rank that those of `b` may be, in order; one of extent 1 may be none of them."""
+    """The choices of dimensions, of `rank`, that those of `b` may be, in order; None for one of extent 1 that has none."""
     count = len(b.shape)
     optional = [n for n, d in enumerate(b.shape) if as_int(d) == 1]
     for left_out in range(len(optional) + 1):
@@ -331,7 +330,7 @@ def _dimension_choices(b: Buffer, rank: int) -> Iterator[tuple[int | None, ...]]
 def _view_base(
     wanted: list[Polynomial], parts: list[tuple[Polynomial, Polynomial]], dims: tuple[int | None, ...], dtypes: Sequence[str]
 ) -> tuple[Expr, ...] | None:
-    """The start of the window, if the loops of the tile enter its dimensions as wanted, and the others not at all; else None."""
+    """The start of the window, if loops inside index its dimensions as `wanted`, and no other dimensions; else None."""
     base: list[Expr] = []
     for n, (here, there) in enumerate(parts):
         place = next((k for k, d in enumerate(dims) if d == n), None)
@@ -363,7 +362,7 @@ def _statement_text(s: Stmt) -> str:
 
 
 def _implementation_on(intrinsic: TensorIntrin, windows: Mapping[str, BufferView], names: Names) -> Stmt:
-    """The implementation on windows of the function's buffers, under names that are free there."""
+    """The implementation on windows of the function's buffers, under fresh names."""
 
     def place(w: BufferView, given: tuple[Expr, ...]) -> tuple[Expr, ...]:
         result = list(w.base)
@@ -372,5 +371,5 @@ def _implementation_on(intrinsic: TensorIntrin, windows: Mapping[str, BufferView
                 result[d] = simplify(result[d] + given[n])
         return tuple(result)
 
-    # The names first, so that loops of the implementation are not taken for variables of the windows.
+    # Fresh names first: loops of the implementation must not capture variables of the windows.
     return with_accesses(clone(intrinsic.impl.body, names), {p: (w.buffer, partial(place, w)) for p, w in windows.items()})

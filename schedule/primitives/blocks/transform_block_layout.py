@@ -1,4 +1,4 @@
-"""transform_block_layout: a block runs over other iteration variables."""
+"""transform_block_layout: a block over other iteration variables."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def transform_block_layout(
 ) -> tuple[PrimFunc, None]:
     """Run a block over `index_map(i, j, ...)` in place of its iteration variables i, j, ...
 
-    The loops around it become new ones, one for each new variable. An index map is a function as for `transform_layout`; where
-    it divides an extent with a remainder, the block gets a predicate. An index may count backwards, as in `12 - i` with i < 13.
-    Variables of one value become that value, but with `preserve_unit_iters` those that the index map has by themselves.
+    New loops, one for each new variable, replace the loops around it. An index map is a function as for `transform_layout`; if it
+    divides an extent with a remainder, the block gets a predicate. An index may count backwards, as in `12 - i` with i < 13.
+    Variables of one value become that value; with `preserve_unit_iters`, those that are outputs of the index map stay.
 
     Rewrite   for i in range(7): for j in range(13): S(i, j)
            => for ax0 in range(91): S(ax0 // 13, ax0 % 13)                 # lambda i, j: (i * 13 + j,)
-    Legal     if all loops around the block hold nothing else, are serial and not annotated, and each drives one of its variables,
-              over the whole extent; variables without a loop have one value; none is ordered; the block has no predicate; the
-              index map is one to one; and each new variable is made of spatial variables only, or of reduce variables only.
+    Legal     if all loops around the block hold nothing else, are serial and not annotated, and each drives one of its variables
+              over the whole extent. Variables without a loop have one value, none is opaque, and the block has no predicate. The
+              index map is one to one, and each new variable depends on spatial axes only, or on reduction axes only.
     Example   matmul: s.transform_block_layout("C", lambda i, j, k: (j, i, k))
     """
     _, leaf = locate(func, block)
@@ -57,7 +57,7 @@ def transform_block_layout(
         iters.append(Iter(place, extent, kinds.pop() if kinds else Axis.SPATIAL, loop))
     back = {it.var.name: e for it, e in zip(target.iters, layout.inverse, strict=True)}
     if target.init is not None and all(it.axis is not Axis.REDUCE for it in iters):
-        # The reduction has one step, of which no new variable is made: its init runs before it, always.
+        # The reduction has one step, and no new variable: its init always runs before it.
         target = target.with_(init=None, body=seq(target.init, target.body))
     over = {v.name: loop for v, (loop, _) in zip(layout.places, new, strict=True)}
     ranges = layout.ranges

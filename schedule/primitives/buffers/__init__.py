@@ -1,1 +1,1 @@
-"""Primitives that change where values are stored, and in which layout."""
+"""Primitives that change the memory of values, and their layout in it."""

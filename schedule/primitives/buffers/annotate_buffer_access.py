@@ -1,4 +1,4 @@
-"""annotate_buffer_access: a block states which region of a buffer it reads or writes."""
+"""annotate_buffer_access: a block states the region of a buffer that it reads or writes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from ...rewriting.index_map import FunctionOfAxes, evaluated, function_text
 def annotate_buffer_access(
     func: PrimFunc, block: BlockName, buffer_index: BufferPlace, buf_type: str, gen_new_ranges: FunctionOfAxes
 ) -> tuple[PrimFunc, None]:
-    """State the region of a buffer that a block reads or writes, in place of the one that is derived from its body.
+    """State the region of a buffer that a block reads or writes, in place of the region derived from its body.
 
     The buffer is given by its number, from 0, among those that the block reads (`buf_type` "read") or writes ("write"), or by
-    name. `gen_new_ranges` is a function of the block's iteration variables, or its text, that gives for each dimension an index,
-    or a pair (start, stop).
+    name. `gen_new_ranges` is a function of the block's iteration variables, or its text. It gives an index, or a pair (start,
+    stop), for each dimension.
 
     Rewrite   with T.block("B"): S   =>   with T.block("B"): T.reads(A[v:v + 3]); S
     Legal     if the region has one range a dimension, provably contains every element that the body accesses, and is not beyond
-              the buffer in all iterations: what is, in some, counts for nothing.
+              the buffer in all iterations. In some it may be: the part out of bounds is ignored.
     Example   chain: s.annotate_buffer_access("C", 0, "read", lambda i, j: (i, (0, 13)))
     """
     target, above = block_at(func, block)
@@ -67,7 +67,7 @@ def _range(given: Any) -> Range:
 
 
 def _need_contained(block: Block, accessed: Region, stated: Region) -> None:
-    """Refuse a region that is not in the buffer, or does not provably contain the elements that a block accesses."""
+    """Refuse a region that is always beyond the buffer, or does not provably contain the elements that a block accesses."""
     ranges, facts = ranges_of([block]), conjuncts(block.predicate)
     parts = zip(accessed.ranges, stated.ranges, accessed.buffer.shape, strict=True)
     for n, (inner, outer, dim) in enumerate(parts):

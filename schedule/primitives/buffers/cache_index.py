@@ -30,19 +30,17 @@ from ...rewriting.placement import laid_out
 
 @primitive
 def cache_index(func: PrimFunc, block: BlockName, storage_scope: str, cse_thresh: int = 0) -> tuple[PrimFunc, list[str]]:
-    """Compute the indices at which a block reads buffers before its nest, and read them from memory; returns the names of the
-    new blocks, one for each expression.
+    """Compute the read indices of a block before its nest, and read them from memory; returns the names of the new blocks, one
+    for each expression.
 
-    An index counts if it computes something from the axes: a variable, a constant and what is loaded do not. Buffers that the
-    block writes, or any block in the same iterations that run side by side, are read as they were: what such iterations read
-    stays provable. With `cse_thresh` above 0 it is instead what occurs so often among the indices and their parts, the largest
-    such expressions.
+    An index counts if it is an arithmetic expression over the axes, not a variable, a constant or a load. Indices of buffers that
+    the block writes stay, and so do those of buffers written in a parallel loop around it, to keep independence provable.
+    With `cse_thresh` above 0, only expressions that occur so often among indices and their parts count, the largest of them.
 
     Rewrite   for i, j: S(A[i // 3 + j % 2])
            => for i, j: index_0[i, j] = i // 3 + j % 2
               for i, j: S(A[index_0[i, j]])
-    Legal     if the block has such an index, which divides by constants only: it is computed for all values of the axes that it
-              depends on.
+    Legal     if the block has such an index, with divisions by nonzero constants only: it is computed for all values of its axes.
     Example   padded_sums: s.cache_index("C", "global")
     """
     scope, leaf = locate(func, block)
@@ -88,7 +86,7 @@ def cache_index(func: PrimFunc, block: BlockName, storage_scope: str, cse_thresh
 
 
 def _expressions(block: Block, written: Collection[str], cse_thresh: int, axes: Collection[str]) -> list[Expr]:
-    """The expressions over the axes of a block that its indices of buffers not among `written` compute, in order."""
+    """The index expressions of a block's loads that `cache_index` computes, those of `written` buffers excepted, in order."""
     indices = [i for x in loads(block) if x.buffer.name not in written for i in x.indices]
     if not cse_thresh:
         return [*dict.fromkeys(i for i in indices if _computes(i, axes))]
@@ -98,7 +96,7 @@ def _expressions(block: Block, written: Collection[str], cse_thresh: int, axes: 
 
 
 def _computes(e: Expr, axes: Collection[str]) -> bool:
-    """True where an expression computes something from these axes alone, for any values of them."""
+    """True for an operation on these axes alone that is defined for all their values."""
     return (
         isinstance(e, Binary)
         and not loads(e)

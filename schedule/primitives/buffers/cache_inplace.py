@@ -1,4 +1,4 @@
-"""cache_inplace: a buffer that a block updates is updated in a copy of it."""
+"""cache_inplace: updates of a buffer go to a copy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...rewriting.placement import laid_out, needed
 def cache_inplace(
     func: PrimFunc, block: BlockName, read_buffer_index: BufferPlace, storage_scope: str
 ) -> tuple[PrimFunc, list[str]]:
-    """Update a buffer in a copy in another memory: returns the names of the blocks that copy it there, and back.
+    """Update a buffer in a copy in another memory; returns the names of the blocks that copy it there, and back.
 
     The buffer is given by its number among those that `block` reads, from 0, or by name; the memory as for `set_scope`. Copy and
     blocks are named after the buffer and the scope: `C_local`, `C_local_start`.
@@ -29,10 +29,10 @@ def cache_inplace(
            => for ax0 in range(N): C_local[ax0] = C[ax0]
               S: C_local[i] = f(C_local[i])
               for ax0 in range(N): C[ax0] = C_local[ax0]
-              The copying blocks stand around the nest of `block`. Inside loops shared with others, and inside a block, they copy
-              only elements used in their iteration.
-    Legal     if the block reads and writes the buffer, which is a parameter or written elsewhere, inside of another block at
-              places as for `cache_write`, and loops around both copies are serial.
+              The copying blocks stand before and after the nest of `block`. Inside loops shared with others, and inside a block,
+              they copy only elements used in their iteration.
+    Legal     if the block reads and writes the buffer, which is a parameter or has other writers, and loops around both copies
+              are serial. Inside of another block, the indices of its stores are as for `cache_write`.
     Example   matmul: s.decompose_reduction("C", "k"); s.cache_inplace("C_update", "C", "local")
     """
     scope, leaf = locate(func, block, under_conditions=True)
@@ -50,7 +50,7 @@ def cache_inplace(
 
 
 def through_copy(func: PrimFunc, scope: Scope, leaf: Leaf, target: Buffer, storage_scope: str) -> tuple[PrimFunc, str, str]:
-    """`func` with a block that uses a copy of a buffer, filled before its nest and copied back behind; both blocks' names."""
+    """`func` with a block that uses a copy of a buffer, filled before and copied back after its nest; both blocks' names."""
     others = [x for x in scope.leaves if x is not leaf and target.name in x.reads | x.writes]
     place = place_behind(scope, leaf, others, target.name)
     beside = next((x for x in (*loops_in(scope.around), *place.loops) if x.kind is not Kind.SERIAL), None)
@@ -77,7 +77,7 @@ def through_copy(func: PrimFunc, scope: Scope, leaf: Leaf, target: Buffer, stora
     filled = placed(start, copy)
     if scope.block is None:
         copied_back = placed(back, target)
-    else:  # what is around it may be of other instances
+    else:  # neighbouring elements may belong to other instances
         with proving_part(leaf, target, place.loops):
             part = finished(scope, leaf, target, back, place.loops)
         copied_back = where_written(back, part, place.ranges, names, facts)

@@ -1,4 +1,4 @@
-"""cache_read: a buffer is read through a copy of it."""
+"""cache_read: reads of a buffer go through a copy."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def cache_read(
     """Read a buffer through a copy in another memory; returns the name of the copying block.
 
     The buffer is given by its number among those that `block` reads, from 0, or by name; the memory as for `set_scope`. All
-    statements that read the buffer, once it can be copied for `block`, use the copy, or only `consumer_blocks`. Copy and block
-    are named after the buffer and the scope: `A_local`.
+    readers after the place of the copy, in its loops, use the copy, or only `consumer_blocks`. Copy and block are named after the
+    buffer and the scope: `A_local`.
 
     Rewrite   S(A[i])
            => for ax0 in range(N): A_local[ax0] = A[ax0]
               S(A_local[i])
               The copy stands after the last writer of A, or first if nothing writes A. Inside loops that the writer and the
-              consumers share, and inside another block, only elements read in their iteration are copied; and of a temporary
-              only those read at all.
+              consumers share, and inside another block, only elements read in their iteration are copied. Of a temporary only
+              elements that are read at all are copied.
     Legal     if no consumer writes A, and nothing writes A between the copy and the last use: writers of A before a consumer
               are before all of them, and later ones in no loop around the copy. Each of `consumer_blocks` must read A; those
-              behind its loops read what all iterations have copied. Inside another block whose instances write A, the copy
-              reads nothing that other instances write.
+              after the loops of the copy read only elements that some iteration has copied. Inside another block whose
+              instances write A, the copy reads no element that other instances write.
     Example   chain: s.cache_read("C", "B", "local")
     """
     scope, leaf = locate(func, block)
@@ -85,7 +85,7 @@ def cache_read(
 
 
 def _need_apart(scope: Scope, name: str, result: PrimFunc) -> None:
-    """Refuse where an instance of the enclosing block would copy what another writes."""
+    """Refuse if an instance of the enclosing block would copy elements that another instance writes."""
     block, writers = scope.block, scope.writers(name)
     if block is None or not writers or any(b.name == name for b in block.allocs):
         return
@@ -100,8 +100,9 @@ def _need_apart(scope: Scope, name: str, result: PrimFunc) -> None:
 
 
 def _place(scope: Scope, consumers: list[Leaf], name: str) -> tuple[list[Leaf], CopyPlace]:
-    """The readers that a copy of a buffer serves, and its place: all readers, or else those in the same loops behind it, if
-    nothing writes the buffer between these and the others."""
+    """The readers that determine the place of a buffer's copy, and the place: all `consumers` if possible.
+
+    Else the consumers after the place in the same loops, if nothing writes the buffer between these and the others."""
     try:
         return consumers, place_to_copy(scope, consumers, name)
     except ScheduleError:

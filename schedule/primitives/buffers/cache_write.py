@@ -1,4 +1,4 @@
-"""cache_write: a buffer is written through a copy of it."""
+"""cache_write: writes of a buffer go through a copy."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def cache_write(
     """Write a buffer through a copy in another memory; returns the name of the copying block.
 
     The buffer is given by its number among those that `block` writes, from 0, or by name; the memory as for `set_scope`. Readers
-    go on reading the buffer, except `consumer_blocks`, which read the copy. Copy and block are named after the buffer and the
-    scope: `C_local`.
+    still read the buffer, except `consumer_blocks`, which read the copy. Copy and block are named after the buffer and the scope:
+    `C_local`.
 
     Rewrite   S: C[i] = f(i)
            => S: C_local[i] = f(i)
               for ax0 in range(N): C[ax0] = C_local[ax0]
-              The copying block stands after the nest of `block`, under the same `if`; inside loops shared with readers of C, and
-              inside a block, it copies the part that is finished in their iteration, under the conditions that the block has on
-              its axes. Of a reduction without an init, such as one inside of a blockized one, the copy starts from C, if
-              anything outside of the block around uses that.
-    Legal     if the block is data parallel, a reduction with its init, or one that reads of C what it writes, or what it has
-              written before itself, alone in writing C, nothing reads C before it, and what is copied is all written: the block
-              runs over its whole domain, or where conditions on its axes hold, and each of its spatial axes, or a tile for each
-              of its values, plus what is bound outside, indexes one dimension of C, in all stores the same; or C is a temporary
-              of which no reader shares a loop with the block, copied as far as it is read. What `consumer_blocks`, each of
-              which must read C, read of a C that had values before has been written by then. What foreign calls write is copied
-              as by `cache_inplace`.
+              The copying block stands after the nest of `block`, under the same `if`. Inside loops shared with readers of C, and
+              inside a block, it copies the part that is finished in their iteration, under the block's conditions on its axes.
+              The copy of a reduction without an init, such as the one inside of a blockized one, starts from C, if C is used
+              outside of the enclosing block.
+    Legal     if the block is data parallel, a reduction with or without its init, or a block that reads of C only elements that
+              it has written before. It alone writes C, nothing reads C before it, and all copied elements are written. For
+              that, the block runs over its whole domain, or where conditions on its axes hold. Each of its spatial axes (or a
+              tile for each of its values, plus an offset from outside) indexes one dimension of C, the same in all stores.
+              Else C is a temporary whose readers share no loop with the block, and is copied as far as it is read. Each of
+              `consumer_blocks` must read C, and, if C had values before, only elements that the block has written by then.
+              Results of foreign calls are copied as by `cache_inplace`.
     Example   matmul: s.cache_write("C", 0, "local")
     """
     scope, leaf = locate(func, block, under_conditions=True)
@@ -93,8 +93,7 @@ def cache_write(
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{target.name}_{memory}"), target.shape, target.dtype, storage_scope)
     copying = copy_block(names, copy.name, copy, target)
-    # A buffer of its own is copied as far as it is read; of one from outside of a block, other parts may be those of other
-    # instances.
+    # A buffer of this scope is copied as far as it is read; parts of one from outside may belong to other instances.
     own = scope.block is None or any(b.name == target.name for b in scope.block.allocs)
     with proving_part(leaf, target, loops):
         try:
@@ -116,7 +115,7 @@ def cache_write(
 
 
 def _written_first(scope: Scope, leaf: Leaf) -> bool:
-    """True where a block without an init reads of its outputs only elements that it has written before in the same instance."""
+    """True where a block without an init reads from its outputs, and only elements written before in the same instance."""
     block, ranges = leaf.block, ranges_of([leaf.block], scope.ranges)
     itself = {s.buffer.name: s.buffer for s in stores(block) if s.buffer.name in leaf.reads}
     plain = block.init is None and all(it.axis is not Axis.OPAQUE for it in block.iters)
@@ -124,7 +123,7 @@ def _written_first(scope: Scope, leaf: Leaf) -> bool:
 
 
 def _updates(block: Block, target: Buffer) -> bool:
-    """True where a block continues a reduction that something else has begun, and reads the region of a buffer that it writes."""
+    """True where a block continues a reduction without its init, and reads the region of a buffer that it writes."""
     if block.init is not None or not block.is_reduction or any(it.axis is Axis.OPAQUE for it in block.iters):
         return False
     reads, writes = block_regions(block.with_(reads=None, writes=None))

@@ -1,4 +1,4 @@
-"""lift_alloc: a temporary of a block becomes one of the enclosing block or function."""
+"""lift_alloc: a temporary of a block moves to the enclosing block or function."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from ...rewriting.layouts import with_layout
 
 @primitive
 def lift_alloc(func: PrimFunc, buffer: BufferName, n_lifts: int = 1) -> tuple[PrimFunc, None]:
-    """Allocate a temporary of a block in the next block around, or in the function if there is none; `n_lifts` times.
+    """Allocate a temporary of a block in the next block around, or else in the function; `n_lifts` times.
 
-    It gets a dimension in front for each axis of the block that has more than one value, so that instances of the block still
-    don't share memory; the backend allocates as much as is in use at a time.
+    It gets a dimension in front for each axis of the block with more than one value, so that instances of the block still do not
+    share memory. The backend allocates only the part in use at a time.
 
     Rewrite   for i: with T.block("B"): v_i = i; X = T.alloc_buffer((13,)); S(v_i, X[j])
            => X = T.alloc_buffer((N, 13))
               for i: with T.block("B"): v_i = i; S(v_i, X[v_i, j])
-    Legal     if a block allocates the buffer, and at least `n_lifts` blocks are around it, that one included; the shape, and the
-              extents of the axes, depend on nothing that is bound further in than the new place; and no block inside has an axis
-              of the same name.
+    Legal     if a block allocates the buffer, and at least `n_lifts` blocks are around it, that one included. The shape, and the
+              extents of the axes, use no variables bound inside of the new place. No block inside has an axis of the same name.
     Example   row_buffer: s.lift_alloc("row")
     """
     if n_lifts < 1:
@@ -64,7 +63,7 @@ def _lifted(func: PrimFunc, name: str) -> PrimFunc:
 
 
 def _owner(func: PrimFunc, name: str) -> tuple[Block, list[Block]]:
-    """The block that allocates a buffer, and those around it, outermost first; refuses where none does."""
+    """The block that allocates a buffer, and the blocks around it, outermost first; refuses other buffers."""
     found = path_where(func, lambda s: type(s) is Block and any(b.name == name for b in s.allocs))
     if found:
         *around, owner = (s for s in found if type(s) is Block)

@@ -1,4 +1,4 @@
-"""pack: a block reads a copy of a buffer that lies in the order in which its loops walk it."""
+"""pack: a block reads a copy of a buffer in the order of its loops."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def pack(
     storage_scope: str = "global",
     preserve_unit_loops: bool = False,
 ) -> tuple[PrimFunc, str]:
-    """Read a buffer through a copy in the order in which the loops around `block` walk it; returns the block that copies.
+    """Read a buffer through a copy in the order in which the loops around `block` walk it; returns the copying block.
 
     The copy has one dimension for each loop that moves along the buffer, outermost first, so that the block reads it from front
-    to back while those loops run; loops of extent 1 have one only with `preserve_unit_loops`. The copying block runs in this
-    order too, unless it shares loops with others. Where a tile does not divide a dimension, the last one is filled up with zeros.
-    It is `cache_read` for this block alone, with its arguments and names, then `transform_layout` of the copy; where the block
-    reads only the part at a constant in one dimension, `reindex_cache_read`.
+    to back. Loops of extent 1 have one only with `preserve_unit_loops`. The copying block runs in this order, too, unless it
+    shares loops with others. If a tile does not divide a dimension, the last one is filled up with zeros. It is `cache_read` for
+    this block alone, with its arguments and names, then `transform_layout` of the copy. If the block reads a dimension at a
+    constant only, it begins with `reindex_cache_read`.
 
     Rewrite   for j_0: for k: for j_1 in range(16): S(B[k, j_0 * 16 + j_1])
            => for j_0, k, j_1: P[j_0, k, j_1] = B[k, j_0 * 16 + j_1] if j_0 * 16 + j_1 < N else 0
               for j_0: for k: for j_1 in range(16): S(P[j_0, k, j_1])
-    Legal     where `cache_read` is; and the block reads the buffer at one place, each index of which is an axis v or c - v for a
-              constant c (the copy is then read backwards there, too), no axis twice, or a constant; and v is a sum of loops, each
-              times the product of the extents of those with smaller steps (constants), no loop in two axes.
+    Legal     if `cache_read` is legal, and the block reads the buffer at one place. Each index there is a constant, an axis v, or
+              c - v for a constant c (the copy is then read backwards, too), no axis twice. v is a sum of loops, each times the
+              product of the extents (constants) of those with smaller steps, no loop in two axes.
     Example   matmul: s.split("j", [None, 4]); s.pack("C", 1)
     """
     _, leaf = locate(func, block)
@@ -64,7 +64,7 @@ def pack(
 
 
 def _is_part(block: Block, source: Buffer) -> bool:
-    """True where a block reads elements at a constant in a dimension of more than one: it needs no copy of the others."""
+    """True where a block reads a dimension of extent above 1 at a constant, so that a part of the buffer is enough."""
     return any(
         isinstance(i, Const) and not n.is_one
         for load in loads(block) if load.buffer.name == source.name
@@ -73,15 +73,15 @@ def _is_part(block: Block, source: Buffer) -> bool:
 
 
 def _used_axes(block: Block, source: Buffer) -> IndexMap:
-    """The index map from all axes of a block to those that occur where it reads a buffer."""
+    """The index map from all axes of a block to those in its indices of a buffer."""
     used = {v for load in loads(block) if load.buffer.name == source.name for i in load.indices for v in variables(i)}
     axes = tuple(it.var for it in block.iters)
     return IndexMap(axes, tuple(v for v in axes if v.name in used))
 
 
 def _walk_order(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> IndexMap:
-    """The index map that puts the elements of a buffer into the order in which the loops walk it; loops of one iteration have a
-    dimension, too, if `units` is set."""
+    """The index map that puts the elements of a buffer into the order of the loops; with `units`, loops of extent 1 have a
+    dimension, too."""
     places = {n.indices for n in loads(block) if n.buffer.name == source.name}
     if len(places) > 1:
         raise ScheduleError(
@@ -138,7 +138,7 @@ def _walk_order(block: Block, source: Buffer, loops: Sequence[For], units: bool)
 
 
 def _index_axis(index: Expr) -> str | None:
-    """The name of the axis that an index is, or that it counts backwards from a number on."""
+    """The name of the axis v of an index v or c - v; None for any other index."""
     match index:
         case Var(name) | Binary("-", Const(), Var(name)):
             return name

@@ -1,4 +1,4 @@
-"""read_at, write_at: a block reads or writes a buffer through a copy that is made in each iteration of a loop."""
+"""read_at, write_at: a block reads or writes a buffer through a new copy in each iteration of a loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .cache_write import cache_write
 def read_at(
     func: PrimFunc, loop: LoopName, block: BlockName, read_buffer_index: BufferPlace, storage_scope: str
 ) -> tuple[PrimFunc, str]:
-    """Read a buffer through a copy that each iteration of a loop makes anew; returns the name of the copying block.
+    """Read a buffer through a new copy in each iteration of a loop; returns the name of the copying block.
 
     The buffer and the memory are given as for `cache_read`. All blocks under the loop that read the buffer use the copy.
 
@@ -24,7 +24,7 @@ def read_at(
            => for i:
                   for ax0: A_shared[...] = A[...]          # what the iteration reads
                   S(A_shared[f(i)])
-    Legal     if the loop is around the block, and `cache_read` for the blocks under it, then `compute_at` with the loop are.
+    Legal     if the loop is around the block, and `cache_read` for the blocks under it, then `compute_at` the loop, are legal.
     Example   matmul: s.read_at("i", "C", 0, "local")
     """
     scope, leaf = locate(func, block)
@@ -41,7 +41,7 @@ def read_at(
 def write_at(
     func: PrimFunc, loop: LoopName, block: BlockName, write_buffer_index: BufferPlace, storage_scope: str
 ) -> tuple[PrimFunc, str]:
-    """Write a buffer through a copy that each iteration of a loop stores back; returns the name of the copying block.
+    """Write a buffer through a copy that each iteration of a loop copies back; returns the name of the copying block.
 
     The buffer and the memory are given as for `cache_write`.
 
@@ -49,7 +49,7 @@ def write_at(
            => for i:
                   S: C_shared[f(i)] = x
                   for ax0: C[...] = C_shared[...]          # what the iteration wrote
-    Legal     if the loop is around the block, and `cache_write`, then `reverse_compute_at` with the loop are.
+    Legal     if the loop is around the block, and `cache_write`, then `reverse_compute_at` the loop, are legal.
     Example   matmul: s.write_at("i", "C", 0, "local")
     """
     _, leaf = locate(func, block)

@@ -1,4 +1,4 @@
-"""reindex, reindex_cache_read, reindex_cache_write: a block accesses a buffer through a copy laid out by its own axes."""
+"""reindex, reindex_cache_read, reindex_cache_write: a block accesses a buffer through a copy indexed by its own axes."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def reindex(func: PrimFunc, block: BlockName, buffer: BufferOfBlock, place: int 
     """Access a buffer through a copy indexed by the axes of the block; returns the name of the copying block.
 
     The buffer is `("read", n)` or `("write", n)`, number n, from 0, of those that `block` reads or writes, or a name. Copy and
-    block are called `A_reindex`, the copy is in the memory of the buffer. The dimensions of the copy are those axes that occur in
-    the indices, in the order of the block; a block that reads gets its copy before, one that writes is copied from after. With
-    `place`, only what is read at that place, number `place` of those where the buffer is read, goes through the copy.
+    block are called `A_reindex`, the copy is in the memory of the buffer. The dimensions of the copy are the axes in the indices,
+    in the order of the block. An input is copied before the block, an output after it. With `place`, only reads at index number
+    `place`, of the different ones that the block reads the buffer at, go through the copy.
 
     Rewrite   S(i, j): B[i, j] = A[j, i + 1]
            => for ax0: for ax1: A_reindex[ax0, ax1] = A[ax1, ax0 + 1]
               S(i, j): B[i, j] = A_reindex[i, j]
-    Legal     if the block accesses the buffer at one place, or reads it at several and `place` says which, over its axes alone
-              (no inner loop, no loaded index). Reading: it does not write the buffer, nothing writes it between copy and use, and
-              the place is inside the buffer for all values of the axes. Writing: the block is data parallel or a reduction with
-              its init, alone in writing the buffer, which nothing reads before; all its spatial axes of more than one value occur
-              in the place; and it runs over its whole domain, once.
+    Legal     if the block accesses the buffer at one place, or at that of number `place`, over its axes alone (no inner loop, no
+              loaded index). Reading: it does not write the buffer, nothing writes it between copy and use, and the place is in
+              bounds for all values of the axes. Writing: the block is data parallel or a reduction with its init, and the only
+              writer of the buffer, which nothing reads before. All its spatial axes of more than one value occur in the place,
+              and it runs over its whole domain, once.
     Example   matmul: s.reindex("C", ("read", 1))
     """
     target = buffer_argument(find_block(func, block), buffer)
@@ -77,16 +77,16 @@ def reindex_cache_read(
     storage_scope: str,
     index_map: MapOfAxes,
 ) -> tuple[PrimFunc, str]:
-    """Read a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
+    """Read a buffer through a copy at `index_map(i, j, ...)` for the block's axes i, j, ...; returns the copying block.
 
-    The index map, as for `transform_layout`, takes all axes of the block, and uses those that occur in the indices of the buffer.
-    Buffer and memory are given as for `cache_read`; copy and block are named after them: `A_shared`. Where a tile does not divide
-    an extent, the copy is filled up with zeros.
+    The index map, as for `transform_layout`, takes all axes of the block, and uses only those in the indices of the buffer.
+    Buffer and memory are given as for `cache_read`; copy and block are named after them: `A_shared`. If a tile does not divide an
+    extent, the copy is filled up with zeros.
 
     Rewrite   S(i, j): B[i, j] = A[j, i + 1]
            => for ax0: for ax1: A_shared[ax1 // 4, ax0, ax1 % 4] = A[ax1, ax0 + 1]         # lambda i, j: (j // 4, i, j % 4)
               S(i, j): B[i, j] = A_shared[j // 4, i, j % 4]
-    Legal     as `reindex` of what a block reads, if the index map is one to one.
+    Legal     if `reindex` of this input is legal, and the index map is one to one.
     Example   matmul: s.reindex_cache_read("C", 1, "local", lambda i, j, k: (j, k))
     """
     return _through_cache(func, block, read_buffer_index, storage_scope, index_map, written=False)
@@ -100,15 +100,14 @@ def reindex_cache_write(
     storage_scope: str,
     index_map: MapOfAxes,
 ) -> tuple[PrimFunc, str]:
-    """Write a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
+    """Write a buffer through a copy at `index_map(i, j, ...)` for the block's axes i, j, ...; returns the copying block.
 
-    Index map, buffer, memory, names and filling are those of `reindex_cache_read`, but that the buffer is one that `block`
-    writes.
+    Arguments, names and filling are those of `reindex_cache_read`, for a buffer that `block` writes.
 
     Rewrite   S(i, j): B[j, i] = f(i, j)
            => S(i, j): B_local[i, j // 4, j % 4] = f(i, j)                                 # lambda i, j: (i, j // 4, j % 4)
               for ax0: for ax1: B[ax1, ax0] = B_local[ax0, ax1 // 4, ax1 % 4]
-    Legal     as `reindex` of what a block writes, if the index map is one to one.
+    Legal     if `reindex` of this output is legal, and the index map is one to one.
     Example   matmul: s.reindex_cache_write("C", 0, "local", lambda i, j, k: (j, i))
     """
     return _through_cache(func, block, write_buffer_index, storage_scope, index_map, written=True)
@@ -191,8 +190,8 @@ def _write_through_copy(func: PrimFunc, block: str, target: Buffer, memory: str,
 def _copy_blocks(
     names: Names, wanted: str, memory: str, buffer: Buffer, block: Block, place: tuple[Expr, ...], back: bool
 ) -> tuple[Buffer, Block, Block]:
-    """A copy of a buffer over the axes of a block that occur in its `place`, the block that copies to it, or `back` from it, and
-    the block that uses it."""
+    """A copy of a buffer over the axes of a block that occur in its indices `place`, the block that copies to it (or with `back`
+    from it), and the block that uses it."""
     used = _used_axes(block, place)
     copy = Buffer(names.buffer(wanted), tuple(it.extent for it in used) or (Const(1),), buffer.dtype, memory)
     indices: tuple[Expr, ...] = tuple(it.var for it in used) or (Const(0),)
@@ -207,7 +206,7 @@ def _copy_blocks(
 
 
 def _access_indices(block: Block, buffer: Buffer, number: int | None = None) -> tuple[Expr, ...]:
-    """The one place, over the axes of a block, at which it accesses a buffer, or that of a number."""
+    """The only indices of a block's accesses to a buffer, or those of a number; refuses others than over its axes."""
     places = list(dict.fromkeys(n.indices for n in walk(block) if isinstance(n, (Load, Store)) and n.buffer.name == buffer.name))
     mark = (block, f"uses {buffer.name}")
     if number is not None:
@@ -228,7 +227,7 @@ def _access_indices(block: Block, buffer: Buffer, number: int | None = None) -> 
 
 
 def _whole(block: Block, ranges: Ranges) -> bool:
-    """True where the axes of a block take their first and their last values."""
+    """True where the axes of a block reach both ends of their domains."""
     return all(bounds(it.binding, ranges) == (0, it.extent.value - 1) for it in block.iters if isinstance(it.extent, Const))
 
 
@@ -238,7 +237,7 @@ def _used_axes(block: Block, place: tuple[Expr, ...]) -> list[Iter]:
 
 
 def _map_of_used_axes(func: PrimFunc, block: Block, index_map: MapOfAxes, buffer: Buffer) -> IndexMap:
-    """An index map over all axes of a block, as one over those that occur in the indices of a buffer."""
+    """An index map over all axes of a block as a map over those in the indices of a buffer; refuses uses of others."""
     mapping = parse_index_map(index_map, func, [it.extent for it in block.iters])
     used = _used_axes(block, _access_indices(block, buffer))
     by_name = dict(zip([v.name for v in mapping.inputs], block.iters, strict=True))

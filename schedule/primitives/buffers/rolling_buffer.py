@@ -1,4 +1,4 @@
-"""rolling_buffer: rows that the iteration before has computed are kept, not computed again."""
+"""rolling_buffer: rows from the iteration before are kept, not computed again."""
 
 from __future__ import annotations
 
@@ -20,36 +20,35 @@ from ...legality.requirements import need_final_inputs, need_own_temporary, own_
 from ...primitive import KIND_WORDS, BlockName, BufferPlace, primitive
 from ...rewriting.edits import edited, with_accesses
 
-MAX_STEPS = 1024  # of a loop that are tried, where its window moves by other numbers of elements from one to the next
+MAX_STEPS = 1024  # iterations of a loop that are tried one by one, if its window moves by changing numbers of elements
 
 
 @primitive
 def rolling_buffer(func: PrimFunc, block: BlockName, write_buffer_index: BufferPlace) -> tuple[PrimFunc, None]:
-    """Keep the part of a temporary that the iteration before has computed, in a buffer that is used in turn, and compute only the
-    rest.
+    """Keep the part of a temporary that the iteration before has computed, in a circular buffer, and compute only the rest.
 
-    The block is one that `compute_at` has moved into a loop each iteration of which computes a window that overlaps the one
-    before: the loop rolls. The buffer becomes as long as the window, along the dimension in which that moves; the axis of the
-    block along it becomes opaque, since elements take the places of others.
+    The block is one that `compute_at` has moved into a loop whose iterations compute overlapping windows: the loop rolls. Along
+    the dimension of the movement, the buffer becomes as long as the window. The block's axis along it becomes opaque, since
+    elements replace others.
 
     Rewrite   for r: for x in range(W): X[r * s + x] = f(r * s + x)
                      S(X[r * s], ..., X[r * s + W - 1])
            => for r: for x in range(W) where r == 0 or x >= W - s: X[(r * s + x) % W] = f(r * s + x)
                      S(X[(r * s) % W], ..., X[(r * s + W - 1) % W])
-    Legal     if the block is data parallel, or a reduction with its init that is whole in an iteration, and makes a temporary
-              that it alone writes, by one store at its own axes. The loop that rolls is the innermost around it that holds
-              other statements and moves the window: it and those inside of it are serial, and hold all readers, behind the
-              block; an iteration writes a window of W elements of one dimension, which starts 0 < s < W elements after the one
-              before (s may differ from one to the next), and the same part of all other dimensions; the readers reach nothing
-              else; and what the block reads is the same in all iterations: what writes it in the loop stands before the block,
-              and writes to each element what it always writes there.
+    Legal     if the block is data parallel, or a reduction with its init that is whole in an iteration, and the only writer of a
+              temporary, by one store at its own axes. All loops around it that hold other statements are serial or unrolled.
+              The innermost of them that moves the window rolls; all readers are in it, after the block. An iteration writes a
+              window of W elements of one dimension, and the same part of all others; readers access nothing else. The window
+              starts 0 < s < W elements after the one before. If s changes, it is nowhere negative, somewhere below W, and not
+              always 0. The block reads the same values in all iterations: writers of its inputs in the loop stand before it,
+              and always write the same value to an element.
     Example   blur: s.compute_at("B", "i_1"); s.rolling_buffer("B", 0)
     """
     return rolled(func, block, write_buffer_index), None
 
 
 def rolled(func: PrimFunc, block: str, place: int | str, keep: str = "") -> PrimFunc:
-    """`func` with the windows of a block kept, in the loop called `keep` if that is given."""
+    """`func` with the windows of a block kept, in the loop `keep` if that is given."""
     scope, leaf = locate(func, block)
     producer = leaf.block
     buffer = buffer_of(producer, place, written=True)
@@ -84,7 +83,7 @@ def rolled(func: PrimFunc, block: str, place: int | str, keep: str = "") -> Prim
 
 
 def _only_store(block: Block, buffer: Buffer) -> Store:
-    """The store of a block, if it makes one buffer, by one store, in place of a reduction's also in its init; refuses others."""
+    """The only store of a block, or of a reduction beside its init at the same indices; refuses any other block."""
     if block.init is None:
         return single_store(block)
     match block.init, block.body:
@@ -97,7 +96,7 @@ def _only_store(block: Block, buffer: Buffer) -> Store:
 def _rolling(
     scope: Scope, leaf: Leaf, buffer: Buffer, places: list[str | None], keep: str
 ) -> tuple[For, dict[str, Window], int, Expr]:
-    """The loop that rolls, the window of an iteration, the dimension in which that moves, and by how much; the innermost such."""
+    """The innermost loop that rolls, the windows of its iterations, the dimension in which they move, and the distance."""
     refusal: ScheduleError | None = None
     for loop in _serial_loops(leaf, keep):
         _need_fixed_surroundings(scope, leaf, loop, buffer)
@@ -122,7 +121,7 @@ def _rolling(
 
 
 def _serial_loops(leaf: Leaf, keep: str) -> list[For]:
-    """The loops around a block that hold other statements, innermost first, or that called `keep`; refuses those that share."""
+    """The loops around a block that hold other statements, innermost first, or only `keep`; refuses parallel and bound loops."""
     around = leaf.loops[: len(leaf.loops) - len(leaf.exclusive_loops)]
     if not around:
         raise ScheduleError(
@@ -148,7 +147,7 @@ def _serial_loops(leaf: Leaf, keep: str) -> list[For]:
 
 
 def _need_fixed_surroundings(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer) -> None:
-    """Refuse readers outside of the loop or before the block, and inputs of which an iteration may read other values."""
+    """Refuse readers outside of the loop or before the block, and inputs that may change between iterations."""
     for x in scope.readers(buffer.name):
         if not x.under(loop) or x.order < leaf.order:
             where = "outside of" if not x.under(loop) else "before it in"
@@ -176,7 +175,7 @@ def _need_fixed_surroundings(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer
 def _rolling_dimension(
     block: Block, buffer: Buffer, places: list[str | None], share: dict[str, Window], loop: For
 ) -> tuple[int, Expr]:
-    """The dimension in which the window of an iteration moves, and by how much from the one before; refuses none and several."""
+    """The only dimension in which the window of an iteration moves, and the distance from the one before."""
     moving = [n for n, v in enumerate(places) if v is not None and loop.name in variables(share[v].start)]
     if len(moving) != 1:
         many = f"{len(moving)} dimensions" if moving else "no dimension"
@@ -208,7 +207,7 @@ def _rolling_dimension(
 
 
 def _need_within(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer, dim: int, window: Window) -> None:
-    """Refuse a reader that may reach beyond the window of an iteration."""
+    """Refuse readers that may access elements beyond the window of an iteration."""
     ranges = ranges_of(leaf.loops[: leaf.loops.index(loop) + 1], scope.ranges)
     reads, _ = accessed(loop.body, ranges, (buffer.name,))
     r = reads[buffer.name].ranges[dim]

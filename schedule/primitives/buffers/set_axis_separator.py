@@ -1,4 +1,4 @@
-"""set_axis_separator: the dimensions of a buffer are divided into groups."""
+"""set_axis_separator: the dimensions of a buffer in groups."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ...rewriting.layouts import buffer_argument
 def set_axis_separator(
     func: PrimFunc, block: BlockName, buffer: BufferOfBlock, axis_separators: list[int]
 ) -> tuple[PrimFunc, None]:
-    """Divide the dimensions of a buffer into groups, each to be one dimension of a memory that has several.
+    """Divide the dimensions of a buffer into groups, each one dimension of a memory with several.
 
-    The buffer is given as for `transform_layout`. A separator is the number of the dimension that a new group begins with. The
-    memories of CPUs and of CUDA have one dimension, in which the groups stand one after another, as they did; `transform_layout`
-    drops the separators, unless its index map states some.
+    The buffer is given as for `transform_layout`. A separator is the number of the first dimension of a group. The memories of
+    CPUs and of CUDA have one dimension, where separators change nothing. `transform_layout` replaces the separators by those of
+    its index map.
 
     Rewrite   X = T.alloc_buffer(shape)   =>   X = T.alloc_buffer(shape, axis_separators=[1])
-    Legal     if the separators ascend, and each is a number of a dimension behind the first.
+    Legal     if the separators ascend, and each is the number of a dimension after the first.
     Example   chain: s.set_axis_separator("B", ("write", 0), [1])
     """
     user = find_block(func, block)

@@ -20,7 +20,7 @@ def set_scope(func: PrimFunc, block: BlockName, buffer_index: BufferPlace, stora
     block of threads), "local" (of a thread), and the others of `tir.memory.SCOPES`.
 
     Rewrite   X = T.alloc_buffer(shape)   =>   X_local = T.alloc_buffer(shape, scope="local")
-    Legal     if the buffer is no parameter of the function, is given to no foreign call, and in another memory.
+    Legal     if the buffer is a temporary, is passed to no foreign call, and has another scope.
     Example   chain: s.set_scope("B", 0, "local")
     """
     writer = find_block(func, block)

@@ -1,4 +1,4 @@
-"""stage_mem: a loop or block works on a copy of the window of a buffer that it accesses."""
+"""stage_mem: a loop or block works on a copy of its window of a buffer."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def stage_mem(
 ) -> tuple[PrimFunc, list[str]]:
     """Let a loop or block work on a copy of its region of a buffer; returns the names of the copying blocks, in order.
 
-    What it reads is copied before, by a block called `name`, as the copy is; what it writes is copied back after, by `name_back`.
-    A block that starts from its init needs no copy before, nor does a temporary that nothing else writes. The window is a box
-    around the elements that S accesses in one run. `keep` names the loop around S in whose iterations the window advances: what
-    it shares with the one before is kept, as by `rolling_buffer`. Sources: Exo, PLDI 2022 (stage_mem); for `keep` Halide, PLDI
-    2013, section 4.3 (sliding windows and storage folding).
+    Inputs are copied before by a block called `name`, like the copy; outputs are copied back after by `name_back`. A block that
+    starts from its init needs no copy before, nor does a temporary without other writers. The window is a box around the elements
+    that S accesses in one run. `keep` names a loop around S that moves the window: the overlap with the window before is kept, as
+    by `rolling_buffer`. Sources: Exo, PLDI 2022 (stage_mem); for `keep` Halide, PLDI 2013, section 4.3 (sliding windows and
+    storage folding).
 
     Rewrite   S(C[i])
            => for ax0 in window: name[ax0] = C[ax0]
@@ -51,10 +51,10 @@ def stage_mem(
     Kept      for k: S(C[a k : a k + e])
            => for k: for ax0 in range(e) where k == 0 or ax0 >= e - a: name[(a k + ax0) % e] = C[a k + ax0]
                      S(name[... % e])
-    Legal     if there is a block in S, the buffer is not allocated in S, `name` is free, no loop around S is vectorized, and S
-              only reads the buffer; or the blocks in it that use the buffer, each at one place, all write the same window, each
-              element in one iteration of the loops around S only, with all of its reduction. To keep a window, S only reads
-              the buffer, and `rolling_buffer` of the copying block is legal in the loop `keep`.
+    Legal     if there is a block in S, the buffer is not allocated in S, `name` is free, and no loop around S is vectorized.
+              Either S only reads the buffer, or all blocks in S that use it, each at one place, write the same window. They
+              write each element, with all of its reduction, in only one iteration of the loops around S. To keep a window, S
+              only reads the buffer, and `rolling_buffer` of the copying block is legal in the loop `keep`.
     Example   matmul: s.split("i", [None, 4]); s.stage_mem("i_1", "C", "tile")
     """
     target, path = named_at(func, block_or_loop)
@@ -116,8 +116,8 @@ def _copy_nests(
     back = copy_block(names, f"{copy.name}_back", copy, source)
     part = _part_written(scope, writers, source, back, loops)
     begins = writers[0].block
-    held = buffer in scope.outputs or any(not w.under(target) for w in scope.writers(buffer))  # something, before
-    if held and begins.init is None and not writes_before_reads(begins, source, dict(ranges)):  # nor does it write that first
+    held = buffer in scope.outputs or any(not w.under(target) for w in scope.writers(buffer))  # values before
+    if held and begins.init is None and not writes_before_reads(begins, source, dict(ranges)):
         copying = copy_block(names, copy.name, source, copy)
         first = where_written(copying, part, ranges, names, facts)
         made.append(copying.name)
@@ -145,7 +145,7 @@ def _need_writers(users: list[Leaf], writers: list[Leaf], buffer: str) -> None:
 
 
 def _part_written(scope: Scope, writers: list[Leaf], source: Buffer, copying: Block, loops: list[For]) -> Part:
-    """The part that each of the writers writes; refuses where that is not the same."""
+    """The part of a buffer that each of the writers writes; refuses different parts."""
     parts = []
     for w in writers:
         with proving_part(w, source, loops):

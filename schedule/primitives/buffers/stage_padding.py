@@ -1,4 +1,4 @@
-"""stage_padding: an input that a block pads as it reads is padded before it."""
+"""stage_padding: an input that a block pads as it reads gets a padded copy."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from ...rewriting.placement import laid_out
 
 @primitive
 def stage_padding(func: PrimFunc, block: BlockName, buffer: BufferOfBlock) -> tuple[PrimFunc, str]:
-    """Read a buffer, which a block reads under conditions and a constant elsewhere, through a copy that is padded with that;
-    returns the name of the block that makes it.
+    """Read a buffer, which a block reads under conditions and a constant elsewhere, through a copy padded with that constant;
+    returns the name of the copying block.
 
-    The buffer is given as for `reindex`. The copy has all places that the block asks for, from the first to the last one in each
-    dimension.
+    The buffer is given as for `reindex`. The copy has all places from the first to the last that the block reads in each
+    dimension, padding included.
 
     Rewrite   S(i, r): B[i] = B[i] + T.if_then_else(i + r >= 1, A[i + r - 1], 0)
            => for ax0: A_padded[ax0] = T.if_then_else(ax0 >= 1, A[ax0 - 1], 0)
               S(i, r): B[i] = B[i] + A_padded[i + r]
-              where what is added, as in te.sum(..., where=...), is a product, it has the padded factor:
+              If the term of a sum is a product, as in te.sum(..., where=...), its factor is padded:
               T.if_then_else(c, B[i] + A[x] * k, B[i]) => B[i] + T.if_then_else(c, A[x] * k, 0)
               T.if_then_else(c, A[x] * k, 0) => T.if_then_else(c, A[x], 0) * k    # equal for finite k
-    Legal     if the loops around the block are its own; it reads the buffer in such choices alone, all of them the same; each
-              condition compares an index of the buffer, plus or minus a constant, with a constant; the copy then reads inside of
-              the buffer alone; a sum starts from 0; and the other factors are elements that are there whatever it says.
+    Legal     if the loops around the block are its own, and it reads the buffer in such choices alone, all of them the same. Each
+              condition compares an index of the buffer, plus or minus a constant, with a constant. The copy then reads only in
+              bounds. A sum starts from 0, and its other factors are in bounds where the condition does not hold, too.
     Example   padded_sums: s.stage_padding("C", ("read", 0))
     """
     scope, leaf = locate(func, block)
@@ -71,7 +71,7 @@ def stage_padding(func: PrimFunc, block: BlockName, buffer: BufferOfBlock) -> tu
     condition = conjunction(*(_moved(c, reader, read, places, inside) for c in conjuncts(choice.condition)))
     value = Select(condition, Load(source, tuple(places)), choice.false_value, lazy=True)
     making = Block(names.block(copy.name), iters, Store(copy, tuple(it.var for it in iters), value))
-    if not in_bounds(making, inside):  # where dimensions share an axis, or another statement guards the block
+    if not in_bounds(making, inside):  # if dimensions share an axis, or another statement guards the block
         raise ScheduleError(
             f"not all places of `{source.name}` between the first and the last that `{block}` asks for are inside of it",
             (reader, f"reads {source.name}"),
@@ -84,8 +84,9 @@ def stage_padding(func: PrimFunc, block: BlockName, buffer: BufferOfBlock) -> tu
 
 
 def _with_padded_factor(block: Block, source: Buffer, ranges: Ranges) -> Block:
-    """A block that sums products under a condition, with the factor from `source` 0 where it does not hold; the block itself
-    where it does something else, or where other factors may not be read then."""
+    """A block that sums products under a condition, with the condition moved to the factor from `source`, which is else 0.
+
+    The block itself if it does something else, or if other factors would be read out of bounds."""
     body = block.body
     match body:
         case Store(buffer, at, Select(c, Binary("+", a, b), old)) if old == Load(buffer, at) and old in (a, b):
@@ -102,7 +103,7 @@ def _with_padded_factor(block: Block, source: Buffer, ranges: Ranges) -> Block:
 
 
 def _chosen(condition: Expr, product: Expr, source: Buffer) -> Expr | None:
-    """A product whose factor from `source` is 0 where a condition does not hold, if there is one."""
+    """A product with its factor from `source` 0 where a condition does not hold; None unless it has one such factor."""
     match product:
         case Load(buffer) if buffer == source:
             return Select(condition, product, const(0, product.dtype), lazy=True)
@@ -116,7 +117,7 @@ def _chosen(condition: Expr, product: Expr, source: Buffer) -> Expr | None:
 
 
 def _padded_read(block: Block, source: Buffer) -> tuple[Select, Load]:
-    """The choice of an element of a buffer or a constant that is all that a block reads of the buffer."""
+    """The choice between an element of a buffer and a constant, and the load in it; refuses other reads of the buffer."""
     found = {
         n: n.true_value
         for n in walk(block.body)
@@ -137,7 +138,7 @@ def _padded_read(block: Block, source: Buffer) -> tuple[Select, Load]:
 
 
 def _box(block: Block, read: Load, ranges: Ranges) -> tuple[list[int], list[int]]:
-    """The first place in each dimension that is asked for, and how many there are."""
+    """The first place in each dimension that a load reads, padding included, and the number of places."""
     starts, extents = [], []
     for i in read.indices:
         low, high = bounds(i, ranges)
@@ -154,7 +155,7 @@ def _box(block: Block, read: Load, ranges: Ranges) -> tuple[list[int], list[int]
 
 
 def _moved(condition: Expr, block: Block, read: Load, places: list[Expr], ranges: Ranges) -> Expr:
-    """A condition on an index of a load, as one on the axis of the copy that has its place."""
+    """A condition on an index of a load as a condition on the copy's axis for that dimension."""
     if isinstance(condition, Binary) and condition.op in COMPARISONS and condition.a.dtype in ("int32", "int64"):
         difference = add(polynomial(condition.a), polynomial(condition.b), -1)
         for i, place in zip(read.indices, places, strict=True):
@@ -171,7 +172,7 @@ def _moved(condition: Expr, block: Block, read: Load, places: list[Expr], ranges
 
 
 def _compared(op: str, p: Polynomial, ranges: Ranges) -> Expr:
-    """`p op 0`, with the number on the other side."""
+    """The comparison `p op 0`, with the constant term on the right."""
     number = p.get((), 0)
     rest = {m: c for m, c in p.items() if m}
     return simplify(Binary(op, to_expr(rest), Const(-number)), ranges)

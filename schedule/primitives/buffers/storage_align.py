@@ -1,4 +1,4 @@
-"""storage_align: the rows of a temporary start at a chosen distance from each other."""
+"""storage_align: a chosen stride of a temporary."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ ALIGNMENT_ANNOTATION = "buffer_dim_align"
 def storage_align(
     func: PrimFunc, block: BlockName, buffer_index: BufferPlace, axis: int, factor: int, offset: int
 ) -> tuple[PrimFunc, None]:
-    """Have the memory of a temporary laid out so that its stride along an axis is `k * factor + offset` elements for some k.
+    """Make the stride of a temporary along an axis `k * factor + offset` elements for some k.
 
-    The buffer is given by its number among those that `block` writes, from 0, or by name; negative axes count from behind. The
-    block is annotated with `buffer_dim_align`, a list of [buffer, axis, factor, offset], and the backend makes the next dimension
-    longer by what is needed, if a multiple of the stride along that one is right. Rows that start in different cache sets, or in
-    different banks of shared memory, don't get in each other's way.
+    The buffer is given by its number among those that `block` writes, from 0, or by name; negative axes count from the end. The
+    block is annotated with `buffer_dim_align`, a list of [buffer, axis, factor, offset]. The backend pads the next dimension, if
+    some multiple of that one's stride has the form. Rows in different cache sets, or banks of shared memory, avoid conflicts.
 
     Rewrite   with T.block("B"): S   =>   with T.block("B"): T.block_attr({"buffer_dim_align": [[0, 0, 32, 8]]}); S
-    Legal     if the buffer is no parameter of the function and given to no foreign call, the axis not its last one, whose stride
-              is 1, and 0 <= offset < factor.
+    Legal     if the buffer is a temporary and passed to no foreign call, the axis is not its last one, whose stride is 1, and
+              0 <= offset < factor.
     Example   chain: s.storage_align("B", 0, 0, 16, 4)
     """
     target, above = block_at(func, block)

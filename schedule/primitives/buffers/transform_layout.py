@@ -1,4 +1,4 @@
-"""transform_layout: the elements of a temporary stand in another order, in another shape."""
+"""transform_layout: a temporary gets another shape and order of elements."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def transform_layout(
     The buffer is `("read", n)` or `("write", n)`, number n, from 0, of those that `block` reads or writes, or a name. The index
     map is a function such as `lambda i, j: (i // 16, j, i % 16)`, its text, or a `tir.IndexMap`, here
     `IndexMap.identity(2).tile(0, 16).permute(0, 2, 1)`. Its outputs are indices, their quotients and remainders by constants, and
-    sums of these in mixed radix, such as `i * 13 + j` for j < 13. Where a tile does not divide the extent, the last one is padded
-    with `pad_value`, a number or a function of the new indices: by the producer, where that writes the whole buffer in loops of
-    its own, which then run over the new shape; else by a block of its own, before the first use. Variables of one value become
-    that value in the indices, unless with `preserve_unit_iters`. Where `IndexMap.AXIS_SEPARATOR` stands between the outputs, a
-    group of dimensions begins, as for `set_axis_separator`. With `of_caller` a parameter may change its layout, too: the
-    function is then called with arrays of the new shape, whose padding is neither read nor written.
+    sums of these in mixed radix, such as `i * 13 + j` for j < 13. If a tile does not divide the extent, the last one is padded
+    with `pad_value`, a number or a function of the new indices. The producer pads if it writes the whole buffer in loops of its
+    own, which then run over the new shape; else a new block pads, before the first use. Variables of one value become that value
+    in the indices, unless with `preserve_unit_iters`. `IndexMap.AXIS_SEPARATOR` between outputs begins a group of dimensions, as
+    for `set_axis_separator`. With `of_caller` a parameter may change its layout, too: the function is then called with arrays of
+    the new shape, whose padding is neither read nor written.
 
     Rewrite   X = T.alloc_buffer((N,));  S(X[i])
            => X = T.alloc_buffer((ceil(N / 16), 16));  S(X[i // 16, i % 16])
-    Legal     if the buffer is no parameter (or `of_caller`) unless its elements stay where they are, the index map is provably
-              one to one (of the constants that divide one index, each is a multiple of the smaller ones), and where a temporary
-              is padded a `pad_value` of the dtype is given, which reads no memory.
+    Legal     if the buffer is a temporary, or `of_caller` is set, or the index map is the identity. The index map is provably one
+              to one; of the constants that divide one index, each is a multiple of the smaller ones. A padded temporary needs a
+              `pad_value` of its dtype, which reads no memory.
     Example   chain: s.transform_layout("C", ("read", 0), lambda i, j: (j, i))
     """
     user = find_block(func, block)

@@ -1,4 +1,4 @@
-"""unsafe_set_dtype: a temporary holds its values in another dtype."""
+"""unsafe_set_dtype: a temporary in another dtype."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ...primitive import BlockName, BufferPlace, find_block, need_not_parameter,
 
 @primitive
 def unsafe_set_dtype(func: PrimFunc, block: BlockName, buffer_index: BufferPlace, dtype: str) -> tuple[PrimFunc, None]:
-    """Have a temporary hold its values in another dtype. TensorIR's name is kept; here the step is checked, and loses nothing.
+    """Store a temporary in another dtype. The name is TensorIR's, but here the step is checked to be exact.
 
     The buffer is given by its number among those that `block` writes, from 0, or by name. Stored values are converted to `dtype`,
-    loaded ones back, unless `dtype` holds all values of the dtype before and these are converted further anyway.
+    and loaded ones back. If `dtype` holds all values of the old dtype, loaded values that are cast further are cast directly.
 
     Rewrite   X = T.alloc_buffer(shape, "int32");  X[i] = x;  S(X[i])
            => X = T.alloc_buffer(shape, "int8");  X[i] = T.Cast("int8", x);  S(T.Cast("int32", X[i]))
-    Legal     if the buffer is no parameter of the function, and each value stored in it is one that `dtype` can hold: one
-              converted from a narrower dtype, a constant, an integer with bounds that fit, or a choice of such.
+    Legal     if the buffer is a temporary, and `dtype` can hold each value stored in it: one converted from a narrower dtype, a
+              constant, an integer with bounds that fit, or a choice of such.
     Example   chain: s.unsafe_set_dtype("B", 0, "float64")
     """
     writer = find_block(func, block)
@@ -64,7 +64,7 @@ def unsafe_set_dtype(func: PrimFunc, block: BlockName, buffer_index: BufferPlace
 
 
 def _converted(value: Expr, dtype: str) -> Expr:
-    """A value in another dtype; a value converted from this dtype, exactly, is taken as it was."""
+    """A value in another dtype; an exact cast from this dtype is undone."""
     match value:
         case Cast(wide, inner) if inner.dtype == dtype and dtypes.holds(wide, dtype):
             return inner

@@ -1,4 +1,4 @@
-"""write_in_place: a block writes its results where they would be copied to."""
+"""write_in_place: a block writes its results to the buffer that they would be copied to."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ...rewriting.index_map import IndexMap, invert
 
 @primitive
 def write_in_place(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, None]:
-    """Use, in place of a temporary, the buffer to which a block copies it, and remove both: the inverse of `cache_write`, and of
+    """Replace a temporary by the buffer that a block copies it to, and remove both: the inverse of `cache_write`, and of
     `reindex` of an output.
 
     Rewrite   S: B_reindex[i, j] = f(i, j)
               for ax0: for ax1: B[ax1, ax0] = B_reindex[ax0, ax1]
            => S: B[j, i] = f(i, j)
-    Legal     if the block copies each element of a temporary once, to an element that no other one is copied to, in loops of its
-              own; nothing uses the temporary after it, or the target before it; and none of them is in a loop around the block.
+    Legal     if the block, in loops of its own, copies each element of a temporary once, and no two to one element. Nothing else
+              uses the temporary after it, reads the target before it, or writes the target.
     Example   matmul: s.write_in_place(s.reindex("C", ("write", 0)))
     """
     scope, leaf = locate(func, block)
@@ -55,7 +55,7 @@ def write_in_place(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, None]:
 
 
 def _need_whole(leaf: Leaf, source: Load) -> None:
-    """Refuse a block that does not copy a whole buffer, its axes in order being the dimensions of that."""
+    """Refuse a block unless it copies a whole buffer, whose dimensions are its axes in order."""
     block = leaf.block
     own_loops(leaf)
     if source.indices != tuple(it.var for it in block.iters) or source.buffer.shape != tuple(it.extent for it in block.iters):
@@ -67,7 +67,7 @@ def _need_whole(leaf: Leaf, source: Load) -> None:
 
 
 def _need_only_copied(scope: Scope, leaf: Leaf, old: str, new: str) -> None:
-    """Refuse a temporary that is used after it was copied, and a target that is used before; and loops around both."""
+    """Refuse a temporary used outside or after the copy, and a target that is read before it or written elsewhere."""
     if old in scope.outputs:
         reason = f"`{old}` is used outside, so it must stay"
         raise ScheduleError(reason, (leaf.stmt, f"reads {old}"), hint="only what is a temporary of the function or block can go")

@@ -1,4 +1,4 @@
-"""decompose_padding: a block that pads becomes one that fills, and one that copies the inside."""
+"""decompose_padding: a padding block becomes one that fills, and one that copies the inside."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ from ...primitive import BlockName, LoopName, primitive
 from ...rewriting.clones import in_own_loops
 from ...rewriting.edits import Insertion, Names, edited, with_extents
 
-ValueRanges = dict[str, tuple[int, int]]  # by axis: the iterations in which a padding block's value is not the padding
+ValueRanges = dict[str, tuple[int, int]]  # by axis or loop: the iterations, end exclusive, without padding
 
 
 @primitive
 def decompose_padding(func: PrimFunc, block: BlockName, loop: LoopName) -> tuple[PrimFunc, str]:
-    """Divide a block that pads into one that fills all with the padding, before a loop, and one that runs where there are values.
+    """Divide a padding block into one that fills everything with the padding, before a loop, and one that copies the values.
 
-    Returns the name of the block that fills, `block` with `_pad_const` added; the other keeps its name. Where the condition
-    bounds an axis, and this axis has a loop to itself at or below `loop`, the loop is cut to the bounds; else the block gets the
-    condition as its predicate.
+    Returns the name of the block that fills, `block` with `_pad_const` added; the other keeps its name. If the condition bounds
+    an axis with its own loop at or below `loop`, the loop is cut to the bounds; else the condition joins the predicate.
 
     Rewrite   for i in range(15): P[i] = A[i - 1] if 1 <= i < 14 else 0
            => for i_pad in range(15): P[i_pad] = 0
               for i in range(13): P[i + 1] = A[i]
-    Legal     if `loop` is around the block, which is data parallel and does nothing but store a choice between a value and a
-              padding that reads nothing, by a condition that reads nothing and can hold; and the other statements under `loop`
-              read the output only after the block (of a parameter just what the block writes), and never write it.
+    Legal     if `loop` is around the block, which is data parallel and only stores a choice between a value and a padding.
+              Padding and condition read nothing, and the condition can hold. The other statements under `loop` never write the
+              output, and read it only after the block (of a parameter just the elements that the block writes).
     Example   padded: s.decompose_padding("B", "i")
     """
     scope, leaf = locate(func, block)
@@ -75,7 +74,7 @@ def decompose_padding(func: PrimFunc, block: BlockName, loop: LoopName) -> tuple
 
 
 def _value_ranges(block: Block, condition: Expr) -> tuple[ValueRanges, list[Expr]]:
-    """The ranges to which a condition keeps some axes of a block, and its other parts."""
+    """The ranges that a condition bounds some axes of a block to, and its other parts."""
     whole: dict[str, Interval] = {it.var.name: (0, it.extent.value - 1) for it in block.spatial if isinstance(it.extent, Const)}
     bound: dict[Expr, str] = {}
     for c in conjuncts(condition):
@@ -98,7 +97,7 @@ def _value_ranges(block: Block, condition: Expr) -> tuple[ValueRanges, list[Expr
 
 
 def _loops_to_cut(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: ValueRanges) -> dict[str, tuple[int, int]]:
-    """The loops that can be cut to the range of the axis that they alone drive, with that range."""
+    """The loops that alone drive an axis and can be cut to its range, with that range."""
     block = leaf.block
     extents = {it.var.name: it.extent for it in block.iters}
     elsewhere = variables(block.predicate).union(*(variables(x.extent) for x in inner))

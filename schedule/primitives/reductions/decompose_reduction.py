@@ -23,17 +23,17 @@ from ...rewriting.edits import Insertion, Names, edited
 def decompose_reduction(func: PrimFunc, block: BlockName, loop: LoopName) -> tuple[PrimFunc, str]:
     """Move the init of a reduction into a block of its own before a loop; returns the name of that block.
 
-    The new block is named `C_init`, its loops are the spatial ones at and below `loop`, with `_init` added; what remains of the
-    block is named `C_update`.
+    The new block is named `C_init`, its loops are the spatial ones at and below `loop`, with `_init` added. The block without its
+    init is named `C_update`.
 
     Rewrite   for i: for k: C[i] = 0 first, then C[i] = C[i] + f(i, k)
            => for i_init: C[i_init] = 0
               for i: for k: C[i] = C[i] + f(i, k)
-    Legal     if `loop` is around the block, and no loop of extent above 1 outside of it drives the reduction; each loop from
+    Legal     if `loop` is around the block, and no loop of extent above 1 outside of it drives the reduction. Each loop from
               `loop` on drives spatial or reduction axes, not both, no opaque one if its extent is above 1, and is bound to no
-              thread if it drives the reduction; together they visit each point once; the reduction starts where its loops start;
-              and the other statements under `loop` read the output only after the block (of a parameter just what the block
-              writes), and write neither it nor what the init reads.
+              thread if it drives the reduction. Together they visit each point once, and the reduction starts where its loops
+              start. The other statements under `loop` write neither the output nor inputs of the init. They read the output
+              only after the block (of a parameter just the elements that the block writes).
     Example   matmul: s.decompose_reduction("C", "k")
     """
     scope, leaf = locate(func, block)
@@ -65,7 +65,7 @@ def decompose_reduction(func: PrimFunc, block: BlockName, loop: LoopName) -> tup
 
 
 def _need_separate_loops(reduction: Block, target: For, outer: Sequence[For], inner: Sequence[For], reducing: set[str]) -> None:
-    """No loop outside drives the reduction; each one inside drives it or spatial axes, not both, and is no thread if it does."""
+    """Refuse a loop outside that drives the reduction, and one inside that drives spatial axes, too, or is bound to a thread."""
     for x in outer:
         if x.name in reducing and not x.extent.is_one:
             raise ScheduleError(
@@ -80,7 +80,7 @@ def _need_separate_loops(reduction: Block, target: For, outer: Sequence[For], in
 
 
 def _need_unchanged_source(scope: Scope, leaf: Leaf, target: For) -> None:
-    """Refuse where anything else under the loop writes inputs of the init."""
+    """Refuse if another statement under the loop writes inputs of the init."""
     init = leaf.block.init
     started_from = set() if init is None else loaded_names(init)
     for other in scope.leaves_under(target):

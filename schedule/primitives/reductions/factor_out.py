@@ -1,4 +1,4 @@
-"""factor_out: a constant factor of the terms of a sum becomes one of the sum."""
+"""factor_out: a constant factor moves from the terms of a sum to its result."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ..buffers.cache_write import cache_write
 def factor_out(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, str]:
     """Take the constant factors out of the terms of a sum; returns the name of the block that multiplies the result by them.
 
-    Integers wrap to the same results. Floating results differ by the roundings that the factors had in each term, and now have
-    once, as they do where the order of a sum changes; by none where they are 1, -1 or a power of two.
+    Integers wrap to the same results. Floating results differ by rounding: the factor rounds once, not in each term, and not at
+    all if it is 1, -1 or a power of two.
 
     Rewrite   for i: for k: C[i] = C[i] + f(i, k) * 3
            => for i: for k: C_global[i] = C_global[i] + f(i, k)
               for i: C[i] = C_global[i] * 3
-    Legal     if the block adds a product, a quotient or a negative with a finite constant other than 0 in it to the element that
-              it writes, starting from 0, and `cache_write` of that is legal. A sum of 0 may become -0.
+    Legal     if the block is a sum from 0 of products, quotients or negatives with a finite constant other than 0, and
+              `cache_write` of its output is legal. A sum of 0 may become -0.
     Example   scaled_sum: s.factor_out("C")
     """
     _, leaf = locate(func, block)
@@ -66,7 +66,7 @@ class Factor:
     dtype: str
 
     def product(self, other: Factor) -> Factor | None:
-        """The product of two factors; None where it is no finite number of the dtype, other than 0."""
+        """The product of two factors; None if it is 0 or not finite in the dtype."""
         found = Factor(self.above * other.above, self.below * other.below, self.dtype)
         low, high = dtypes.limits(self.dtype)
         fits = all(n != 0 and math.isfinite(n) and low <= n <= high for n in (found.above, found.below))
@@ -82,8 +82,7 @@ class Factor:
 
 
 def constant_factor(e: Expr) -> tuple[Factor | None, Expr | None]:
-    """The constant factor of an expression and what it is multiplied by: no factor where there is none, and nothing left where
-    all is constant."""
+    """The constant factor of an expression, None without one, and the other factor, None for a constant expression."""
     one: int | float = 1.0 if dtypes.is_float(e.dtype) else 1
     match e:
         case Const(value, dtype) if dtype != "bool" and value != 0 and math.isfinite(value):

@@ -23,18 +23,19 @@ _IDENTITIES = {"+": 0, "*": 1}
 
 @primitive
 def fuse_reduction_epilogue(func: PrimFunc, reduction_block: BlockName, epilogue_block: BlockName) -> tuple[PrimFunc, None]:
-    """Put a block that combines the result of a reduction with something into the init of the reduction, and remove it.
+    """Move an epilogue, which combines the result of a reduction with a value by its operation, into the init.
 
-    The reduction then accumulates in the output of the epilogue, and its own buffer is gone. Floating results differ by rounding.
+    The reduction then accumulates in the output of the epilogue; the epilogue and the buffer between the two are removed.
+    Floating results differ by rounding.
 
     Rewrite   for i: for k: X[i] = X[i] + f(i, k)         # from 0
               for i: D[i] = X[i] + b(i)
            => for i: for k: D[i] = D[i] + f(i, k)         # from b(i)
-    Legal     if the reduction has its init, and the epilogue, a single store at its own axes, after it in the same enclosing
-              block, applies the operation of the reduction (+, *, min, max, and, or; after + also -) to each element of its
-              result once, in the same dtype, over its whole domain; the reduction alone writes its buffer, a temporary, at axes
-              of its own, only the epilogue reads it, and the reduction does not read the output of the epilogue; and between the
-              two (in a loop around both: anywhere in it) nothing else writes what the epilogue reads, or uses what it writes.
+    Legal     if the reduction has its init, and the epilogue, after it in the same enclosing block, is a single store at its own
+              axes. The epilogue applies the operation of the reduction (+, *, min, max, and, or; for + also -) to each element
+              of the result once, in the same dtype, over its whole domain. The reduction alone writes its buffer, a temporary,
+              at its own axes, and only the epilogue reads it. The reduction does not read the output of the epilogue. Between
+              the two (in a loop around both: anywhere in it) nothing else writes inputs of the epilogue, or uses its output.
     Example   matmul_add: s.fuse_reduction_epilogue("C", "D")
     """
     scope, first = locate(func, reduction_block)
@@ -94,12 +95,12 @@ def _accumulated(block: Block) -> Accumulation:
 
 
 def _refusal(reason: str, epilogue: str, *marks: Mark) -> ScheduleError:
-    """The refusal of two blocks that can run one after the other all the same."""
+    """The refusal of two blocks, with the hint to run one right after the other."""
     return ScheduleError(reason, *marks, hint=f"reverse_compute_at({epilogue!r}, ...) runs it right after the reduction")
 
 
 def _combined_with(block: Block, value: Expr, name: str, op: str) -> tuple[list[Expr], tuple[Expr, ...]]:
-    """The values that an operation combines with an element of a buffer, and the place of that element."""
+    """The values that an operation combines with an element of a buffer, and the indices of that element."""
     rest: list[Expr] = []
     while True:
         match value:
@@ -124,7 +125,7 @@ def _uses(value: Expr, name: str) -> bool:
 
 
 def _matched_axes(reduction: Block, epilogue: Block, own: list[str | None], place: tuple[Expr, ...]) -> dict[str, Expr]:
-    """The axis of the reduction that each axis of the epilogue is."""
+    """The axis of the reduction for each axis of the epilogue."""
     written = {it.var.name: it for it in reduction.iters}
     read = {it.var.name: it for it in epilogue.iters}
     result: dict[str, Expr] = {}
@@ -146,7 +147,7 @@ def _matched_axes(reduction: Block, epilogue: Block, own: list[str | None], plac
 
 
 def _need_whole_domain(epilogue: Block, leaf: Leaf) -> None:
-    """Refuse an epilogue that may leave out a part of its domain."""
+    """Refuse an epilogue that may skip a part of its domain."""
     if any(it.axis is not Axis.SPATIAL for it in epilogue.iters):
         raise _refusal(f"`{epilogue.name}` reduces, too", epilogue.name, (epilogue, "the epilogue"))
     with proving(f"that `{epilogue.name}` runs over its whole domain", (epilogue, "the epilogue")):
@@ -154,7 +155,7 @@ def _need_whole_domain(epilogue: Block, leaf: Leaf) -> None:
 
 
 def _need_nothing_between(scope: Scope, first: Leaf, last: Leaf, output: str) -> None:
-    """Refuse if something between the two blocks writes inputs of the epilogue, or uses its output."""
+    """Refuse if a statement between the two blocks writes inputs of the epilogue, or uses its output."""
     if output in first.reads:
         raise _refusal(f"{first.quoted} reads `{output}`, which {last.quoted} writes", last.name, (first.stmt, f"reads {output}"))
     for leaf in running_between(scope, (*first.above, first.stmt), (*last.above, last.stmt)):

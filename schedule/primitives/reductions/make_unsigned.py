@@ -19,20 +19,20 @@ OFFSET = 128  # from int8 to uint8
 
 @primitive
 def make_unsigned(func: PrimFunc, block: BlockName, buffer: BufferName) -> tuple[PrimFunc, tuple[str, str, str]]:
-    """Have a sum of products read an int8 factor as uint8, larger by 128; returns the names of the block that adds 128, of the
-    one that sums the other factor, and of the one that subtracts 128 times these sums.
+    """Shift an int8 factor of a sum of products by 128 to uint8, and correct the result; returns the names of three new blocks.
 
-    Processors have dot products of uint8 by int8 (VNNI) that have none of two int8. Integers wrap to the same results.
+    The blocks add 128 to the factor, sum the other factor, and subtract 128 times these sums. Processors without dot products of
+    two int8 may have those of uint8 by int8 (VNNI). Integers wrap to the same results.
 
     Rewrite   for i: for j: for k: C[i, j] = C[i, j] + int32(A[i, k]) * int32(B[k, j])               # from 0
            => for i: for k: A_global[i, k] = uint8(int32(A[i, k]) + 128)
               for j: for k: B_sum[j] = B_sum[j] + int32(B[k, j])                                      # from 0
               for i: for j: for k: C_global[i, j] = C_global[i, j] + int32(A_global[i, k]) * int32(B[k, j])  # from 0
               for i: for j: C[i, j] = C_global[i, j] - B_sum[j] * 128
-    Legal     if the block, alone in its nest and without conditions, adds the product of an element of the buffer, int8, and one
-              of another buffer, both converted to int32, to what it writes at its axes, starting from 0; the element of the
-              other buffer is at axes of the block, all that reduce among them; and `cache_read` of the buffer and `cache_write`
-              of the result are legal.
+    Legal     if the block, alone in its nest and without conditions, is a sum from 0, written at its axes. Its terms are products
+              of an int8 element of the buffer and an element of another buffer, both converted to int32. The indices of the
+              other buffer are axes of the block, all reduction axes and a spatial one among them. `cache_read` of the buffer
+              and `cache_write` of the result are legal.
     Example   bytes_product: s.make_unsigned("C", "A")
     """
     scope, leaf = locate(func, block)
@@ -67,7 +67,7 @@ def make_unsigned(func: PrimFunc, block: BlockName, buffer: BufferName) -> tuple
 
 
 def _product(block: Block, buffer: str) -> tuple[Load, Store]:
-    """The element by which a sum of products multiplies one of the buffer, and its output; refuses any other block."""
+    """The load of the other factor in a sum of products with `buffer`, and the store; refuses any other block."""
     found = accumulation(block)
     if found is not None and found.op == "+" and found.start == Const(0, "int32"):
         match found.added:
@@ -88,7 +88,7 @@ def _product(block: Block, buffer: str) -> tuple[Load, Store]:
 
 
 def _sums(block: Block, other: Load, names: Names) -> tuple[Block, Buffer]:
-    """The block that sums the other factor over the axes that reduce, and its output."""
+    """The block that sums the other factor over the reduction axes, and its output."""
     new: dict[str, Expr] = {}
     iters: list[Iter] = []
     for i in other.indices:

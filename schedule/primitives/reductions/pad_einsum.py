@@ -1,4 +1,4 @@
-"""pad_einsum: a sum of products runs over extents rounded up, and so do its temporaries."""
+"""pad_einsum: a sum of products, and its temporaries, with rounded-up extents."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from ..buffers.cache_write import cache_write
 def pad_einsum(func: PrimFunc, block: BlockName, padding: list[int]) -> tuple[PrimFunc, None]:
     """Round the extent of each axis of a sum of products up to a multiple of a number, `padding[n]` for axis number n.
 
-    The loops of the block get the rounded extents, the temporaries that it reads and the one that it writes the rounded shapes.
-    Elements read beyond the unrounded shape are 0, so that sums do not change; those written there are not used. Of parameters
-    `cache_read` and `cache_write` first make copies in global memory.
+    The loops of the block get the rounded extents, and the temporaries that it reads and writes the rounded shapes. Elements read
+    beyond the old shape are 0, so that sums do not change; those written there are not used. `cache_read` and `cache_write` first
+    make copies of parameters in global memory.
 
     Rewrite   for i in range(7): for k in range(5): C[i] = C[i] + A[i, k] * B[k]
            => for i in range(8): for k in range(8): C[i] = C[i] + A[i, k] * B[k]           # padding [4, 8]; A, B padded by 0
-    Legal     if the block is alone in serial loops that are not annotated, one for each axis, without a predicate; it adds, from
-              0, a product of elements (of each buffer one, not of the one it writes), casts allowed, each index a constant or an
-              axis (a padded one as long as the dimension); what it writes has no other writer; every factor is indexed by the
-              padded axes of the reduction, and what is written by the other padded axes.
+    Legal     if the block is alone in serial loops that are not annotated, one for each axis, without a predicate. From 0 it adds
+              a product of elements, perhaps cast: one of each buffer, and none of its output. Each index is a constant or an
+              axis, a padded axis as long as the dimension. Its output has no other writer. Padded reduction axes index every
+              factor, and padded spatial axes the output.
     Example   matmul: s.pad_einsum("C", [4, 4, 4])
     """
     scope, leaf = locate(func, block)
@@ -77,7 +77,7 @@ def pad_einsum(func: PrimFunc, block: BlockName, padding: list[int]) -> tuple[Pr
     if written != output.buffer:
         need_temporary(scope, leaf, "padded")
 
-    # First the axes grow, so that no index of theirs is simplified as one of the old extent (an extent of 1 makes it 0).
+    # The axes grow first, so that their indices are not simplified by the old extent (an extent of 1 makes them 0).
     func = _with_padded_axes(replace_buffers(func, {written.name: written}), target, {v: size for v, (_, size) in sizes.items()})
     for buffer, shape in grown.values():
         if shape != buffer.shape:
@@ -86,7 +86,7 @@ def pad_einsum(func: PrimFunc, block: BlockName, padding: list[int]) -> tuple[Pr
 
 
 def _einsum_factors(block: Block) -> tuple[Store, list[Load]]:
-    """The store of a block that adds a product to the element that it stores to, and the factors."""
+    """The store of a block that sums products from 0, and the factors; refuses any other block."""
     refused = ScheduleError(
         f"`{block.name}` does not add a product of elements to what was 0",
         (block, "the block"),
@@ -114,7 +114,7 @@ def _einsum_factors(block: Block) -> tuple[Store, list[Load]]:
 
 
 def _padded_shape(block: Block, access: Load | Store, sizes: dict[str, tuple[Expr, Expr]]) -> tuple[Expr, ...]:
-    """The shape of a buffer with the dimensions that padded axes index as large as those."""
+    """The shape of a buffer with the padded extents of the axes that index it."""
     axes = {it.var for it in block.iters}
     shape: list[Expr] = []
     mark = (block, f"accesses {access.buffer.name}")
@@ -149,7 +149,7 @@ def _with_padded_buffer(func: PrimFunc, buffer: Buffer, shape: tuple[Expr, ...])
 
 
 def _with_padded_axes(func: PrimFunc, block: Block, sizes: dict[str, Expr]) -> PrimFunc:
-    """`func` with the axes of a block, and their loops, of other extents."""
+    """`func` with new extents of the axes of a block, and of their loops."""
     loops = {v: sizes[it.var.name] for it in block.iters if it.var.name in sizes for v in variables(it.binding)}
     current = find_block(func, block.name)
     iters = tuple(it.with_(extent=sizes.get(it.var.name, it.extent)) for it in current.iters)

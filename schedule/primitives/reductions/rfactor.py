@@ -41,8 +41,10 @@ from ...rewriting.edits import Insertion, Names, edited, with_buffer
 
 @dataclass(frozen=True, slots=True)
 class Factorisation:
-    """A reduction over the loops of `chain`, within `outer`, to be factored over `target`: the elements of the partial results,
-    the axis that counts them, and variables for several values that are computed at once."""
+    """A reduction over the loops `chain`, within `outer`, to be factored over `target`.
+
+    `places` are the elements of the partial results, `lane` is the axis that numbers them, and `lets` hold several values that
+    are stored at once."""
 
     block: Block
     target: For
@@ -59,20 +61,20 @@ def rfactor(func: PrimFunc, loop: LoopName, factor_axis: int = 0) -> tuple[PrimF
     """Factor a reduction over a loop into partial results and their reduction; returns the name of the block of partial results.
 
     The partial results, one for each iteration of `loop`, are kept in a buffer with one more dimension, number `factor_axis`
-    (negative numbers count from behind). It is called `C_rf`, as is the block that makes them; the block that reduces them
+    (negative numbers count from the end). Buffer and block of partial results are called `C_rf`; the block that reduces them
     keeps its name. Source: Suriana, Adams and Kamil, Parallel associative reductions in Halide, CGO 2017.
 
     Rewrite   for i: for k0: for k1: C[i] = C[i] + f(i, k0 * 4 + k1)               # from 0
            => for i: for k0: for k1: C_rf[k0, i] = C_rf[k0, i] + f(i, k0 * 4 + k1)  # from 0, k0 spatial
               for i: for k0:         C[i] = C[i] + C_rf[k0, i]                      # from 0
-    Legal     if one block is below the loop, a reduction with its init, and with all iterations in one of the enclosing block.
-              Of the loops around it, let L be those that hold nothing else: `loop`, which drives the reduction or is of extent
-              1, and all others (of extent above 1) that drive the reduction are in L, so that what else writes C does so before
-              or after both nests; none drives spatial axes as well; L visits each point once; the extent of `loop` depends on
-              no other loop; no condition concerns both the reduction and loops of other axes. The operation is recognised: +,
-              *, min, max, and, or with its identity as init, or a reducer of several values, taken to be associative (and
-              commutative, where the order changes), with its init as identity, if no numbers that are tried refute it. Floating
-              results differ by rounding.
+    Legal     if the only block below the loop is a reduction with its init, complete in one iteration of the enclosing block. Let
+              L be the loops around it that hold nothing else. `loop`, which drives the reduction or is of extent 1, and all
+              others (of extent above 1) that drive the reduction are in L: other writers of C run before or after both nests.
+              None of them drives spatial axes as well, and L visits each point once. The extent of `loop` depends on no other
+              loop. No condition concerns both the reduction and loops of other axes. The operation is +, *, min, max, and, or
+              with its identity as init, or a reducer of several values. Trials on numbers must not refute that the latter is
+              associative (commutative, too, if the order changes), with its init as identity. Floating results differ by
+              rounding.
     Example   rows: s.rfactor("k", 0)
     """
     target = find_loop(func, loop)
@@ -114,7 +116,7 @@ def rfactor(func: PrimFunc, loop: LoopName, factor_axis: int = 0) -> tuple[PrimF
 
 
 def _only_block(target: For) -> Block:
-    """The one block below a loop; refuses several, and none."""
+    """The only block below a loop; refuses any other number."""
     below = blocks_below(target.body)
     if len(below) != 1:
         raise ScheduleError(
@@ -127,7 +129,7 @@ def _only_block(target: For) -> Block:
 
 
 def _need_reduction_loop(leaf: Leaf, target: For) -> set[str]:
-    """The loops that drive the reduction: `target` among them, and none of them drives spatial axes as well."""
+    """The loops that drive the reduction; refuses unless `target` is one, or of extent 1, and none drives spatial axes, too."""
     block = leaf.block
     placing, reducing = driving(block, Axis.SPATIAL), driving(block, Axis.REDUCE)
     if (target.name not in reducing and not target.extent.is_one) or target.name in placing:
@@ -146,8 +148,8 @@ def _need_reduction_loop(leaf: Leaf, target: For) -> set[str]:
 
 
 def _need_own_nest(leaf: Leaf, target: For, reducing: set[str]) -> Sequence[For]:
-    """The loops that have nothing but the block below, outermost first: `target` is among them, all others that drive the
-    reduction are, and they visit each point once."""
+    """The loops that hold only the block, outermost first; refuses unless they visit each point once, and `target` and all loops
+    of the reduction are among them."""
     block = leaf.block
     chain, outer = leaf.exclusive_loops, leaf.loops[: len(leaf.loops) - len(leaf.exclusive_loops)]
     if not any(x is target for x in chain):
@@ -171,7 +173,7 @@ def _need_own_nest(leaf: Leaf, target: For, reducing: set[str]) -> Sequence[For]
 
 
 def _axis_number(block: Block, factor_axis: int, rank: int) -> int:
-    """The number of the new dimension of a result of so many, from the front."""
+    """The number, from the front, of the new dimension of a result of a rank."""
     axis = factor_axis + rank + 1 if factor_axis < 0 else factor_axis
     if not 0 <= axis <= rank:
         raise ScheduleError(
@@ -181,14 +183,14 @@ def _axis_number(block: Block, factor_axis: int, rank: int) -> int:
 
 
 def _keeps_order(block: Block, target: For, chain: Sequence[For]) -> bool:
-    """True where the partial results, one after another, take the elements in the order in which the reduction took them."""
+    """True where the partial results, one after another, combine the terms in the order of the reduction."""
     reducing = [x for x in chain if x.name in driving(block, Axis.REDUCE) and not x.extent.is_one]
     return target.extent.is_one or (bool(reducing) and reducing[0] is target)
 
 
 def _replaced_axes(f: Factorisation, names: Names) -> tuple[tuple[Iter, ...], dict[str, Expr], dict[str, Expr]]:
-    """The axes of the partial results, in which the loops themselves take the place of the reduce axes that share loops with
-    `target`; the axes of these loops, by loop; and the values of the axes that go."""
+    """The axes of the partial results, with an axis for each loop in place of the reduction axes that share loops with `target`;
+    the new axes by loop; and the values of the replaced axes."""
     reduces = f.block.reduction
     loops = {f.target.name}
     for _ in reduces:  # each may add loops that others share
@@ -206,12 +208,13 @@ def _replaced_axes(f: Factorisation, names: Names) -> tuple[tuple[Iter, ...], di
 
 
 def _divided_predicate(f: Factorisation, fresh: dict[str, Expr]) -> tuple[Expr, Expr]:
-    """The predicate of the partial results, and the guard of their updates alone: the init must run for every partial result, so
-    no condition that could exclude its first step may stand outside."""
+    """The predicate of the block of partial results, and the guard of its updates alone.
+
+    The init must run for every partial result, so no condition that could exclude its first step may be in the predicate."""
     ranges = ranges_of(f.chain)
     others = [x for x in f.chain if x.name in driving(f.block, Axis.REDUCE) and x is not f.target]
     rest = all_zero(x.var for x in others)
-    # A guard stands inside of the block, which sees axes, but no loops.
+    # A guard is inside of the block, where axes are visible, but no loops.
     fixed = {it.binding.name: it.var for it in f.block.spatial if type(it.binding) is Var}
     seen = {x.name: fixed[x.name] for x in f.outer if x.name in fixed} | fresh
     unseen = {x.name for x in (*f.outer, *f.chain)} - seen.keys()

@@ -1,1 +1,1 @@
-"""Primitives that draw a number or a place; the decision is in the trace."""
+"""Primitives that draw a number or a place at random; the trace keeps the decision."""

@@ -1,8 +1,7 @@
-"""The sample_* primitives: choices made at random and kept in the trace.
+"""The sample_* primitives: random choices, kept in the trace.
 
-Each returns what was chosen and the decision that makes the same choice again; a schedule returns the first and records the
-second. Where a decision is given, no random number is drawn. Integers, numbers and names that a schedule returns are remembered
-by the steps that they are given to: where a trace is replayed with another decision, those steps take what it draws.
+Each returns the chosen value and a decision that repeats the choice; a schedule returns the first and records the second. A given
+decision replaces the random draw. Steps that take a drawn value refer to it, so they follow another decision in a replay.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..placement.compute_at import compute_at
 from ..placement.compute_inline import compute_inline
 from ..placement.reverse_compute_at import reverse_compute_at
 
-MAX_FACTORS = 100  # of a loop; their numbers of combinations are counted by as many calls of Python
+MAX_FACTORS = 100  # of a loop; `_ways` recurses as deep
 
 
 @primitive
@@ -38,10 +37,9 @@ def sample_perfect_tile(
 ) -> tuple[PrimFunc, tuple[list[int | None], list[int | None]]]:
     """Choose factors for `split` whose product is the extent of a loop; returns `n` integers, outermost first.
 
-    All such lists whose last factor is at most `max_innermost_factor` (-1 is no limit; nor is there one for n = 1) are equally
-    likely. Of a symbolic extent only 1 is known to be a factor: the first is then None, which `split` infers, and all others
-    are 1. A `decision` is returned as it is, in place of a random choice, which needs a schedule with a seed. Source:
-    MetaSchedule, NeurIPS 2022.
+    All such lists whose last factor is at most `max_innermost_factor` (no limit for -1, nor for n = 1) are equally likely. For a
+    symbolic extent the first is None, which `split` infers, and all others are 1. A given `decision` is returned in place of a
+    random choice. Source: MetaSchedule, NeurIPS 2022.
 
     Rewrite   none: the function stays as it is.
     Legal     if n is at least 1. A given decision must be such a list.
@@ -71,10 +69,10 @@ def sample_partitioned_tile(
     decision: Decision[list[int]] = None,
     rng: Randomness = None,
 ) -> tuple[PrimFunc, tuple[list[int], list[int]]]:
-    """Choose factors for `split` as `sample_perfect_tile` does, those from number `partition_pos` on with a product that is a
-    multiple of `innerpart_factor`; returns `n` integers, outermost first.
+    """Choose factors for `split` whose product is the extent of a loop; returns `n` integers, outermost first.
 
-    All such lists are equally likely. A `decision` is used as for `sample_perfect_tile`.
+    The product of those from number `partition_pos` on is a multiple of `innerpart_factor`. All such lists are equally likely. A
+    `decision` is used as for `sample_perfect_tile`.
 
     Rewrite   none: the function stays as it is.
     Legal     if the extent is a constant, n at least 1, `partition_pos` from 0 to n, `innerpart_factor` a divisor of the extent,
@@ -109,7 +107,7 @@ def _divisors(extent: int) -> tuple[int, ...]:
 
 @lru_cache(4096)
 def _ways(rest: int, count: int) -> int:
-    """The number of ways in which `rest` is a product of `count` factors."""
+    """The number of ways to write `rest` as a product of `count` factors."""
     if count <= 1:
         return int(count == 1 or rest == 1)
     return sum(_ways(rest // d, count - 1) for d in _divisors(rest))
@@ -127,7 +125,7 @@ def _perfect_factors(extent: int, n: int, limit: int, draw: np.random.Generator)
 
 
 def _need_product(decision: list[int] | list[int | None], n: int, loop: str, extent: int) -> list[int]:
-    """A decision of `n` factors whose product is an extent; refuses another."""
+    """A decision of `n` factors whose product is the extent of a loop; refuses any other."""
     known = _need_factors(decision, n, loop)
     if math.prod(known) != extent:
         raise ScheduleError(f"the decision {decision} has the product {math.prod(known)}, but `{loop}` has {extent} iterations")
@@ -145,14 +143,13 @@ def sample_tile(
 ) -> tuple[PrimFunc, tuple[list[int], list[int]]]:
     """Choose factors for `split` that need not divide the extent of a loop; returns `n` integers, outermost first.
 
-    From the innermost on, each factor is drawn with a uniform logarithm from 1 to what is left (the innermost at most
-    `max_innermost_factor`; -1 is no limit); the outermost is what is then left, rounded up, so that no part of the loop is left
-    out. A `decision` is used as for `sample_perfect_tile`.
+    From the innermost on, each factor is drawn with a uniform logarithm from 1 to the remaining extent. The innermost is at most
+    `max_innermost_factor` (-1 is no limit). The outermost is the remaining extent, rounded up. A `decision` is used as for
+    `sample_perfect_tile`.
 
     Rewrite   none: the function stays as it is.
-    Legal     if the extent is a constant and n at least 1. In a given decision of n factors, each at least 1, the first must be
-              the extent divided by the product of the others, rounded up, and the last at most `max_innermost_factor` (unless n
-              is 1).
+    Legal     if the extent is a constant and n at least 1. A given decision has n factors, each at least 1. The first must be the
+              extent divided by the product of the others, rounded up. The last is at most `max_innermost_factor`, unless n is 1.
     Example   matmul: s.split("j", s.sample_tile("j", 2, decision=[4, 4]))
     """
     extent, limit = _extent_and_limit(func, loop, n, max_innermost_factor)
@@ -179,12 +176,12 @@ def sample_tile(
 def sample_categorical(
     func: PrimFunc, candidates: list[Any], probs: list[float], decision: Decision[int] = None, rng: Randomness = None
 ) -> tuple[PrimFunc, tuple[Any, int]]:
-    """Choose one of some values (JSON data) with the given probabilities; returns it. The decision is its number, from 0.
+    """Choose one of several values (JSON data) with the given probabilities; returns it. The decision is its number, from 0.
 
     A `decision` is used as for `sample_perfect_tile`. Source: MetaSchedule, NeurIPS 2022.
 
     Rewrite   none: the function stays as it is.
-    Legal     if there is a candidate, and there are as many probabilities, none negative, of the sum 1 (up to rounding).
+    Legal     if there is a candidate, and as many probabilities, none negative, of the sum 1 (up to rounding).
     Example   matmul: s.annotate("i", "unroll", s.sample_categorical([0, 16, 64], [0.2, 0.4, 0.4], decision=1))
     """
     if not candidates:
@@ -205,11 +202,11 @@ def sample_categorical(
 def sample_compute_location(
     func: PrimFunc, block: BlockName, decision: Decision[int] = None, rng: Randomness = None
 ) -> tuple[PrimFunc, tuple[str, int]]:
-    """Choose where a block could be computed; returns a loop for `compute_at` (`reverse_compute_at` if nothing reads it).
+    """Choose a place for a block; returns a loop for `compute_at` (`reverse_compute_at` if nothing reads it).
 
-    It may also return "root", to leave the block where it is, or "inline". All places that the primitives would not refuse are
-    equally likely. The decision is the number of the loop, from 0, among those around the first consumer (or last producer),
-    outermost first; -1 is the root, -2 inline. It is used as for `sample_perfect_tile`. Source: MetaSchedule, NeurIPS 2022.
+    It may also return "root", to leave the block where it is, or "inline". All legal places are equally likely. The decision is
+    the number of the loop, from 0, among those around the first consumer (or last producer), outermost first; -1 is the root, -2
+    inline. It is used as for `sample_perfect_tile`. Source: MetaSchedule, NeurIPS 2022.
 
     Rewrite   none: the function stays as it is.
     Legal     always. A given decision must be one of the possible places.
@@ -225,7 +222,7 @@ def sample_compute_location(
 
 
 def compute_locations(func: PrimFunc, block: str) -> dict[int, str]:
-    """The places where a block may be computed, by the number that `sample_compute_location` gives them."""
+    """The legal places of a block, by the decision of `sample_compute_location`."""
     scope, moved = locate(func, block)
     target = moved.block
     consumers = [c for c in scope.leaves if c is not moved and c.reads & moved.writes]
@@ -260,7 +257,7 @@ def _sampled_extent(func: PrimFunc, loop: str) -> int:
 
 
 def _extent_and_limit(func: PrimFunc, loop: str, n: int, max_innermost_factor: int) -> tuple[int, int]:
-    """The extent of a loop, and the largest innermost one of its `n` factors."""
+    """The extent of a loop, and the limit of the innermost of its `n` factors."""
     extent = _sampled_extent(func, loop)
     _positive(n)
     if max_innermost_factor < 1 and max_innermost_factor != -1:
@@ -269,8 +266,8 @@ def _extent_and_limit(func: PrimFunc, loop: str, n: int, max_innermost_factor: i
 
 
 def _sample_factors(extent: int, n: int, factor: Callable[[int, int], int]) -> list[int]:
-    """`n` factors that cover an extent, outermost first: from the innermost on, `factor(rest, count)`, the first of the `count`
-    that cover what is left."""
+    """`n` factors that cover an extent, outermost first. From the innermost on, `factor(rest, count)` draws one; `count` factors
+    cover the remaining extent `rest`."""
     factors: list[int] = []
     for count in range(n, 1, -1):
         factors.append(factor(extent, count))
@@ -279,7 +276,7 @@ def _sample_factors(extent: int, n: int, factor: Callable[[int, int], int]) -> l
 
 
 def _need_innermost_within(decision: list[int], limit: int, max_innermost_factor: int) -> list[int]:
-    """A decision whose last factor is at most the limit; refuses another."""
+    """A decision whose last factor is at most the limit; refuses any other."""
     if decision[-1] > limit:
         raise ScheduleError(f"the innermost factor {decision[-1]} is more than `max_innermost_factor`, {max_innermost_factor}")
     return decision
