@@ -313,7 +313,7 @@ def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
         return found[index]
     if not 0 <= index < len(found):
         raise ScheduleError(
-            f"`{block.name}` {what} {len(found)} buffer(s), {listing(found)}: there is no number {index}",
+            f"`{block.name}` {what} {len(found)} buffer(s), {listing(found)}: number {index} does not exist",
             (block, "the block"),
             hint="numbers start at 0; a name does as well",
         )

@@ -165,8 +165,8 @@ def _need_one_for_all(scope: Scope, writer: Leaf, loop: For, name: str) -> None:
         independent_iterations(above, KIND_WORDS[loop.kind], lambda: private - {name})
     except ScheduleError:
         raise ScheduleError(
-            f"`{loop.name}` is {KIND_WORDS[loop.kind]}, and each of its iterations has a `{name}` of its own, so a copy behind "
-            "it is that of none",
+            f"`{loop.name}` is {KIND_WORDS[loop.kind]}, and each of its iterations has a `{name}` of its own, so a copy after "
+            "it has no source",
             (loop, KIND_WORDS[loop.kind]),
             (writer.stmt, f"writes {name}"),
             hint=f"serial({loop.name!r}) first, or leave readers in the loop to `{name}`",
@@ -184,7 +184,7 @@ def _between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tup
     early = next((c for c in consumers if place[id(c)] <= written), None)
     if early is not None:
         raise ScheduleError(
-            f"{last.quoted} writes `{name}` while {early.quoted} reads it already, so there is no time at which to copy it",
+            f"{last.quoted} writes `{name}` while {early.quoted} reads it already, so it cannot be copied in between",
             (last.stmt, f"writes {name}"),
             (early.stmt, f"reads {name}"),
             hint="name in consumer_blocks only what stands after the last writer",

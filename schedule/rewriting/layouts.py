@@ -64,7 +64,7 @@ def transformed_layout(
         )
     if pad_value is None:
         raise ScheduleError(
-            f"the index map leaves room for more than `{target.name}` holds, and no `pad_value` says what is there",
+            f"the index map pads `{target.name}`, but `pad_value` is None",
             *marks,
             hint="pad_value=0",
         )

@@ -212,7 +212,7 @@ def _access_indices(block: Block, buffer: Buffer, number: int | None = None) -> 
     if number is not None:
         if not 0 <= number < len(places):
             raise ScheduleError(
-                f"`{block.name}` reads `{buffer.name}` at {len(places)} place(s): there is no number {number}", mark
+                f"`{block.name}` reads `{buffer.name}` at {len(places)} place(s): number {number} does not exist", mark
             )
         places = [places[number]]
     if len(places) > 1:

@@ -64,7 +64,7 @@ def stage_mem(
     inner = blocks_below(target)
     if not inner:
         raise ScheduleError(
-            f"there is no block in `{block_or_loop}`", (target, "no block"), hint="name a block, or a loop with blocks in it"
+            f"`{block_or_loop}` has no block", (target, "no block"), hint="name a block, or a loop with blocks in it"
         )
     scope, _ = locate(func, inner[0].name)
     above = tuple(path[len(scope.around) : -1])

@@ -33,7 +33,7 @@ def storage_align(
     need_own_memory(func, buffer)
     rank = len(buffer.shape)
     if not -rank <= axis < rank:
-        raise ScheduleError(f"`{buffer.name}` has {rank} dimension(s), there is no axis {axis}", mark)
+        raise ScheduleError(f"`{buffer.name}` has {rank} dimension(s), got axis {axis}", mark)
     axis %= rank
     if axis == rank - 1:
         raise ScheduleError(f"the last axis of `{buffer.name}` has the stride 1, which cannot be changed", mark)

@@ -29,6 +29,6 @@ def assume(func: PrimFunc, condition: str) -> tuple[PrimFunc, None]:
     if decided in (TRUE, FALSE) or not variables(holds):
         known = listing(names)
         raise ScheduleError(
-            f"{condition!r} says nothing that may or may not hold of the sizes, {known or 'of which there are none'}"
+            f"expected a condition on sizes that neither always nor never holds, got {condition!r}; sizes: {known}"
         )
     return with_assumption(func, holds), None

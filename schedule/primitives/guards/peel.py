@@ -45,7 +45,7 @@ def peel(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, list[str]]:
         raise ScheduleError(f"no condition below `{loop}` depends on it", (target, "nothing to peel"), hint=hint)
     if start >= stop or (start, stop) == (0, extent):
         raise ScheduleError(
-            f"there are no iterations of `{loop}` in which its conditions always hold",
+            f"`{loop}` has no iterations in which its conditions always hold",
             (target, "the loop"),
             marks[0],
             hint="with a smaller factor in split there are such iterations",

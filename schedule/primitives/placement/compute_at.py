@@ -142,7 +142,7 @@ def _consumers_under(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
     consumers = [c for c in scope.leaves if c is not moved and c.reads & moved.writes]
     if not consumers:
         raise ScheduleError(
-            f"nothing reads what `{moved.name}` writes, so there is no place to move it to",
+            f"nothing reads what `{moved.name}` writes, so it has no place to move to",
             (moved.stmt, "never read"),
             hint=f"reverse_compute_at moves `{moved.name}` to what it reads",
         )

@@ -219,7 +219,7 @@ def test_refuses_unknown_buffers():
     refuse(
         s,
         """
-        cache_read('C', 2, 'local'): `C` reads 2 buffer(s), `A` and `B`: there is no number 2
+        cache_read('C', 2, 'local'): `C` reads 2 buffer(s), `A` and `B`: number 2 does not exist
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: numbers start at 0; a name does as well
@@ -297,7 +297,7 @@ def test_a_writer_between_the_consumers():
     refuse(
         s,
         """
-        cache_read('C', 0, 'local', ['B', 'C']): `Z` writes `A` while `B` reads it already, so there is no time at which to copy it
+        cache_read('C', 0, 'local', ['B', 'C']): `Z` writes `A` while `B` reads it already, so it cannot be copied in between
             8 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ reads A
             9 |             v = T.axis.spatial(7, i)
@@ -485,7 +485,7 @@ def test_refuses_consumers_behind_that_read_what_is_not_copied():
     )
     for text, consumers in ((READ_TWICE.replace("A[v] + T.float32(1)", "A[v // 2 * 2]"), ["B", "C"]), (again, ["B", "E"])):
         s = Schedule(parse(text))
-        with pytest.raises(ScheduleError, match="reads it already, so there is no time at which to copy it"):
+        with pytest.raises(ScheduleError, match="reads it already, so it cannot be copied in between"):
             s.cache_read("B", 0, "local", consumers)
         assert not s.trace
 

@@ -28,7 +28,7 @@ def test_refuses_unknown_buffers():
     refuse(
         s,
         """
-        cache_write('C', 1, 'local'): `C` writes 1 buffer(s), `C`: there is no number 1
+        cache_write('C', 1, 'local'): `C` writes 1 buffer(s), `C`: number 1 does not exist
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: numbers start at 0; a name does as well
@@ -315,7 +315,7 @@ def main(A: T.Buffer((7,), "float32"), D: T.Buffer((3, 7), "float32")):
 
 def test_refuses_a_copy_behind_threads_that_have_one_each():
     message = """
-{}: `i` is parallel, and each of its iterations has a `C` of its own, so a copy behind it is that of none
+{}: `i` is parallel, and each of its iterations has a `C` of its own, so a copy after it has no source
     8 |     for i in T.parallel(3):
       |     ^^^^^^^^^^^^^^^^^^^^^^^ parallel
     9 |         for j in range(7):

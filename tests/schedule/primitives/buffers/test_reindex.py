@@ -496,7 +496,7 @@ def test_refuses_places_that_there_are_not():
     refuse(
         Schedule(gram()),
         """
-        reindex('C', 'A', 2): `C` reads `A` at 2 place(s): there is no number 2
+        reindex('C', 'A', 2): `C` reads `A` at 2 place(s): number 2 does not exist
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ uses A
         """,

@@ -72,7 +72,7 @@ def test_refuses_what_is_not_written():
     refuse(
         s,
         """
-        set_scope('B', 1, 'local'): `B` writes 1 buffer(s), `B`: there is no number 1
+        set_scope('B', 1, 'local'): `B` writes 1 buffer(s), `B`: number 1 does not exist
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: numbers start at 0; a name does as well

@@ -87,7 +87,7 @@ storage_align('C', 0, 0, 16, 4): `C` is a parameter of the function, and laid ou
 """,
         # an axis that is not there
         """
-storage_align('B', 0, 2, 16, 4): `B` has 2 dimension(s), there is no axis 2
+storage_align('B', 0, 2, 16, 4): `B` has 2 dimension(s), got axis 2
    10 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ writes B
 """,

@@ -298,7 +298,7 @@ def test_padding_without_a_value_is_refused():
     refuse(
         s,
         """
-transform_layout('C', 'B', 'lambda i, j: (i, j // 4, j % 4)'): the index map leaves room for more than `B` holds, and no `pad_value` says what is there
+transform_layout('C', 'B', 'lambda i, j: (i, j // 4, j % 4)'): the index map pads `B`, but `pad_value` is None
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ uses B
   hint: pad_value=0
@@ -533,7 +533,7 @@ def test_a_number_that_is_not_there_is_refused():
     refuse(
         s,
         """
-transform_layout('C', ['read', 1], 'lambda i, j: (j, i)'): `C` reads 1 buffer(s), `B`: there is no number 1
+transform_layout('C', ['read', 1], 'lambda i, j: (j, i)'): `C` reads 1 buffer(s), `B`: number 1 does not exist
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
   hint: numbers start at 0; a name does as well

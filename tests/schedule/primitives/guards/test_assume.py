@@ -64,7 +64,7 @@ def test_each_call_is_checked(tiled):
 def test_refusals():
     for message in (
         """
-assume('n > 0'): 'n > 0' says nothing that may or may not hold of the sizes, `n`
+assume('n > 0'): expected a condition on sizes that neither always nor never holds, got 'n > 0'; sizes: `n`
 """,
         """
 assume('m % 4 == 0'): `m` in the condition is not visible here; variables are `n`

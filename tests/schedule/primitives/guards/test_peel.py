@@ -73,7 +73,7 @@ peel('j'): no condition below `j` depends on it
     refuse(
         s,
         """
-peel('j_0'): there are no iterations of `j_0` in which its conditions always hold
+peel('j_0'): `j_0` has no iterations in which its conditions always hold
     8 |     for i, j_0, j_1, k in T.grid(7, 1, 16, 5):
       |            ^^^ the loop
     9 |         with T.block("C"):

@@ -118,7 +118,7 @@ def test_refuses_a_block_that_nothing_reads():
     refuse(
         s,
         """
-        compute_at('X', 'i_1'): nothing reads what `X` writes, so there is no place to move it to
+        compute_at('X', 'i_1'): nothing reads what `X` writes, so it has no place to move to
            11 |         with T.block("X"):
               |         ^^^^^^^^^^^^^^^^^^ never read
           hint: reverse_compute_at moves `X` to what it reads
