@@ -15,7 +15,7 @@ from .program import DeviceFunction, Program, lower_cuda
 
 
 def build(func: PrimFunc, target: Any, cache: Any = None) -> CudaKernel:
-    """Compile a scheduled function. Raises GPUError for a schedule without a meaning on a GPU, CompileError, ImportError."""
+    """Compile a scheduled function. Raises GPUError for a schedule that a GPU does not support, CompileError, ImportError."""
     program = lower_cuda(func, target)
     source = emit(program)
     return CudaKernel(

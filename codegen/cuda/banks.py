@@ -1,4 +1,4 @@
-"""Shared memory: whether the threads of a warp meet in its banks."""
+"""Bank conflicts of the threads of a warp in shared memory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tir.traverse import variables
 from .program import DeviceFunction
 
 BANKS = 32
-WORD = 4  # bytes of a bank that go out at once
+WORD = 4  # bytes that a bank delivers at once
 
 
 @dataclass(frozen=True)
 class BankAccess:
-    """The load or store of each thread: `width` bytes at element number `offset` of a buffer whose elements have `size` bytes."""
+    """The load or store of each thread: `width` bytes at element `offset` of a buffer with elements of `size` bytes."""
 
     offset: Expr
     size: int
@@ -29,11 +29,11 @@ class BankAccess:
 
 
 def ways(access: BankAccess, kernel: DeviceFunction, ranges: Mapping[str, Interval]) -> int:
-    """The number of different words of one bank that some threads of a warp want at once: 1 where none waits for another.
+    """The most different words of one bank that threads of a warp access at once: 1 without conflicts.
 
-    At once are the 32, 16 or 8 threads that move 128 bytes with 4, 8 or 16 each (`ldmatrix`: 8 rows of 16 bytes). All threads are
-    taken to be active; other variables in the place are at their smallest values, and then at their largest. A place that depends
-    on memory counts as 1.
+    At once are the 32, 16 or 8 threads that move 128 bytes with 4, 8 or 16 each (`ldmatrix`: 8 rows of 16 bytes). All threads
+    count as active; other variables of the offset take their smallest values, then their largest. An offset that depends on
+    memory counts as 1.
     """
     x, y, z = kernel.block
     thread = np.arange(x * y * z)

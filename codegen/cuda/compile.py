@@ -11,7 +11,7 @@ INSTALL = "install the extra `cuda` (pip install 'cuda-python>=12.6' nvidia-cuda
 
 
 class CompileError(CodegenError):
-    """NVRTC refused the CUDA C: its message with the line of CUDA C, and the statement of the IR that it came from."""
+    """An error of NVRTC: its message with the line of CUDA C, and the statement of the IR that it came from."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Binary:
-    """Machine code of a program (a CUBIN), with what each of its kernels takes and NVRTC's log."""
+    """Machine code of a program (a CUBIN), with the resources of its kernels and NVRTC's log."""
 
     code: bytes
     resources: tuple[Resources, ...]
@@ -37,9 +37,9 @@ class Binary:
 
 
 def compile_cubin(text: str, arch: str, *, fast_math: bool = False, lines: dict[int, str] | None = None) -> Binary:
-    """Compile CUDA C for `arch` ("sm_90"). `lines` says which statement of the IR a line came from, for messages.
+    """Compile CUDA C for `arch` ("sm_90"). `lines` maps lines to their statements of the IR, for messages.
 
-    Raises CompileError, and ImportError, which says what to install, where NVRTC is not there.
+    Raises CompileError, and ImportError, which says what to install, where NVRTC is missing.
     """
     nvrtc = _nvrtc()
     options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", "--extra-device-vectorization"]

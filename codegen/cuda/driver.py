@@ -26,7 +26,7 @@ STICKY = frozenset(
 
 
 class DeviceError(RuntimeError):
-    """A call of the driver that failed: the name of the error, and whether it is `sticky`, so that the process can do no more."""
+    """A failed call of the driver: the name of the error, and whether it is `sticky`, so that all later calls fail, too."""
 
     def __init__(self, name: str, text: str, call: str):
         super().__init__(f"{call}: {name} ({text})")
@@ -76,7 +76,7 @@ def context(device: int = 0) -> None:
 
 @contextmanager
 def _within() -> Iterator[None]:
-    """Inside, the context of the first device is current in this thread; afterwards the one that was."""
+    """Make the context of the first device current in this thread, and at the end the previous one."""
     call("cuCtxPushCurrent", _primary(0))
     try:
         yield
@@ -98,7 +98,7 @@ def architecture() -> str:
 
 @cache
 def device_name() -> str:
-    """The name of the GPU here; empty if there is none."""
+    """The name of the GPU here; empty without one."""
     if not devices():
         return ""
     name = call("cuDeviceGetName", 128, call("cuDeviceGet", 0))
@@ -152,12 +152,12 @@ class Module:
 def launch(
     function: Any, grid: Sequence[int], block: Sequence[int], shared: int, stream: int, values: tuple, types: tuple
 ) -> None:
-    """Start a kernel; errors of the kernel itself come with a later call."""
+    """Start a kernel; a later call raises errors of the kernel itself."""
     call("cuLaunchKernel", function, *grid, *block, shared, stream, (values, types), 0)
 
 
 def synchronize(stream: int = 0) -> None:
-    """Wait for a stream; raises what went wrong in it."""
+    """Wait for a stream; raises DeviceError for a failure in it."""
     with _within():
         call("cuStreamSynchronize", stream)
 
@@ -206,9 +206,9 @@ ON_DEVICE = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
 def described(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
-    """The address of an array on the device, its shape, its dtype, whether it is C-contiguous, and what keeps it alive.
+    """The address, shape and dtype of an array on the device, True if it is C-contiguous, and the object that keeps it alive.
 
-    Takes what has `__cuda_array_interface__` or `__dlpack__`. Raises TypeError for anything else, and for another device than the
+    Takes objects with `__cuda_array_interface__` or `__dlpack__`. Raises TypeError for others, and for another device than the
     first.
     """
     try:

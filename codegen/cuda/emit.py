@@ -1,8 +1,8 @@
 """CUDA C, as text, from lowered kernels.
 
 One `__global__` function a kernel. Local buffers are arrays of constant shape whose loops are unrolled, so that the compiler
-keeps them in registers; vectorised loops load and store 4, 8 or 16 bytes at once where the places follow one another and are
-aligned, and are unrolled otherwise.
+keeps them in registers. Vectorised loops load and store 4, 8 or 16 bytes at once where elements are consecutive and aligned, and
+are unrolled otherwise.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ from .program import DeviceFunction, Program, lower_cuda
 ASYNC_COPY_BYTES = (4, 8, 16)  # bytes that can be copied to shared memory without waiting
 MAX_GATHERED_LANES = 16  # elements, a register each, that an unrolled loop loads before it uses them
 MAX_UNROLLED_STATEMENTS = 4096  # statements; a loop over a local buffer that would make more is not unrolled
-VECTOR = {16: "int4", 8: "int2", 4: "int", 2: "short"}  # types that move so many bytes
+VECTOR = {16: "int4", 8: "int2", 4: "int", 2: "short"}  # types by the bytes that they move
 
-# Names that CUDA or the prelude has, beside the words of C++.
+# Names of CUDA and the prelude, beside the keywords of C++.
 _WORDS = """
 half fabs min max minimum maximum magnitude floordiv floormod truncated
 threadIdx blockIdx blockDim gridDim warpSize dynamic_shared y0 y1 yn j0 j1 jn
@@ -71,9 +71,9 @@ KEYWORDS = C_WORDS | frozenset(_WORDS.split()) | frozenset(INTRINSICS)
 
 @dataclass(frozen=True)
 class Source:
-    """CUDA C of a program: all of `text`, of which `kernels` holds the functions alone; `lines` says, by line number from 1,
-    which statement of the IR a line came from; `shared_bytes` the dynamic shared memory that each kernel needs at launch, and
-    `accesses` how each touches shared memory, with the ranges of the variables in it."""
+    """CUDA C of a program: the whole `text`, and its functions alone in `kernels`. `lines` maps line numbers, from 1, to
+    statements of the IR. `shared_bytes` is the dynamic shared memory of each kernel, `accesses` its accesses to shared memory
+    with the ranges of their variables."""
 
     text: str
     kernels: str
@@ -83,7 +83,7 @@ class Source:
 
 
 def cuda_source(func: PrimFunc | Program, target=None) -> str:
-    """The CUDA C of a scheduled function. Needs neither a GPU nor NVRTC. Raises GPUError for what has no meaning on a GPU."""
+    """The CUDA C of a scheduled function, without a GPU or NVRTC. Raises GPUError for a schedule that a GPU does not support."""
     return emit(func if isinstance(func, Program) else lower_cuda(func, target)).text
 
 
@@ -208,7 +208,7 @@ class _Kernel:
                 raise TypeError(f"{type(s).__name__} has no form in CUDA C")
 
     def branch(self, condition: str, origin: Stmt, *arms: Callable[[], None]) -> None:
-        """The first arm where the condition holds, the second, if there is one, where not."""
+        """Write the first arm under the condition, and the second, if any, under its negation."""
         self.line(f"if ({condition}) {{", origin)
         for number, write in enumerate(arms):
             if number:
@@ -235,7 +235,7 @@ class _Kernel:
         self.line("}")
 
     def indexes_local(self, s: For) -> bool:
-        """True where a constant number of iterations walks through a local buffer, which has no addresses while in registers."""
+        """True where a loop of constant extent indexes a local buffer, which has no addresses while in registers."""
         if not isinstance(s.extent, Const) or _copies(s) > MAX_UNROLLED_STATEMENTS:
             return False
         return any(
@@ -253,7 +253,7 @@ class _Kernel:
         self.in_lanes(s, in_step(s.body, s.var, {**self.write.ranges, s.var.name: (0, n - 1)}), n)
 
     def in_lanes(self, s: For, body: Stmt, n: int) -> None:
-        """Write a loop over n lanes, of which `body` is left: conditions that all lanes share are branches around it."""
+        """Write a loop over n lanes with this `body`: conditions that all lanes share are branches around it."""
         inside = {**self.write.ranges, s.var.name: (0, n - 1)}
 
         def first(condition: Expr) -> str:
@@ -288,7 +288,7 @@ class _Kernel:
             return
 
         def move(width: int, to: str | Load | Store, source: str | Load, origin: Stmt | None = None) -> None:
-            """All lanes, `width` bytes at a time, between places in memory and arrays in registers."""
+            """Move all lanes, `width` bytes at a time, between memory and arrays in registers."""
             for part in range(0, n, width // dtypes.nbytes(store.buffer.dtype if isinstance(source, str) else source.dtype)):
                 a, b = (
                     f"{x} + {part}" if isinstance(x, str) else self.place(x.buffer, x.indices, s.var, part, inside, width)
@@ -332,7 +332,7 @@ class _Kernel:
         return f"{self.names[buffer.name]} + {self.write.start(start, buffer, width)}"
 
     def copy(self, store: Store, value: Expr, lane: Var | None = None, n: int = 1) -> bool:
-        """Write an asynchronous copy from global to shared memory; False where its bytes cannot be copied so."""
+        """Write an asynchronous copy from global to shared memory; False where its width is not supported."""
         found = copied(value, store.buffer.dtype)
         if found is None:
             return False
@@ -358,14 +358,14 @@ class _Kernel:
         return True
 
     def width(self, buffer: Buffer, indices: tuple[Expr, ...], lane: Var, n: int, ranges) -> int:
-        """The bytes that can be moved at once when lanes 0 to n - 1 touch elements one after another; 0 if they do not."""
+        """The bytes that can be moved at once where lanes 0 to n - 1 access consecutive elements; else 0."""
         if buffer.scope == "local":
             return 0
         return at_once(polynomial(flat(buffer, indices, ranges)), lane, n, dtypes.nbytes(buffer.dtype))
 
 
 def _gathers(s: For) -> bool:
-    """True where a loop does one thing with registers and what it loads from global memory: all lanes may be loaded first."""
+    """True where the body of a short loop is one store to local memory that loads global memory: all lanes may load first."""
     body = s.body
     while isinstance(body, If) and body.orelse is None and not loads(body.condition):
         body = body.then
@@ -377,7 +377,7 @@ def _gathers(s: For) -> bool:
 
 
 def _eager(e: Expr) -> list[Load]:
-    """The loads that evaluating `e` surely does."""
+    """The loads that are certain in an evaluation of `e`."""
     match e:
         case Load():
             return [e]
@@ -388,7 +388,7 @@ def _eager(e: Expr) -> list[Load]:
 
 
 def _copies(s: Stmt) -> int:
-    """The stores in a statement whose loops are written out."""
+    """The stores of a statement once its loops are unrolled."""
     times = int(s.extent.value) if isinstance(s, For) and isinstance(s.extent, Const) else 1
     return isinstance(s, Store) + times * sum(map(_copies, substatements(s)))
 
@@ -398,5 +398,5 @@ def _size(b: Buffer) -> int:
 
 
 def _padded(b: Buffer) -> int:
-    """The bytes of a buffer up to the next place where a vector may start."""
+    """The bytes of a buffer, padded to where a vector may start."""
     return -(-_size(b) * dtypes.nbytes(b.dtype) // MAX_ACCESS_BYTES) * MAX_ACCESS_BYTES

@@ -36,9 +36,8 @@ MIN_LONG_OFFSET = 2**31  # elements from which an offset needs 64 bits
 
 
 class Expressions:
-    """Writes expressions; `names` gives the C name of each variable and buffer, `lanes` the registers that hold vector loads,
-    `bound` the values of variables that have one, and `unrolled` the extents of unrolled loops. `shared` has all accesses to
-    shared memory."""
+    """Writes expressions. `names` has the C names of variables and buffers, `lanes` the registers of vector loads, `bound` the
+    values of bound variables, `unrolled` the extents of unrolled loops, and `shared` all accesses to shared memory."""
 
     def __init__(self, names: Mapping[str, str], ranges: dict[str, Interval]):
         self.names, self.ranges = names, ranges
@@ -57,7 +56,7 @@ class Expressions:
         return f"({text})" if own < outer else text
 
     def _exact(self, e: Expr) -> Expr:
-        """An operation on int32 with 64 bits, where it is one on indices that 32 may not hold."""
+        """An operation on int32, in 64 bits where its indices may not fit in 32."""
         match e:
             case Binary(op, a, b) if a.dtype == "int32" and op not in COMPARISONS:
                 operands: tuple[Expr, ...] = (a, b)
@@ -135,7 +134,7 @@ class Expressions:
         return (rounded(text, a.dtype), ATOM) if dtypes.is_half(a.dtype) else (text, own)
 
     def _wrapped(self, symbol: str, a: str, b: str, dtype: str) -> str:
-        """Signed overflow has no meaning in C, so what may wrap around is computed without signs."""
+        """An operation that may wrap around, in unsigned arithmetic: signed overflow is undefined in C."""
         if dtype in UNSIGNED:
             kind = UNSIGNED[dtype]
             return f"({VALUE[dtype]})(({kind})({a}) {symbol} ({kind})({b}))"
@@ -184,11 +183,11 @@ class Expressions:
         return f"{self.names[buffer.name]}[{self.offset(buffer, indices, dtypes.nbytes(buffer.dtype))}]"
 
     def offset(self, buffer: Buffer, indices: tuple[Expr, ...], width: int) -> str:
-        """The place of an element, from which on each thread moves `width` bytes."""
+        """The offset of an element, at which each thread moves `width` bytes."""
         return self.start(flat(buffer, indices, self.ranges), buffer, width)
 
     def start(self, offset: Expr, buffer: Buffer, width: int) -> str:
-        """The row-major place `offset`, from which on each thread moves `width` bytes."""
+        """The row-major `offset` as C, at which each thread moves `width` bytes."""
         if buffer.scope in SHARED:
             self.touch(substitute(offset, self.bound), dtypes.nbytes(buffer.dtype), width)
         return self(wide(offset, buffer))
@@ -203,7 +202,7 @@ class Expressions:
 
 
 def at_once(places: Polynomial, lane: Var, n: int, size: int) -> int:
-    """Bytes that can move at once where lanes 0 to n - 1 touch elements of so many bytes in a row; else 0."""
+    """Bytes that can move at once where lanes 0 to n - 1 access consecutive elements of `size` bytes; else 0."""
     if coefficient(places, lane.name) != 1:
         return 0
     base = [c for m, c in places.items() if lane not in m]
@@ -215,13 +214,13 @@ def at_once(places: Polynomial, lane: Var, n: int, size: int) -> int:
 
 def flat(buffer: Buffer, indices: tuple[Expr, ...], ranges: Mapping[str, Interval]) -> Expr:
     """The row-major offset of an element."""
-    if _large(buffer):  # what is loaded is one number of those that `wide` makes of 64 bits
+    if _large(buffer):  # an index that wraps in 32 bits is converted to 64 as a whole
         indices = tuple(Cast("int64", i) if wraps(i) and i.dtype == "int32" else i for i in indices)
     return simplify(to_expr(position(buffer, indices)), ranges)
 
 
 def wide(offset: Expr, buffer: Buffer) -> Expr:
-    """The offset in 64 bits, where the buffer may have so many elements that 32 do not hold it."""
+    """The offset, in 64 bits where the buffer may have too many elements for 32."""
     return in_64_bits(offset) if _large(buffer) else offset
 
 
@@ -230,7 +229,7 @@ def _large(buffer: Buffer) -> bool:
 
 
 def in_64_bits(e: Expr) -> Expr:
-    """An integer expression, of whose variables and elements sums, products and quotients are made in 64 bits."""
+    """An integer expression with its operations in 64 bits."""
     match e:
         case Const(value):
             return Const(value, "int64")
@@ -245,7 +244,7 @@ def in_64_bits(e: Expr) -> Expr:
 
 
 def literal(c: Const) -> tuple[str, int]:
-    """A constant and how strongly it binds."""
+    """A constant as C, and its precedence."""
     if c.dtype == "bool":
         return ("true" if c.value else "false"), ATOM
     if dtypes.is_float(c.dtype):
@@ -271,7 +270,7 @@ def stored(value: str, dtype: str) -> str:
 
 
 def rounded(text: str, dtype: str) -> str:
-    """A float rounded to a half; anything else as it is."""
+    """A float rounded to a half; other values unchanged."""
     return f"{dtype}_value({dtype}_bits({text}))" if dtypes.is_half(dtype) else text
 
 

@@ -26,14 +26,14 @@ from .emit import Source
 from .launch import launches
 from .program import Program
 
-MAX_STREAMS = 64  # for which a kernel keeps the memory of its temporaries
-ARRAY_ALIGNMENT = 16  # bytes, of every buffer: vectors are loaded
+MAX_STREAMS = 64  # streams for which a kernel keeps the memory of its temporaries
+ARRAY_ALIGNMENT = 16  # bytes, of every buffer, for vector loads
 
 
 @dataclass(frozen=True)
 class Report:
-    """The resources of each kernel of a function, by NVRTC's assembler, with its threads and dynamic shared memory in bytes, and
-    the number of threads of a warp that wait for one bank of shared memory at worst (`banks.ways`: 1 if none waits)."""
+    """The resources of each kernel of a function, by NVRTC's assembler, its threads and dynamic shared memory in bytes, and its
+    worst bank conflict (`banks.ways`: 1 without any)."""
 
     kernels: tuple[Resources, ...]
     threads: tuple[int, ...]
@@ -57,9 +57,9 @@ class Report:
 
 class CudaKernel(LibraryOfOne):
     """A function compiled for a GPU. Call it with arrays on the device (and ints for sizes) in the order of `func.params`, or by
-    name; outputs that are left out are made (`driver.DeviceArray`) and returned, sizes follow from shapes (see `Kernel`).
+    name; omitted outputs are made (`driver.DeviceArray`) and returned, omitted sizes follow from shapes (see `Kernel`).
 
-    `source` is its CUDA C and `code` the CUBIN; both are there without a GPU.
+    `source` is its CUDA C and `code` the CUBIN; neither needs a GPU.
     """
 
     def __init__(self, program: Program, source: Source, binary: Binary, target: Any):
@@ -71,7 +71,7 @@ class CudaKernel(LibraryOfOne):
         self._written = written_names(self.func).union(*(k.written for k in program.kernels))
 
     def __getstate__(self) -> dict[str, Any]:
-        """The pickled state: nothing that is on the device."""
+        """The pickled state, without objects on the device."""
         return {name: value for name, value in vars(self).items() if name not in ("_module", "_signature")} | {"_workspaces": {}}
 
     def report(self) -> Report:
@@ -89,10 +89,10 @@ class CudaKernel(LibraryOfOne):
         return Module(self.code)
 
     def __call__(self, *arrays: Any, stream: int = 0, **named: Any) -> Any:
-        """Launch on a stream (a CUstream as an int; 0 is the default one) without waiting. Returns nothing where all arguments
+        """Launch on a stream (a CUstream as an int; 0 is the default one) without waiting. Returns None where all arguments
         are given; else the outputs, one or a tuple of them.
 
-        Raises ArgumentError for arrays that do not fit, DeviceError for what the driver refuses.
+        Raises ArgumentError for arrays that do not fit, DeviceError for errors of the driver.
         """
         arguments, results = self._bound(arrays, named)
         steps, _alive = self._prepared(arguments, stream)
@@ -104,7 +104,7 @@ class CudaKernel(LibraryOfOne):
         return self._signature.bound(arrays, named, lambda a, p: a, _new_array, make_like=False)
 
     def _prepared(self, arrays: Sequence[Any], stream: int = 0) -> tuple[list[Callable[[int], None]], list[Any]]:
-        """The launches of one call, each a function of the stream, and what must live until they are done."""
+        """The launches of one call, each a function of the stream, and the objects that must live until they end."""
         context()
         alive: list[Any] = []
         words = checked(self.func, self._written, arrays, partial(self._address, alive))
@@ -135,7 +135,7 @@ class CudaKernel(LibraryOfOne):
         return known
 
     def _address(self, alive: list[Any], p: Buffer, a: Any, wanted: tuple[int, ...]) -> int:
-        """The address of an array; what keeps it alive is added to `alive`."""
+        """The address of an array; the object that keeps it alive is added to `alive`."""
         name = self.func.name
         try:
             address, shape, dtype, contiguous, owner = described(a)
@@ -155,7 +155,7 @@ class CudaKernel(LibraryOfOne):
     def time(
         self, *arrays: Any, seconds: float = 0.2, runs: int = 10, max_runs: int = 200, flush: bool = True, **named: Any
     ) -> Timing:
-        """Time launches with CUDA events: after one to warm up, at least `runs` samples and `seconds` in all.
+        """Time launches with CUDA events: after one warm-up, at least `runs` samples and `seconds` in all.
 
         Between samples the second-level cache is overwritten (twice its size), unless `flush` is False; kernels that take less
         than 50 microseconds are then launched several times a sample.

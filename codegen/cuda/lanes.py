@@ -1,4 +1,4 @@
-"""Expressions common to the lanes of a vectorised loop, for places that start at multiples of the number of lanes."""
+"""Expressions common to the lanes of a vectorised loop, for accesses that start at multiples of the number of lanes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def in_step(s: Stmt, lane: Var, ranges: dict[str, Interval]) -> Stmt:
 
 
 def _cells(p: Polynomial, c: int, ranges: dict[str, Interval]) -> tuple[Polynomial | None, Polynomial, int]:
-    """p = g * coarse + fine with 0 <= fine < g, for the largest such g > 1 that divides c; None where there is none."""
+    """p = g * coarse + fine with 0 <= fine < g, for the largest such g > 1 that divides c; None where no g does."""
     for g in sorted((d for d in range(2, c + 1) if c % d == 0), reverse=True):
         coarse = {m: k // g for m, k in p.items() if k % g == 0}
         fine = {m: k for m, k in p.items() if k % g}
@@ -42,7 +42,7 @@ def _cells(p: Polynomial, c: int, ranges: dict[str, Interval]) -> tuple[Polynomi
 
 
 def together(condition: Expr, lane: Var, n: int, ranges: dict[str, Interval]) -> bool:
-    """True where a condition holds for all n lanes or for none: it does not speak of the lane, or compares multiples of n."""
+    """True where a condition holds for all n lanes or for none: it does not depend on the lane, or compares multiples of n."""
     if lane.name not in variables(condition):
         return True
     match condition:

@@ -31,7 +31,7 @@ class DeviceFunction(GPUKernel):
 @dataclass(frozen=True)
 class Program:
     """A function for the GPU: statements of the host, in which `launch(n)` stands for kernel n, and the temporaries in global
-    memory that live from one kernel to another."""
+    memory that live across kernels."""
 
     func: PrimFunc
     host: Stmt
@@ -40,7 +40,7 @@ class Program:
 
 
 def lower_cuda(func: PrimFunc, target) -> Program:
-    """The kernels of a scheduled function. Raises GPUError for a schedule that has no meaning on a GPU."""
+    """The kernels of a scheduled function. Raises GPUError for a schedule that a GPU does not support."""
     return replace(split_host_device(lower(func, target)), func=func)
 
 

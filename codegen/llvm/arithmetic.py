@@ -25,7 +25,7 @@ OPCODES = {"+": "add", "-": "sub", "*": "mul", "/": "div"}  # those of floats be
 
 
 def _clipped(e: Expr) -> tuple[float, float]:
-    """Constant bounds of a float, as far as it is written with them; a NaN is in all."""
+    """Constant bounds of a float by its `min` and `max`; a NaN is within all bounds."""
     match e:
         case Binary("min" | "max" as op, a, Const(c)) | Binary("min" | "max" as op, Const(c), a):
             low, high = _clipped(a)
@@ -102,7 +102,7 @@ class Arithmetic(Division):
         return value
 
     def _before_loops(self, e: Expr, write: Callable[[], Value]) -> Value:
-        """A pure function of numbers, computed in front of the loops in which it always gives the same."""
+        """A pure function of numbers, computed before the loops in which it is invariant."""
         if not self._uniform(e) or self.mask is not None or self.wanted is not None:
             return write()
         operands = [n for n in walk(e) if isinstance(n, Load)]
@@ -119,7 +119,7 @@ class Arithmetic(Division):
         return home.known[key]
 
     def _comparison(self, e: Expr) -> tuple[object, ...] | None:
-        """A key of comparisons that hold for the same values, in this copy of unrolled loops; None for another expression."""
+        """A key that equivalent comparisons share, in this copy of unrolled loops; None for another expression."""
         p = self._excess(e)
         if p is None:
             return None
@@ -168,8 +168,8 @@ class Arithmetic(Division):
         return self.compare(f"{sign}{code}", x, y)
 
     def _lane_against_rest(self, a: Expr, b: Expr) -> tuple[Value, Value] | None:
-        """Two vectors of 32 bits that compare as the indices `a` and `b` do, if their difference is linear in the lane: multiples
-        of the lane, which are constants, and the rest, which is one scalar; None otherwise."""
+        """Two vectors of 32-bit elements that compare as the indices `a` and `b`, if their difference is linear in the lane:
+        constant multiples of the lane, and a scalar rest; None otherwise."""
         if self.lane is None or wraps(a) or wraps(b) or any(isinstance(n, (Load, Call)) for e in (a, b) for n in walk(e)):
             return None
         name, lanes = self.lane
@@ -277,11 +277,11 @@ class Arithmetic(Division):
         return self.as_type(v, dtype, signed=kind == "int")
 
     def _saturated(self, v: Value, dtype: str, clipped: tuple[float, float]) -> Value:
-        """A float as the integer next to it toward zero that its dtype has; 0 for NaN. `clipped` are bounds that it is within."""
+        """A float truncated to an integer and saturated to `dtype`; 0 for NaN. `clipped` are known bounds of the float."""
         low, high = dtypes.limits(dtype)
         wide = TYPES[dtype] if dtypes.bits(dtype) >= 32 else "i32"  # narrow integers through 32 bits, as C does
         verb = "fptoui" if dtypes.TABLE[dtype].kind == "uint" and wide == TYPES[dtype] else "fptosi"
-        exact = high < dtypes.exact_integers("float32" if v.type == "float" else "float64")  # whether floats have the largest
+        exact = high < dtypes.exact_integers("float32" if v.type == "float" else "float64")  # floats have the largest
         bounded = v
         if clipped[0] < low:
             bounded = self.select(self.compare("olt", bounded, low), low, bounded)
@@ -293,7 +293,7 @@ class Arithmetic(Division):
         return self.as_type(number, dtype)
 
     def choice(self, c: Expr, t: Expr, f: Expr, lazy: bool) -> Value:
-        effects = any(  # what is in a register may be read where it is not wanted, too
+        effects = any(  # a register may be read where it is not needed, too
             n.buffer.scope != "register" if isinstance(n, Load) else isinstance(n, Binary) and n.op in ("//", "%")
             for side in (t, f)
             for n in walk(side)
@@ -320,7 +320,7 @@ class Arithmetic(Division):
         return self.select(condition, x, y)
 
     def _load_if(self, condition: Value, t: Load, f: Const) -> Value:
-        """A load where the condition holds, a constant elsewhere; without a branch, by loading zeros from elsewhere."""
+        """A load where the condition holds, else a constant; without a branch, by a load of zeros from another address."""
         outer, self.wanted = self.wanted, condition
         x = self.load(t)
         self.wanted = outer
@@ -330,15 +330,15 @@ class Arithmetic(Division):
         return self.select(condition, x, y)
 
     def _loaded_beside(self, t: Load, f: Const, condition: Expr) -> bool:
-        """True where one instruction loads a vector and has a constant in lanes where the condition does not hold."""
+        """True where one instruction loads a vector, with a constant in lanes where the condition fails."""
         if f.value == 0:
             return not self._uniform(condition) and self.place(t).stride != 0
         plain = t.dtype == f.dtype == dtypes.computed(f.dtype) and t.dtype != "bool"
         return plain and not any(map(loads, t.indices)) and self.place(t).stride in (1, *SHUFFLED_STRIDES)
 
     def _masked_load(self, condition: Expr, t: Load, f: Const) -> Value:
-        """A load in the lanes where the condition holds, a constant elsewhere. The part of the condition that all lanes share
-        decides from where, so that loads that differ in nothing else share a mask."""
+        """A load in the lanes where the condition holds, a constant elsewhere. The uniform part of the condition selects the
+        address instead of the lanes, so that loads which differ in it alone share a mask."""
         conditions = [c for c in conjuncts(condition) if not self._holds(c)]
         uniform = [c for c in conditions if self._uniform(c)]
         outer = self.wanted, self.absent
@@ -356,7 +356,7 @@ class Arithmetic(Division):
         return x
 
     def _in_lanes(self, mask: Value, e: Expr) -> Value:
-        """The value of `e` in the lanes of `mask`, which may be none; anything in the others."""
+        """The value of `e` in the lanes of `mask`, which may be none; undefined in the others."""
         outer = self.mask, self.idle
         self.mask, self.idle = self.narrowed(mask), True
         self.admit(e)

@@ -1,4 +1,4 @@
-"""Small LLVM IR functions, written with operators on their values: straight lines, but for what is rarely needed."""
+"""Small LLVM IR functions, written with operators on their values: straight-line code, except for rare cases."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Body(Instructions):
         return self.convert("bitcast", value, type)
 
     def splat(self, value: float, like: Value) -> Value:
-        """A number in every lane, where no operand beside it says the type."""
+        """A number in every lane, in the type of `like`."""
         return Value(number(value, like.type, like.lanes), like.type, like.lanes, self)
 
     def fma(self, *given: Value | float) -> Value:
-        """x * y + z, rounded once. Where that is no instruction, float32 goes through float64, in which the product is exact (the
-        sum is rounded twice); for float64 it is a library call, unless the function's result is rounded to float32."""
+        """x * y + z, rounded once. Without such an instruction, float32 goes through float64, in which the product is exact (the
+        sum is rounded twice). For float64 it is a library call, or rounded twice if the function's result is float32."""
         x, y, z = operands(*given)
         if self.fused or (x.type == "double" and not self.narrow):
             return self.intrinsic("fma", x, y, z)
@@ -48,7 +48,7 @@ class Body(Instructions):
         return self.convert("fptrunc", x * y + z, "float")
 
     def where_all(self, good: Value, quick: Value, write: Callable[[], Value]) -> Value:
-        """`quick` where every lane of a mask is good; else, for all lanes, the result of other instructions, behind a branch."""
+        """`quick` if the mask `good` holds in every lane; else, for all lanes and behind a branch, the result of `write`."""
         every = good if good.lanes == 1 else self.invoke(f"llvm.vector.reduce.and.{good.suffix}", "i1", 1, good)
         before, number = self.label, len(self.lines)
         self.lines += [f"  br {every}, label %joined{number}, label %other{number}", f"other{number}:"]

@@ -15,10 +15,10 @@ from .emit import emit
 
 
 def build(func: PrimFunc, target: Target, cache: ObjectCache | None, lent: bool = False) -> Kernel:
-    """Compile a function, what it computes from constants alone as a function of its own.
+    """Compile a function, with its computations from constants alone as a function of their own.
 
-    With `lent`, the large temporaries of what runs at each call are parameters, which the lowered function has (see
-    `lend_temporaries`); such a kernel is for a program that calls it, not for arrays.
+    With `lent`, the large temporaries of the main function become parameters of the lowered one (`lend_temporaries`); such a
+    kernel is for a program that calls it, not for arrays.
     """
     preparation, main = split_constants(func)
     if preparation is None:

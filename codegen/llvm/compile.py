@@ -13,8 +13,8 @@ from ..processor import UnsupportedProcessor, described_machine, missing_feature
 from ..runtime.openmp import runtime_symbols
 from .scratch import RELEASE
 
-# What LLVM does to a module. The schedule has decided vector lengths, unrolling and registers, so LLVM's vectorisers and unroller
-# stay off: what is left is to turn stack slots into SSA values and clean up.
+# LLVM's options for a module. The schedule has decided vector lengths, unrolling and registers, so LLVM's vectorisers and
+# unroller stay off: it turns stack slots into SSA values and cleans up.
 MACHINE = {"opt": 3, "reloc": "pic", "codemodel": "default"}
 TUNING = {
     "speed_level": 2,
@@ -33,16 +33,14 @@ def _initialize() -> None:
 
 
 def machine(target, level: int | None = None) -> llvm.TargetMachine:
-    """LLVM's description of the target, without its own vectorisers in mind; `level`, 0 to 3, is how hard it tries in generating
-    code, if not as `MACHINE` says."""
+    """LLVM's target machine; `level`, 0 to 3, is the effort of code generation, by default that of `MACHINE`."""
     _initialize()
     options = MACHINE if level is None else {**MACHINE, "opt": level}
     return described_machine(target.mtriple, cpu=target.mcpu, features=target.mattr, **options)
 
 
 def optimize(text: str, target, others: Sequence[str] = ()) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
-    """Parse and verify a module, and run `PASSES` on it. Functions that it calls of the modules `others` become a part of it,
-    which nobody else sees."""
+    """Parse and verify a module, and run `PASSES` on it. The modules `others` are linked into it, their functions as internal."""
     tm = machine(target)
     module = _linked(text, others)
     module.verify()
@@ -69,7 +67,7 @@ def _linked(text: str, others: Sequence[str]) -> llvm.ModuleRef:
 
 
 def linked(texts: Sequence[str]) -> str:
-    """The first of these modules with what it calls of the others, which nobody else sees."""
+    """The first of these modules with the others linked into it, their functions as internal."""
     return str(_linked(texts[0], texts[1:]))
 
 
@@ -87,10 +85,10 @@ def assembly(text: str, target, comments: bool = False) -> str:
 
 
 class Library:
-    """Object files loaded into this process together, and the functions `names` in them; what they keep is freed with them.
+    """Object files loaded into this process together, and the functions `names` in them; their memory is freed with them.
 
     `runtime` has the addresses of functions that they call, beside those of the process and of OpenMP. Raises
-    UnsupportedProcessor where the target has instructions that this processor has not."""
+    UnsupportedProcessor where this processor lacks instructions of the target."""
 
     def __init__(self, objects: Sequence[bytes], names: Sequence[str], target, runtime: Mapping[str, int] = {}):
         if missing := missing_features(target.mcpu, target.mattr, target.mtriple):
@@ -128,6 +126,6 @@ class Library:
 
 
 def _release(functions: Sequence[Callable[[], None]], tracker: object) -> None:
-    """Free what the code of a library keeps; the tracker keeps the code until then."""
+    """Free the memory that the code of a library keeps; the tracker keeps the code until then."""
     for function in functions:
         function()

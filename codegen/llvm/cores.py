@@ -1,13 +1,12 @@
-"""Cores for the threads of a parallel loop: a thread that finds itself on the core of the one that called moves away.
+"""Cores for the threads of a parallel loop: a thread on the core of its caller moves away.
 
-When the caller wakes a thread, the system may put it on the caller's core though others are idle: so does Linux on virtual
-machines, where it takes an idle core for one that the host has taken away. The two then take turns, and each waits out the
-other's spinning, for some milliseconds. So each thread compares cores as it begins, which takes some nanoseconds. One that
-shares the caller's core forbids itself that core, by which the system moves it at once, and then allows itself again what it
-was allowed before: the threads of the OpenMP runtime are those of the whole process, and where they may run is left as it was.
-Where the cores that a thread may use are not enough for all, or the environment binds it to one (OMP_PROC_BIND), it stays.
+The system may wake a thread on its caller's core though others are idle, as Linux does on virtual machines, where it takes an
+idle core for one that the host has taken away. The two then alternate, and each waits out the other's spinning, for some
+milliseconds. So each thread compares cores as it begins, which takes some nanoseconds. One on the caller's core removes it from
+its affinity, by which the system moves it at once, and then restores the affinity: the threads of the OpenMP runtime belong to
+the whole process. A thread stays if its cores are too few for all, or the environment binds it to one (OMP_PROC_BIND).
 
-Exported kernels, in processes of others, move nothing; nor do those built for a target with `move_threads=0`.
+Exported kernels move no threads; nor do those built for a target with `move_threads=0`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A kernel for all sizes with variants for some: which of them runs is decided in machine code."""
+"""A kernel for all sizes with variants for some, chosen in machine code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .compile import linked
 from .emit import emit, symbol
 from .scratch import RELEASE
 
-Variant = tuple[Mapping[str, int], PrimFunc]  # sizes, and the program for them, which has those parameters no longer
+Variant = tuple[Mapping[str, int], PrimFunc]  # sizes, and the program for them, without these parameters
 
 
 def build_variants(func: PrimFunc, variants: Sequence[Variant], target: Target, cache: ObjectCache | None) -> Kernel:

@@ -1,4 +1,4 @@
-"""Division of integers, rounded down. A divisor that may be 0 is tested where the quotient counts, once if it stays the same."""
+"""Division of integers, rounded down. A divisor that may be 0 is tested where the quotient is needed, once if it is invariant."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ DECIDED_BY_ALL_BITS = ("//", "%", "min", "max", "abs", "shr")  # operations whos
 
 
 def divided(e: Expr, given: tuple[Expr, ...] = ()) -> Iterator[tuple[Binary, tuple[Expr, ...]]]:
-    """The integer divisions in an expression by divisors that are neither numbers nor loaded, inner ones first, each with the
-    conditions that `and` and `or` put in front of it. Those in the choices of lazy selects are left out."""
+    """The integer divisions in an expression by divisors that are not loaded and not constants but 0, inner ones first. Each has
+    the conditions that `and` and `or` put before it. Those in the choices of lazy selects are left out."""
     match e:
         case Const() | Var():
             return
         case Binary("and" | "or" as op, a, b):
             yield from divided(a, given)
-            first = () if loads(b) else (a if op == "and" else Unary("not", a),)  # what loads counts, whatever the first says
+            first = () if loads(b) else (a if op == "and" else Unary("not", a),)  # a load is done whatever the first says
             yield from divided(b, (*given, *first))
         case Select(condition, lazy=True):
             yield from divided(condition, given)
@@ -45,7 +45,7 @@ def _fixed(divisor: Expr) -> bool:
 
 
 def factors(extent: Expr) -> set[Expr]:
-    """Factors of the extent of a loop, and of the length that it is a part of: while the loop runs, none of them is 0."""
+    """Factors of the extent of a loop, and of the length that it divides: while the loop runs, none of them is 0."""
     return {factor for part in min_operands(extent) for factor in _factors(part, 1)}
 
 
@@ -64,8 +64,8 @@ class Division(Memory):
     """Writes quotients and remainders of integers."""
 
     def admit(self, *expressions: Expr) -> None:
-        """Leave the function where one of these expressions divides by 0, unless by an element. Where they are computed early,
-        before it is known that they count, a divisor of 0 is taken as 1."""
+        """Leave the function where one of these expressions divides by 0, unless by an element. Expressions computed early,
+        before they are known to be needed, take a divisor of 0 as 1."""
         for division, conditions in self._uncertain(expressions):
             self._test(division, conditions)
 
@@ -85,7 +85,7 @@ class Division(Memory):
         return len(p) == 1 and all(atom in known or not _within(0, bounds(atom, self.ranges)) for m in p for atom in m)
 
     def beyond(self, op: str, *operands: Expr) -> bool:
-        """True for an operation on int32 of an index that 32 bits may not hold, and whose other bits decide, too."""
+        """True for an operation on int32 of an index that may not fit in 32 bits, if the result depends on all of its bits."""
         cut = any(not wraps(x) and not self.fits(x, "int32") for x in operands)
         return cut and op in DECIDED_BY_ALL_BITS and operands[0].dtype == "int32"
 
@@ -99,7 +99,7 @@ class Division(Memory):
         return isinstance(low, int) and isinstance(high, int) and least <= low and high <= most
 
     def _test(self, e: Binary, conditions: tuple[Expr, ...]) -> None:
-        """Leave the function if a divisor is 0, in front of the loops in which it stays the same, if they surely come here."""
+        """Leave the function if a divisor is 0. The test stands before loops in which it is invariant, if these surely run."""
         names = variable_names(e.b)
         steady = not conditions and self.mask is None and self._uniform(e.b)
         level = len(self.frames) - 1
@@ -157,7 +157,7 @@ class Division(Memory):
         return self.binary("add", rest, self.select(adjust, y, 0))
 
     def _divisor(self, y: Value, e: Binary) -> Value:
-        """The divisor with 1 for 0: of elements after a test, in lanes that are not masked off; others were admitted."""
+        """The divisor with 1 for 0. Loaded ones are tested here, in lanes that are not masked off; `admit` tested the others."""
         if loads(e.b):
             if self.mask is not None and (y.lanes > 1 or self.idle):
                 y = self.select(self.mask if y.lanes > 1 else self.any_lane(), y, 1)
@@ -176,7 +176,7 @@ class Division(Memory):
         return self.within(self.home(variable_names(e.b)), write)
 
     def _once(self, opcode: str, x: Value, y: Value) -> Value:
-        """An instruction on two values, unless it was written where this is always behind."""
+        """An instruction on two values, or the value of the same one in a frame around."""
         text = f"{opcode} {x}, {y.name}"
         known = (frame.known[text] for frame in self.frames if text in frame.known)
         return next(known, None) or self.op(text, x.type, x.lanes, key=text)

@@ -1,9 +1,9 @@
 """Sums of products of narrow numbers in one instruction: VPDPBUSD (uint8 · int8 into int32), VDPBF16PS (bfloat16 into float32).
-Those of int8 · int8 take two: (b + 128) a - 128 a, where what is subtracted serves all vectors of columns. Those of int16 take
+Those of int8 · int8 take two: (b + 128) a - 128 a, where the subtrahend serves all vectors of columns. Those of int16 take
 VPMADDWD and an addition.
 
-In lanes i = 0, 1, ... such a sum is  c[i] + a[0] * b[i, 0] + a[1] * b[i, 1] + ..., the operands converted to the type of c, where
-either operand is the same in all lanes, or has its elements for each lane side by side.
+In lanes i = 0, 1, ... such a sum is  c[i] + a[0] * b[i, 0] + a[1] * b[i, 1] + ..., the operands converted to the type of c. Each
+operand is the same in all lanes, or has the elements of a lane side by side.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """A dot product of `count` pairs into one element, `total`: the pairs of types that it takes, the first of them in either
-    order; its name and types in LLVM, those that depend on them by the number of lanes; and the sets of features of which it
-    needs one. Where `adds` is not set, it adds to nothing else."""
+    """A dot product of `count` pairs into one element of type `total`. `takes` has the pairs of types, the first in either order.
+    `name`, `operand` and the sets of `features`, of which it needs one, depend on the number of lanes. Unless `adds`, it has no
+    addend."""
 
     total: str
     count: int
@@ -62,7 +62,7 @@ OFFSET_BITS = -0x7F7F7F80  # 128 in each of four bytes, as an int32: by exclusiv
 
 
 def product(writer: Arithmetic, e: Binary) -> Value | None:
-    """The value of a sum that is such a dot product, as one instruction; None where it is none, or the processor has none.
+    """The value of a sum that is such a dot product; None for another sum, or where the processor lacks the instruction.
 
     The order of the products is that of the instruction: any for integers, the last pair first for bfloat16.
     """

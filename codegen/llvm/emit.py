@@ -61,17 +61,17 @@ MAX_MASKED_NODES = 12  # nodes of a statement that is cheaper to run with an emp
 
 
 def symbol(func: PrimFunc) -> str:
-    """The name of the compiled function in the object file, which is none of the C library's or LLVM's."""
+    """The name of the compiled function in the object file, distinct from names of the C library and of LLVM."""
     return f"tir_{ascii_name(func.name)}"
 
 
 def emit(func: PrimFunc, target, numbers: bool = True) -> str:
     """The LLVM module of a lowered function: `i32 <symbol>(ptr ..., i64 ...)`, one parameter each in the order of `func.params`.
 
-    It returns 0, NO_MEMORY where there is none for temporaries, or DIVIDED where an integer is divided by zero; with `numbers`
-    one of `faults.numbered`, which says where. Buffers are `noalias`: the kernel's argument check refuses arrays that overlap
-    where one of them is written. Where stores are to be non-temporal, other than in loops that `streams` writes, the body is
-    there twice: for arrays that begin at cache lines, and for others, to which they are usual ones.
+    It returns 0, NO_MEMORY where temporaries do not fit in memory, or DIVIDED where an integer is divided by zero; with `numbers`
+    one of `faults.numbered`, which identifies the division. Buffers are `noalias`: the kernel's argument check refuses arrays
+    that overlap where one of them is written. With non-temporal stores outside of the loops that `streams` writes, the body is
+    emitted twice: for arrays that begin at cache lines, and with ordinary stores for others.
     """
     module = Module(target, faults=numbered(func) if numbers else {})
     params = []
@@ -106,7 +106,7 @@ def emit(func: PrimFunc, target, numbers: bool = True) -> str:
 
 
 def versions(func: PrimFunc, target) -> int:
-    """The number of times that the body of a lowered function is written: see `emit`."""
+    """The number of times that the body of a lowered function is emitted: see `emit`."""
     arrays = {b.name for b in func.buffers} & {*annotation(func.attrs, NON_TEMPORAL, ())}
     return 2 if beside_streams(func.body, arrays, target.vector_bits // 8) else 1
 
@@ -163,7 +163,7 @@ class Function(Arithmetic, Threads, Parts, Streams):
             return
         dims = [d for d in buffer.shape if not isinstance(d, Const)]
         size = dtypes.nbytes(buffer.dtype) * prod(int(d.value) for d in buffer.shape if isinstance(d, Const))
-        name = self.slots.get((buffer.name, size)) if not dims else None  # copies of one allocation, by unrolling, take turns
+        name = self.slots.get((buffer.name, size)) if not dims else None  # copies of one allocation, by unrolling, share it
         if name is None:
             name = self.fresh(buffer.name)
             if not dims:
@@ -240,7 +240,7 @@ class Function(Arithmetic, Threads, Parts, Streams):
             self.masked(self.negate(mask), s.orelse, None)
 
     def _decided(self, condition: Expr) -> bool | None:
-        """True where a condition on the copies of unrolled loops holds in this one, if that is known."""
+        """The truth of a condition in this copy of unrolled loops; None if unknown."""
         known = simplify(substitute(condition, {name: Const(n) for name, n in self.constants.items()}))
         return bool(known.value) if isinstance(known, Const) else None
 
@@ -251,7 +251,7 @@ class Function(Arithmetic, Threads, Parts, Streams):
     def masked(self, mask: Value, body: Stmt, condition: Expr | None) -> None:
         """Run `body` in the lanes of `mask`, which is `condition` if that is given.
 
-        Where no lane is active, it is branched around; unless the first lane is known to be, or the body is a small store.
+        A branch skips it where no lane is active, unless the first lane is known to be, or the body is a small store.
         """
         mask = self.narrowed(mask)
         small = _small(body)
@@ -323,7 +323,7 @@ class Function(Arithmetic, Threads, Parts, Streams):
         del self.constants[s.name], self.unrolled[s.name]
 
     def ragged_loop(self, s: For) -> None:
-        """A serial loop that runs differently often in each lane: as often as the longest lane, the others masked off."""
+        """A serial loop whose extent differs between lanes: it runs to the largest, with the other lanes masked off."""
         extent = self.splat(self.index(s.extent))
         if self.mask is not None:
             extent = self.op(f"select {self.mask}, {extent}, {extent.full} zeroinitializer", "i64", extent.lanes)
@@ -369,12 +369,12 @@ class Function(Arithmetic, Threads, Parts, Streams):
 
 
 def _accumulated(body: Stmt, buffer: Buffer) -> bool:
-    """True where something is added up in a buffer, so that it is live as long as that takes."""
+    """True where a statement accumulates into a buffer, which is live meanwhile."""
     return any(s.buffer == buffer and any(x.buffer == buffer for x in loads(s.value)) for s in stores(body))
 
 
 def _small(s: Stmt) -> bool:
-    """True where a statement is a store of few operations that nothing in lanes without work can harm."""
+    """True where a statement is a store of few operations that are harmless in inactive lanes."""
     if not isinstance(s, Store):
         return False
     nodes = list(itertools.islice(walk(s), MAX_MASKED_NODES + 1))

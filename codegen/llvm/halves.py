@@ -22,10 +22,8 @@ def function_name(source: str, result: str, lanes: int) -> str:
 def definition(source: str, result: str, lanes: int, native: bool) -> tuple[str, frozenset[str]]:
     """The LLVM IR of a conversion, and the `declare` lines of the intrinsics that it calls.
 
-    It is between bit patterns of float16 or bfloat16, as i16, and float; or of double to float, to odd.
-
-    Rounding to odd keeps what a second rounding, to a much shorter type, must know: the two are one correct rounding. `native`
-    says that the processor converts.
+    It is between bit patterns of float16 or bfloat16, as i16, and float; or from double to float, rounded to odd. Rounding to odd
+    and then to a much shorter type is one correct rounding. `native`: the processor has the conversion.
     """
 
     parameter = {"float16": "i16", "bfloat16": "i16", "float64": "double", "float32": "float"}[source]
@@ -47,9 +45,8 @@ def _conversion(source: str, result: str, native: bool) -> Callable[[Body, Value
 
 
 def _kept(b: Body, x: Value) -> Value:
-    """The value, of which LLVM does not see that it is a constant; no instruction. Where it sees so as late as it selects
-    instructions, because a mask has no lane left, it makes a constant of a type that the processor has no registers for, and ends
-    the process."""
+    """The value, hidden from constant folding; no instruction. Where LLVM finds it constant as late as instruction selection,
+    since a mask has no lane left, it makes a constant of a type without registers, and ends the process."""
     return b.intrinsic("arithmetic.fence", x)
 
 

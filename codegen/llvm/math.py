@@ -105,7 +105,7 @@ COEFFICIENTS: dict[tuple[str, str], tuple[float, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A binary floating-point format, with all that the functions need to know of it."""
+    """A binary floating-point format, with the constants of the functions."""
 
     dtype: str
     scalar: str  # LLVM's name
@@ -119,7 +119,7 @@ class Format:
     erf_end: float  # erf rounds to 1 from here on
 
     def magic(self, addend: int) -> float:
-        """The number M for which x + M, rounded, holds round(x) + addend in its low bits, |x| being small beside the mantissa."""
+        """The number M such that x + M, rounded, has round(x) + addend in its low bits, for |x| far below 2^mantissa."""
         return 1.5 * 2.0**self.mantissa + addend
 
 
@@ -161,7 +161,7 @@ def _bits_of(x: Value) -> int:
 
 
 def _scaled_avx512(b: Body, p: Value, n: Value) -> Value | None:
-    """p * 2^n by VSCALEF, which does all of the above; None where the lanes do not fill registers."""
+    """p * 2^n by VSCALEF, rounded once; None where the lanes do not fill registers."""
     if not _fills_registers(p):
         return None
     if (bits := _bits_of(p)) > 512:
@@ -190,8 +190,8 @@ def _reduced(b: Body, fmt: Format, x: Value, addend: int) -> tuple[Value, Value]
 
 
 def _exp_clamped(b: Body, fmt: Format, x: Value, capped: bool = False) -> Value:
-    """exp(x) for x within fmt.exp_range, and at most 0 if it is `capped`: then 2^n is the product of a normal number and a
-    constant, by which the coefficients are multiplied."""
+    """exp(x) for x within fmt.exp_range, and at most 0 if `capped`. Then 2^n is a normal number times a constant, which goes into
+    the coefficients."""
     single = capped and not b.avx512
     shift = (fmt.mantissa + 2) | 1 if single else fmt.bias  # odd, as the bias is: so numbers between two n go to the same one
     if not b.fused and fmt.dtype == "float32":
@@ -205,8 +205,8 @@ def _exp_clamped(b: Body, fmt: Format, x: Value, capped: bool = False) -> Value:
 
 
 def _exp_unfused(b: Body, fmt: Format, x: Value, addend: int) -> tuple[Value, Value]:
-    """exp(x) * 2^-n, and t = n + fmt.magic(addend), in float32 where each product is rounded: log(2) in parts of which n times
-    the high one is exact (Cody and Waite), and 1 + (r + r^2 P(r)), where only the last two sums weigh."""
+    """exp(x) * 2^-n, and t = n + fmt.magic(addend), in float32 with rounded products. n times the high part of log(2) is exact
+    (Cody and Waite), and in 1 + (r + r^2 P(r)) only the rounding of the last two sums weighs."""
     magic = fmt.magic(addend)
     t = x * LOG2E + magic
     n = t - magic
@@ -226,13 +226,13 @@ def _split(b: Body, fmt: Format, x: Value) -> tuple[Value, Value]:
 
 
 def _split_normal(b: Body, fmt: Format, x: Value, shift: Operand = 0.0) -> tuple[Value, Value]:
-    """The same for x * 2^-shift, x not subnormal."""
+    """The mantissa and the exponent of x * 2^-shift, for x not subnormal."""
     sqrt_half = _bits(fmt, 0.5**0.5)
     one = fmt.bias << fmt.mantissa
     # Shifted so that the exponent field changes at sqrt(2) rather than at 2.
     shifted = b.bitcast(x, fmt.integer) + (one - sqrt_half)
     m = b.bitcast((shifted & ((1 << fmt.mantissa) - 1)) + sqrt_half, fmt.scalar)
-    # The exponent field in the low bits of 2^mantissa: no integer conversion, which AVX2 has not got for 64 bits.
+    # The exponent field in the low bits of 2^mantissa: no integer conversion, which AVX2 lacks for 64 bits.
     biased = b.bitcast((shifted >> fmt.mantissa) | _bits(fmt, 2.0**fmt.mantissa), fmt.scalar)
     return m, biased - (shift + (2.0**fmt.mantissa + fmt.bias))
 
@@ -421,7 +421,7 @@ def _fmod(b: Body, fmt: Format, x: Value, y: Value) -> Value:
 
 
 def _away(b: Body, rest: Value, y: Value) -> Value:
-    """The condition that the quotient toward zero that leaves a rest is above the floor of the quotient."""
+    """True where the truncated quotient by y, which leaves `rest`, is above the floor of the quotient."""
     return b.compare("une", rest, 0.0) & (b.compare("olt", y, 0.0) ^ b.compare("olt", rest, 0.0))
 
 
@@ -489,7 +489,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     **{name: _of_library(name) for name in LIBRARY},
     "fmod": _fmod,  # which calls it where quotients are large
 }
-# For what programs write otherwise, with the number of arguments: exp(min(x, 0)), x // y and x % y.
+# Functions that programs write in other forms, with the number of arguments: exp(min(x, 0)), x // y and x % y.
 OTHERS: dict[str, tuple[int, Callable[..., Value]]] = {
     "capped_exp": (1, _capped_exp), "floordiv": (2, _floordiv), "floormod": (2, _floormod),
 }  # fmt: skip

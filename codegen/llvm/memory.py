@@ -34,7 +34,7 @@ def hoistable(e: Expr) -> bool:
 
 
 def stays(offset: Polynomial) -> bool:
-    """True where an offset is computed where it is needed."""
+    """True where an offset has loads or calls, and is computed at its use."""
     return not all(hoistable(atom) for m in offset for atom in m)
 
 
@@ -86,28 +86,28 @@ class Memory(Writer):
         return frozenset((n, self.constants[n]) for n in names if n in self.constants)
 
     def _read(self, terms: Polynomial) -> frozenset[tuple[str, int] | Value | None]:
-        """The state of the buffers that are read in `terms`, and the conditions on which they are: elsewhere it is zeros."""
+        """The versions of the buffers loaded in `terms`, and the conditions of these loads, which else give zeros."""
         loads = [n for m in terms for atom in m if type(atom) is not Var for n in walk(atom) if isinstance(n, Load)]
         states = frozenset((n.buffer.name, self.versions.get(n.buffer.name, 0)) for n in loads)
         return states | {self.wanted, self.mask} if loads else states
 
     def runs_over(self, loop: For, values: Interval) -> None:
-        """A loop begins. Where one of its name ran otherwise before, a main part whose tail this is, places are worked out anew:
-        both may hold the same access."""
+        """Record the range of a loop that begins. Where another loop of its name ran before, as a main part before its tail,
+        places are computed anew: both may hold the same access."""
         if self._loops.get(loop.name, (loop.kind, values)) != (loop.kind, values):
             self._places.clear()
         self._loops[loop.name] = loop.kind, values
         self.ranges[loop.name] = values
 
     def place(self, access: Load | Store) -> Place:
-        """The flat offset of an access as the loops around it know it; worked out once for all copies of unrolled loops."""
+        """The address of an access in the loops around it; computed once for all copies of unrolled loops."""
         found = self._places.get(id(access))
         if found is None or found.lane != self.lane:
-            indices = (simplify(i, self.ranges) for i in access.indices)  # one of few bits is a number, not terms
+            indices = (simplify(i, self.ranges) for i in access.indices)  # one of fewer bits is one atom
             offset = position(access.buffer, [i if i.dtype in ("int32", "int64") else Cast("int64", i) for i in indices])
             if parts := [atom for m in offset for atom in m if type(atom) is Binary]:
                 whole = polynomial(simplify(to_expr(offset), self.ranges))
-                # Lanes and copies may run on from row to row, and all may be parts of one number.
+                # Lanes and copies may run on from row to row, or all atoms be parts of one number.
                 if any(map(self._moves, parts)) or all(type(atom) is not Binary for m in whole for atom in m):
                     offset = whole
             stride: int | None = 0
@@ -174,9 +174,9 @@ class Memory(Writer):
         return value
 
     def _invariant(self, place: Place) -> Frame | None:
-        """The frame in front of the loops in which the load gives always the same; None if that is none, or registers are short.
+        """The frame before the loops in which a load is invariant; None without such loops, or if registers are short.
 
-        Those loops surely run, and do not write the buffer. Loads at one place count once.
+        Those loops surely run, and do not write the buffer. Loads of one address count once.
         """
         buffer, top = place.access.buffer.name, self.top
         if top.stored is None or buffer in top.stored or place.home is top or self.mask or self.wanted or place.stride is None:
@@ -229,7 +229,7 @@ class Memory(Writer):
             self.top.known[key] = Value(place, "ptr")
 
     def _there(self, pointer: str, nbytes: int, idle: bool) -> str:
-        """The pointer, or one to zeros or to `absent` where nothing may be loaded: `wanted` is false, or if `idle`, all lanes."""
+        """The pointer, or one to zeros or `absent` where nothing may be loaded: `wanted` is false or, if `idle`, all lanes."""
         conditions = [*([self.wanted] if self.wanted else []), *([self.any_lane()] if idle else [])]
         for c in conditions:
             elsewhere = self._elsewhere(nbytes)
@@ -239,7 +239,7 @@ class Memory(Writer):
         return pointer
 
     def _elsewhere(self, nbytes: int) -> str:
-        """A pointer to so many bytes of the value that masked loads give."""
+        """A pointer to `nbytes` bytes of the value of lanes that are masked off."""
         if self.absent is None:
             self.zeros = max(self.zeros, nbytes)
             return "%zeros"
@@ -284,7 +284,7 @@ class Memory(Writer):
     def _row(
         self, pointer: str, type: str, size: int, version: int, mask: Value | None, align: int, lanes: int | None = None
     ) -> Value:
-        """The elements of `size` bytes that follow one another from `pointer`, one a lane; 0 in lanes that are masked off."""
+        """Consecutive elements of `size` bytes from `pointer`, one a lane; `absent` or 0 in lanes that are masked off."""
         lanes = lanes or self.lanes
         full = f"<{lanes} x {type}>"
         pointer = self._there(pointer, lanes * size, False)
@@ -314,9 +314,8 @@ class Memory(Writer):
     def _near(self, place: Place, wanted: Sequence[int], type: str, align: int, version: int) -> Value:
         """Elements at small distances: the lanes are picked from the rows that hold them.
 
-        Where the buffer consists of groups of as many elements as lie between two lanes, of which each lane has another one, rows
-        of whole groups are loaded, which the accesses to the other elements of the groups share. Else nothing before the first
-        element or beyond the last one is read.
+        Where the buffer consists of groups of `stride` elements, one group a lane, rows of whole groups are loaded, which
+        accesses to other elements of the groups share. Else no element before the first or beyond the last one is read.
         """
         lanes, (pointer, start) = self.lanes, self._first(place)
         low, high = min(wanted), max(wanted)
@@ -348,7 +347,7 @@ class Memory(Writer):
             else:
                 result = self.shuffled(result, row, (lanes + places[i] if i in places else i for i in range(lanes)))
         assert result is not None
-        if self.mask is not None and len(set(wanted)) < lanes:  # what another lane wants is there, even where this one is off
+        if self.mask is not None and len(set(wanted)) < lanes:  # another lane's element is loaded even where this one is off
             result = self.op(f"select {self.mask}, {result}, {self._absent_lanes(type, lanes)}", type, lanes)
         return result
 
@@ -362,7 +361,7 @@ class Memory(Writer):
 
     def _place_in_group(self, place: Place, stride: int) -> int | None:
         """The place, from 0, of an access's elements in groups of `stride` elements, if the buffer consists of such groups and
-        the place is the same in all of them, whatever the loops around count."""
+        the place is the same in all iterations of the loops around; else None."""
         moving = [c for m, c in place.offset.items() if m]
         size = prod(n.value if isinstance(n, Const) else 1 for n in place.access.buffer.shape)
         if stride < 2 or place.nested or size % stride or any(c % stride for c in moving):
@@ -370,7 +369,7 @@ class Memory(Writer):
         return (place.offset.get((), 0) + sum(c * self.constants[v] for v, c in place.copies)) % stride
 
     def _of_any(self, takers: Sequence[Sequence[int]]) -> Value | None:
-        """The mask whose lanes are on where the present one is in any of so many lanes each."""
+        """The mask whose lane n is on where the current one is on in any lane of `takers[n]`; None without a mask."""
         if self.mask is None:
             return None
         frame = self.born.get(self.mask.name, self.top)
@@ -386,11 +385,11 @@ class Memory(Writer):
         return result
 
     def _column(self, place: Place, type: str, version: int) -> Value | None:
-        """Elements in rows far apart, where copies of an unrolled loop take the columns next to each other: as many of these as
-        there are lanes are loaded row by row at the first copy, and transposed in registers. None where there is no such loop.
+        """Elements in rows far apart, of which copies of an unrolled loop access adjacent columns. The first copy loads as many
+        columns as lanes, row by row, and transposes them in registers. None where there is no such loop.
 
-        All copies must want the same rows, under the same conditions: other rows may not exist. And the rows must keep their
-        places and their contents: nothing that these depend on is computed or stored among the copies.
+        All copies must access the same rows, under the same conditions: other rows may not exist. Addresses and contents of the
+        rows must not change among the copies.
         """
         if place.stride is None:
             return None
@@ -406,8 +405,8 @@ class Memory(Writer):
         type: str,
         version: int,
     ) -> Value | None:
-        """The elements of `_column` for groups of so many elements side by side, which begin `stride` elements apart. `offset` is
-        the part of the address that all lanes share, and `base` gives a pointer and the bytes from there to the first."""
+        """The elements of `_column` for groups of `group` adjacent elements, which begin `stride` elements apart. `offset` is the
+        part of the address that all lanes share, and `base` gives a pointer and the bytes from there to the first."""
         lanes, size = self.lanes // group, dtypes.nbytes(place.access.buffer.dtype)
         conditions = [c.name for c in (self.mask, self.wanted) if c is not None]
         if place.nested or lanes & (lanes - 1) or not all(c in self.sources for c in conditions):
@@ -439,7 +438,7 @@ class Memory(Writer):
         return None
 
     def _whole_row(self, pointer: str, start: int, lane: int, type: str, size: int, version: int) -> Value:
-        """A vector of consecutive elements of `size` bytes, one a lane; zeros where this lane is masked off."""
+        """A vector of consecutive elements of `size` bytes, one a lane; zeros if `lane` is masked off."""
         outer, wanted = self.mask, self.wanted
         if outer is not None:
             active = self._element(outer, lane, key=("active", outer.name, lane))
@@ -449,9 +448,9 @@ class Memory(Writer):
         return row
 
     def _woven(self, place: Place, type: str, version: int) -> Value | None:
-        """Elements of a few rows side by side, the first of each row, then the second of each, and so on: loaded row by row. Or a
-        few elements that lie side by side, then a few more that do: those of 32 bits are gathered at once. None for other places,
-        or where the number of rows is no power of two."""
+        """Elements that interleave a few rows, the first of each row, then the second of each, and so on: loaded row by row. Or
+        groups of adjacent elements: those of 32 bits are gathered as one. None for other accesses, or where the number of rows is
+        not a power of two."""
         assert self.lane is not None
         (name, lanes), size = self.lane, dtypes.nbytes(place.access.buffer.dtype)
         moving = {m: c for m, c in place.offset.items() if not all(self._uniform(a) for a in m)}
@@ -503,7 +502,7 @@ class Memory(Writer):
         return weave([row(n) for n in range(count)])
 
     def _same_in_groups(self, mask: Value, count: int) -> bool:
-        """True where a mask certainly is the same in each `count` lanes side by side."""
+        """True where a mask certainly is the same in each group of `count` adjacent lanes."""
         assert self.lane is not None
         lane, conditions = self.lane[0], self.conditions.get(mask.name)
         group = Binary("//", Var(lane), Const(count))
@@ -610,7 +609,7 @@ class Memory(Writer):
         elements = value if value.type == kind else self.convert("bitcast", value, kind)
         for n in range(count):
             element = self._element(elements, n) if value.lanes > 1 else elements
-            # There is such a store of integers alone, and LLVM would make one of floats of this.
+            # Such a store exists for integers alone, and LLVM would make one of floats of this.
             element = self.op(f'call {kind} asm "", "=r,0"({element})', kind)
             self.line(f"store {element}, ptr {self._further(pointer, n * size)}, align {size}, !nontemporal !0")
         self.fenced = True
@@ -625,8 +624,8 @@ class Memory(Writer):
             count = first
 
     def _alignment(self, place: Place) -> int:
-        """The known alignment in bytes of all that an access touches in its first lane: temporaries start at multiples of
-        ALIGNMENT, and parameters where stores to them are to bypass the caches at multiples that are checked for."""
+        """The known alignment in bytes of an access in its first lane. Temporaries start at multiples of ALIGNMENT, parameters
+        whose stores bypass the caches at multiples that are tested before."""
         buffer = place.access.buffer
         size = dtypes.nbytes(buffer.dtype)
         if buffer.name in self.shifted:

@@ -1,9 +1,9 @@
 """Calls from Python to machine code, without ctypes: functions of CPython that LLVM compiles, which check numpy's arrays.
 
 A function of CPython is a `PyMethodDef` with the address of its code. The code is called with pointers to its arguments, which
-are objects. It reads what an array is from the object, where numpy's C interface has it (`PyArrayObject`), and compares that with
-a table of words, one for each kernel; so one function serves all kernels of as many arguments of the same ranks. It says nothing
-of what is wrong: it declines, and Python looks more closely.
+are objects. It reads the attributes of an array from the object, by numpy's C interface (`PyArrayObject`), and compares them with
+a table of words, one table a kernel; so one function serves all kernels with arguments of the same kinds. Where anything differs
+it declines, and Python finds the error.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ..runtime.arguments import DECLINED
 from ..target import Target
 from .compile import Library, machine
 
-# Bytes from the beginning of an array, as an object, to what it says of itself; the type of any object is before that.
+# Bytes from the beginning of an array, as an object, to its attributes; the type of any object is before these.
 TYPE, HEAD = 8, 16
 DATA, RANK, SHAPE, DTYPE, FLAGS = HEAD, HEAD + 8, HEAD + 16, HEAD + 40, HEAD + 48
 CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # in flags
 KIND = HEAD + 8  # of a dtype: kind, type and byte order as characters, a byte of flags, and its number in 32 bits
 KIND_MASK = 0xFFFF_FFFF_00FF_FFFF  # all of that but the flags
 
-MAX_SIZE = 2**31 - 1  # of what a size and its factors may be here, so that no length overflows 64 bits
-FASTCALL = 0x80  # how CPython calls it: with an array of pointers to the arguments, and their number
+MAX_SIZE = 2**31 - 1  # the largest size, and factor of one, so that no length overflows 64 bits
+FASTCALL = 0x80  # CPython's convention of a call: an array of pointers to the arguments, and their number
 
 RUNTIME = ("PyLong_AsLongLongAndOverflow", "PyLong_FromLongLong", "PyEval_SaveThread", "PyEval_RestoreThread")
 
@@ -50,9 +50,9 @@ class Kind(NamedTuple):
 
 def native_call(entry: Callable, params: Sequence[Buffer | Var], written: Set[str], short: int) -> Callable[..., int]:
     """A function of arguments for `params` that calls a function of ctypes with their addresses and sizes, and returns its
-    status; or DECLINED, without a call, where they are not beyond doubt what `arguments.checked` asks for.
+    status; DECLINED, without a call, for arguments that are not certain to pass `arguments.checked`.
 
-    Other threads of Python run meanwhile, unless all sizes are at most `short`, or, where there are none, that is not 0.
+    It releases Python's global lock unless all sizes are at most `short`; without sizes, unless `short` is not 0.
     """
     address = ctypes.cast(entry, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
     words = _table(address, params, written, short) if supported() else None
@@ -68,8 +68,8 @@ def native_call(entry: Callable, params: Sequence[Buffer | Var], written: Set[st
 
 
 class _Table(np.ndarray):
-    """The words that a call compares with, the function that holds the code that it runs, and the definition of the method that
-    has this table as its `self`, which CPython reads by address alone."""
+    """The words that a call compares with. The table keeps alive the function whose code runs, and the definition of the method
+    whose `self` it is, which CPython reads by address."""
 
     entry: object
     method: _MethodDef
@@ -80,12 +80,12 @@ class _MethodDef(ctypes.Structure):
     library: object
 
 
-# --- what is known of this interpreter -----------------------------------------------------------------------------------
+# --- the interpreter's layout of objects ---------------------------------------------------------------------------------
 
 
 @cache
 def supported() -> bool:
-    """True where objects lie in memory as this module reads them: in 64-bit CPython with its lock, and arrays as probes show."""
+    """True where objects have the layout that this module reads: in 64-bit CPython with its global lock, by probes of arrays."""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
     if ctypes.sizeof(ctypes.c_void_p) != 8 or object.__basicsize__ != HEAD or sys.byteorder != "little":
@@ -124,8 +124,8 @@ def _as_known(array: np.ndarray) -> bool:
 
 
 def _table(entry: int, params: Sequence[Buffer | Var], written: Set[str], short: int) -> list[int] | None:
-    """The entry; up to which sizes the call is short; of each size the largest; and of each array its dtype, flags, bytes of an
-    element and lengths. A length is a constant and a factor for each size; None where one is no such sum."""
+    """The entry, `short`, the largest value of each size, and the dtype, flags, bytes of an element and lengths of each array. A
+    length is a constant and a factor for each size; None where one is not linear in the sizes."""
     sizes = [p.name for p in params if isinstance(p, Var)]
     words = [entry, short, *(min(int(dtypes.limits(p.dtype)[1]), MAX_SIZE) for p in params if isinstance(p, Var))]
     for p in params:
@@ -142,7 +142,7 @@ def _table(entry: int, params: Sequence[Buffer | Var], written: Set[str], short:
 
 
 def _length(d: Expr, sizes: Sequence[str]) -> list[int] | None:
-    """A length as a constant and a factor for each size; None where it is no such sum, or they are large."""
+    """A length as a constant and a factor for each size; None where it is not linear in the sizes, or factors are large."""
     found = polynomial(d)
     factors = {m[0].name: c for m, c in found.items() if len(m) == 1 and isinstance(m[0], Var)}
     if len(factors) + (() in found) < len(found) or not factors.keys() <= set(sizes):
@@ -156,7 +156,7 @@ def _length(d: Expr, sizes: Sequence[str]) -> list[int] | None:
 
 @lru_cache(256)
 def _method(kinds: tuple[Kind, ...]) -> _MethodDef:
-    """The code for arguments of these kinds, as CPython finds it; kernels keep what they use."""
+    """The method definition with the code for arguments of these kinds; kernels keep theirs alive."""
     module = llvm.parse_assembly(_Code().text(kinds))
     module.verify()
     target = Target("llvm", num_cores=1, mcpu=host_processor()[0])
@@ -168,7 +168,7 @@ def _method(kinds: tuple[Kind, ...]) -> _MethodDef:
 
 
 class _Code:
-    """`ptr @call(ptr table, ptr arguments, i64 count)` in LLVM IR: a straight line, which is left where something is unusual."""
+    """`ptr @call(ptr table, ptr arguments, i64 count)` in LLVM IR: straight-line code, left where an argument does not fit."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -190,7 +190,7 @@ class _Code:
         return self.load(self.table, 8 * (self.words - 1))
 
     def need(self, *conditions: str) -> None:
-        """Go on where all of the comparisons, which are without their opcode, hold."""
+        """Decline unless all comparisons hold; they are given without their opcode."""
         found = [self.op(f"icmp {c}") for c in conditions]
         all_of = found[0]
         for other in found[1:]:
@@ -229,7 +229,7 @@ class _Code:
         return value
 
     def array(self, argument: str, rank: int, sizes: Sequence[str]) -> tuple[str, str]:
-        """The begin and the end of the elements of an array that fits."""
+        """The addresses of the begin and the end of an array that fits."""
         self.need(f"eq i64 {self.load(argument, TYPE)}, {id(np.ndarray)}")
         kind, flags, nbytes = self.word(), self.op(f"trunc i64 {self.word()} to i32"), self.word()
         begin, dtype = self.load(argument, DATA), self.load(argument, DTYPE, "ptr")
@@ -256,13 +256,13 @@ class _Code:
         return total
 
     def apart(self, one: tuple[str, str], other: tuple[str, str]) -> None:
-        """Go on where two spans of memory do not meet."""
+        """Decline where two spans of memory overlap."""
         after, before = self.op(f"icmp uge i64 {one[0]}, {other[1]}"), self.op(f"icmp uge i64 {other[0]}, {one[1]}")
         either = self.op(f"or i1 {after}, {before}")
         self.need(f"eq i1 {either}, 1")
 
     def finish(self, entry: str, short: str, values: Sequence[str], sizes: Sequence[str]) -> None:
-        """Call the entry, without the lock of the interpreter if that may take long, and answer."""
+        """Call the entry, without Python's global lock if that may take long, and return its status."""
         code, is_short = self.op(f"inttoptr i64 {entry} to ptr"), self.op(f"icmp ne i64 {short}, 0")
         for size in sizes:
             fits = self.op(f"icmp ule i64 {size}, {short}")

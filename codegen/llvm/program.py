@@ -1,4 +1,4 @@
-"""The entry of a program: one native function that calls kernels one after the other, at addresses that are fixed before."""
+"""The entry of a program: one native function that calls kernels one after the other, at addresses fixed in advance."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..runtime.faults import NO_MEMORY, PLACES
 from .scratch import RELEASE
 
 STEP = 2 * PLACES
-TIMED = ".timed"  # behind the name of an entry: the one that also says when each step ended
+TIMED = ".timed"  # suffix to the name of an entry, for the one that also records when each step ended
 CLOCK = 6 if sys.platform == "darwin" else 1  # CLOCK_MONOTONIC of the C library
 TIMESPEC_WORDS = 2  # of 64 bits in its answer: seconds and nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address `offset` bytes behind the one in the parameter `base` of the entry."""
+    """An address `offset` bytes beyond the one in the parameter `base` of the entry."""
 
     base: str
     offset: int = 0
@@ -33,7 +33,7 @@ class Invoke:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """`nbytes` bytes are copied from one address to another, which do not overlap."""
+    """A copy of `nbytes` bytes between two addresses, without overlap."""
 
     target: Address
     source: Address
@@ -44,8 +44,8 @@ Step = Invoke | Copy
 
 
 def entry(name: str, bases: Sequence[str], steps: Sequence[Step], keeping: Collection[str], timed: bool = False) -> str:
-    """The LLVM module of `i32 <name>(ptr <base>, ...)`, which does the steps in order and returns 0, or NO_MEMORY as soon as a
-    kernel finds none for its temporaries; what else a kernel returns is that plus STEP times the number of its step, from 1 on.
+    """The LLVM module of `i32 <name>(ptr <base>, ...)`, which runs the steps in order. It returns 0, or NO_MEMORY as soon as a
+    kernel does, or another status of a kernel plus STEP times the number of its step, from 1 on.
 
     `keeping` are the symbols of kernels that keep memory; `void <name>.release()` frees it. With `timed` there is also `i32
     <name>.timed(ptr <base>, ..., ptr %times)`, which writes the time at its begin and after each step, TIMESPEC_WORDS words each.

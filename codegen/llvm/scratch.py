@@ -1,8 +1,8 @@
-"""The memory of temporaries: which are on the stack, and heap blocks that a kernel reuses in its next call.
+"""The memory of temporaries: limits of the stack, and heap blocks that a kernel reuses in its next call.
 
-The system clears each page of new memory when it is first accessed, which takes longer than what a kernel does with it. So a
-function with large temporaries takes a block that an earlier call has returned, if there is one, and else a new one. Each call
-and each thread of a parallel loop has its own block.
+The system clears each page of new memory at its first access, which takes longer than a kernel's work on it. So a function with
+large temporaries takes a block that an earlier call has returned, else a new one. Each call and each thread of a parallel loop
+has its own block.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MAX_STACK_BYTES = 256 * 1024  # bytes of temporaries on the stack of one functio
 MIN_KEPT_BYTES = 1 << 20  # bytes: smaller blocks come from malloc at each call, which keeps them itself
 MAX_BYTES = 1 << 62  # bytes; no allocation of so many succeeds, so they stand for any larger number, which might wrap around
 MADV_HUGEPAGE = 14  # of Linux
-RELEASE = ".release"  # behind the name of a function that keeps blocks: the one that frees them
+RELEASE = ".release"  # suffix to the name of a function that keeps blocks, for the one that frees them
 
 
 def definitions(linux: bool) -> str:
@@ -73,7 +73,7 @@ done:
 
 
 def release(name: str, slots: list[tuple[str, int]]) -> str:
-    """The function that frees what all the slots of the function `name` hold."""
+    """The function that frees the blocks in all slots of the function `name`."""
     lines: list[str] = []
     for group, count in slots:
         for n in range(count):

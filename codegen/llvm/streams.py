@@ -1,4 +1,4 @@
-"""Loops that write an array past the caches, one vector after the other, wherever it begins."""
+"""Loops that write consecutive vectors of an array past the caches, whatever its alignment."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .memory import STREAMED_ELEMENTS
 from .values import Value
 from .writer import Writer
 
-MIN_SHIFTED_ITERATIONS = 8  # of a loop that is shifted to where vectors begin: the first and the last run once more
+MIN_SHIFTED_ITERATIONS = 8  # of a loop that is shifted to aligned vectors: the first and the last run once more
 
 
 def stream_of(s: For, streamed: Set[str]) -> tuple[Store, list[For]] | None:
-    """The store to one of the arrays `streamed` that a serial loop runs in vectors side by side, and the loops around it; None
-    for other loops, and short ones."""
+    """The store by which a serial loop writes consecutive vectors of an array in `streamed`, and the loops around it; None for
+    other loops, and short ones."""
     if s.kind is not Kind.SERIAL or not isinstance(s.extent, Const) or s.extent.value < MIN_SHIFTED_ITERATIONS:
         return None
     nest, body = [s], s.body
@@ -42,7 +42,7 @@ def vector_bytes(store: Store, nest: list[For]) -> int:
 
 
 def beside_streams(s: Stmt, streamed: Set[str], nbytes: int) -> bool:
-    """True where a statement stores so many bytes or more at a time to arrays that are `streamed`, in other loops than those."""
+    """True where a statement stores vectors of `nbytes` or more to `streamed` arrays outside of the loops of `stream_of`."""
     match s:
         case For(_, Const(), Store(buffer) as store, Kind.VECTORIZED) if buffer.name in streamed:
             return vector_bytes(store, [s]) >= nbytes
@@ -57,10 +57,10 @@ def beside_streams(s: Stmt, streamed: Set[str], nbytes: int) -> bool:
 
 
 class Streams(Writer):
-    """Writes such loops."""
+    """Writes loops of `stream_of`."""
 
     def streams(self, s: For) -> bool:
-        """Write a loop if it stores vectors side by side to an array that is not known to begin where vectors do:
+        """Write a loop if it stores consecutive vectors to an array that is not known to be aligned to them:
 
             for c in range(n): for v in range(w): Y[c * w + v] = f(c * w + v)         # v the lanes and the unrolled loops
          => d = elements from &Y[0] to the next multiple of a vector
@@ -70,7 +70,7 @@ class Streams(Writer):
             if d > 0: for v in range(w): t[v] = f((n - 1) * w + v)
                       for k in range(w - d): Y[(n - 1) * w + d + k] = t[d + k]
 
-        All stores to Y bypass the caches. An ordinary store to a line that the others write a part of would wait for memory.
+        All stores to Y bypass the caches. An ordinary store to a line that these write in part would wait for memory.
         """
         found = None if self.constants or self.mask or self.lane else stream_of(s, self.streamed.keys())
         if found is None:
@@ -122,5 +122,5 @@ class Streams(Writer):
 
 
 def _further(access: Load | Store, distance: Expr) -> Load | Store:
-    """An access to the element so many elements further."""
+    """An access to the element `distance` elements further."""
     return access.with_(indices=(*access.indices[:-1], access.indices[-1] + distance))

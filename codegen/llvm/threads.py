@@ -16,10 +16,10 @@ class Threads(Writer):
     """Writes parallel loops."""
 
     def parallel_loop(self, s: For) -> None:
-        """The loop as a function of its own, which each thread runs on its share of the iterations.
+        """Write the loop as a function of its own, which each thread runs on its share of the iterations.
 
-        The threads see a context of words: the number of iterations, whether one of them failed, the first iteration that none
-        has taken yet, the core and the name of the thread that calls, then the pointers and scalars that the body uses.
+        The threads share a context of words: the number of iterations, the status of a failure, the next iteration to take, the
+        core and the identity of the calling thread, then the pointers and scalars that the body uses.
         """
         how = chunks(s)
         n = self.index(s.extent)
@@ -58,7 +58,7 @@ class Threads(Writer):
         return cores.AVAILABLE and self.module.target.move_threads
 
     def _caller(self) -> tuple[Value, Value]:
-        """The core that this thread runs on, and its name, for those who share its work to keep off; zeros where none do."""
+        """The core and the identity of this thread, whose core the others of the loop leave; zeros where none do."""
         if not self._moving:
             return Value("0", "i64"), Value("0", "i64")
         self.module.declarations |= set(cores.DECLARATIONS)
@@ -86,7 +86,7 @@ class Threads(Writer):
         ]
 
     def share(self, s: For, how: Chunks) -> None:
-        """The iterations of a parallel loop that are the share of the thread that calls this, of `%n` in all."""
+        """Write the iterations of a parallel loop, of `%n` in all, that the calling thread takes."""
         thread, threads = ("0", "1") if how.dynamic else self._team()
         if how.size is None and not how.dynamic:
             later = self.op(f"add i64 {thread}, 1", "i64").name
@@ -129,12 +129,12 @@ class Threads(Writer):
         parent.label = done
 
     def _part_of_share(self) -> str:
-        """The iterations of a chunk where each thread is to take CHUNKS_PER_THREAD of them."""
+        """The iterations of a chunk such that each thread takes CHUNKS_PER_THREAD of them."""
         part = self.op(f"udiv i64 %n, {CHUNKS_PER_THREAD * self.module.target.num_cores}", "i64")
         return self.intrinsic("umax", part, 1).name
 
     def _team(self) -> tuple[str, str]:
-        """The number of this thread, and how many there are."""
+        """The number of this thread, and the number of threads."""
         result = []
         for question in ("thread_num", "num_threads"):
             self.module.declarations.add(f"declare i32 @omp_get_{question}()")

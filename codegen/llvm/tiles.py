@@ -1,8 +1,7 @@
-"""Products of small matrices in tile registers (AMX): a nest that is annotated with an instruction is that instruction.
+"""Products of small matrices in tile registers (AMX): a nest that is annotated with an instruction becomes that instruction.
 
-The processor has eight registers of 16 rows of 64 bytes. Those of the result stay where they are while the sum runs; the others
-take turns for the operands. Where the processor has no such instruction, or the operands do not lie as it wants them, the nest
-runs as it is written.
+The processor has eight registers of 16 rows of 64 bytes. Accumulators stay in theirs while the sum runs; the others rotate among
+operands. Where the processor lacks the instruction, or operands have another layout, the nest runs as it is written.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _CONFIGURATION, _ALLOW, _ALLOWED = "tir.tiles", "tir.tiles.allow", "tir.tiles.al
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The place of an access's tile: its first element in the buffer, and the elements from one row to the next."""
+    """The tile of an access: the offset of its first element in the buffer, and the elements from one row to the next."""
 
     access: Load | Store
     start: Polynomial
@@ -60,15 +59,15 @@ class Window:
 
 @dataclass
 class TileRegisters:
-    """The contents of a function's tile registers at the point that is written."""
+    """The contents of a function's tile registers at the current point."""
 
     configured: bool = False
-    cleared: bool = False  # whether the results of the sum that comes next start from 0
+    cleared: bool = False  # the results of the next sum start from 0
     results: dict[object, int] = field(default_factory=dict)  # by `Window.key`
-    operands: dict[object, int] = field(default_factory=dict)  # the one used last at the end
+    operands: dict[object, int] = field(default_factory=dict)  # the most recently used at the end
 
     def of_operand(self, key: object) -> tuple[int, bool]:
-        """The register for an operand, and whether it is there already; else it takes that of the one used longest ago."""
+        """The register for an operand, and True if it is loaded already; else a free one, or the least recently used."""
         if key in self.operands:
             register = self.operands.pop(key)
             self.operands[key] = register
@@ -88,7 +87,7 @@ def instruction(writer: Function, s: Stmt) -> str | None:
 
 
 def write(writer: Function, s: For) -> bool:
-    """Write a loop if it is an instruction, or if there are instructions in it; says whether it is that."""
+    """Write a loop that is an instruction or has instructions inside; False where it writes nothing."""
     if not any(annotation(x.annotations, INSTRUCTION) for x in loops(s)):
         return False
     inside = [*_instructions(writer, s)]
@@ -103,7 +102,7 @@ def write(writer: Function, s: For) -> bool:
 
 
 def clears(writer: Function, s: Stmt, following: Stmt) -> bool:
-    """True where a statement does nothing but set the results of the sum that follows to 0; the sum starts with that then."""
+    """True where a statement only sets the results of the sum that follows to 0; then the sum starts with that."""
     if not writer.tiles.configured or not isinstance(following, For) or loads(s):
         return False
     results = _results(writer, following)
@@ -129,7 +128,7 @@ def _span(writer: Function, x: Load | Store, around: Sequence[For]) -> tuple[Pol
 
 
 def _places(spans: Iterable[tuple[Load | Store, Polynomial, list[tuple[int, int]]]]) -> tuple[object, ...] | None:
-    """The elements of some spans of one buffer that start at the same place but for a number; None for others."""
+    """The elements of spans of one buffer whose starts differ by constants; None for others."""
     bases = {(x.buffer.name, frozenset((m, c) for m, c in start.items() if m)) for x, start, _ in spans}
     if len(bases) != 1:
         return None
@@ -176,7 +175,7 @@ def _configured(writer: Function, s: For) -> bool:
 
 
 def _results(writer: Function, s: For) -> dict[object, Window] | None:
-    """The tiles, by their keys, to which a loop adds and does nothing else, if they fit the registers; else None."""
+    """The tiles, by their keys, of a loop that only accumulates into them, if they fit the registers; else None."""
     inside = [*_instructions(writer, s)]
     if s.kind is not Kind.SERIAL or not inside or inside[0][1] is s or len(stores(s)) != len(inside):
         return None
@@ -194,7 +193,7 @@ def _results(writer: Function, s: For) -> dict[object, Window] | None:
 
 
 def _sum(writer: Function, s: For) -> bool:
-    """Write a loop that adds to tiles, which stay in registers meanwhile; says whether it is one."""
+    """Write a loop that accumulates into tiles in registers; False for any other loop."""
     found = None if writer.tiles.results else _results(writer, s)
     if found is None:
         return False
@@ -214,7 +213,7 @@ def _sum(writer: Function, s: For) -> bool:
 
 
 def _product(writer: Function, s: For) -> None:
-    """Write an instruction, whose result is in a register already, or comes from memory and goes there."""
+    """Write an instruction, whose result is in a register already, or is loaded and stored."""
     windows, name = _windows(writer, s), instruction(writer, s)
     assert windows is not None and name is not None
     writer.admit(*(i for x in windows for i in x.access.indices))
@@ -272,7 +271,7 @@ def _windows(writer: Function, s: For, copy: Mapping[str, int] = MappingProxyTyp
 def _window(
     writer: Function, access: Load | Store, row: str, within: Mapping[str, int], copy: Mapping[str, int]
 ) -> Window | None:
-    """The tile of an access whose rows `row` counts, in which other loops have these strides; None if they have others."""
+    """The tile of an access, its rows along loop `row` and strides `within` of other loops; None for other strides."""
     offset = _position(writer, access, copy)
     strides = {name: offset.pop(m) for name, m in lone_variables(offset).items() if name == row or name in within}
     stride = strides.pop(row, 0)
@@ -282,12 +281,12 @@ def _window(
 
 
 def _position(writer: Function, access: Load | Store, copy: Mapping[str, int]) -> Polynomial:
-    """The place of an access in its buffer, in a copy of the unrolled loops around."""
+    """The offset of an access in its buffer, in a copy of the unrolled loops around."""
     constants = {name: Const(n) for name, n in {**writer.constants, **copy}.items()}
     return position(access.buffer, [simplify(substitute(i, constants), writer.ranges) for i in access.indices])
 
 
-# Linux lets all threads of a process use the registers once it has asked. A process that may not ends at their first use.
+# Linux lets all threads of a process use the registers once it has asked. A process without permission ends at their first use.
 _ALLOWING = f"""@{_ALLOWED} = internal global i32 0
 
 define internal void @{_ALLOW}() nounwind {{

@@ -13,10 +13,10 @@ SHUFFLE_BITS = 128  # of a block within which a shuffle takes one cycle on x86; 
 def transposed(writer: Writer, rows: Sequence[Value], bits: int) -> list[Value]:
     """The columns of a square, given its rows: n vectors of n elements of `bits` bits, n a power of two.
 
-    In each of log2(n) rounds neighbours are shuffled in pairs, one result having the elements at even places of both, the other
-    those at odd ones, so that round r decides bit r of the column; first places in blocks of 128 bits, then whole blocks. Each
-    shuffle of elements of 32 or 64 bits is one instruction of AVX-512 (vshufps, vshuff32x4), n log2(n) in all: a quarter of an
-    instruction an element, where a gather takes one or more.
+    Each of log2(n) rounds shuffles neighbours in pairs: one result has the elements at even places of both, the other those at
+    odd places. Round r decides bit r of the column, first in blocks of 128 bits, then of whole blocks. Each shuffle of elements
+    of 32 or 64 bits is one instruction of AVX-512 (vshufps, vshuff32x4), n log2(n) in all: a quarter of an instruction an
+    element, where a gather takes one or more.
     """
     n = len(rows)
     block = min(n, max(1, SHUFFLE_BITS // bits))

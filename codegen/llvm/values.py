@@ -1,4 +1,4 @@
-"""The parts that LLVM IR is written with: values, blocks of code, places in memory, modules."""
+"""The parts of LLVM IR: values, blocks of code, addresses, modules."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Instructions:
     def shuffled(
         self, a: Value, b: Value | None, picks: Iterable[int | None], key: object = None, frame: Frame | None = None
     ) -> Value:
-        """The elements at these places of two vectors, one behind the other; anything for None, or where `b` would be."""
+        """The elements at these places of two concatenated vectors; undefined for None, and for places in a missing `b`."""
         chosen = ["i32 poison" if p is None else f"i32 {p}" for p in picks]
         other = f"{a.full} poison" if b is None else str(b)
         text = f"shufflevector {a}, {other}, <{len(chosen)} x i32> <{', '.join(chosen)}>"
@@ -139,10 +139,10 @@ def number(value: float, type: str, lanes: int = 1) -> str:
 
 @dataclass(eq=False)
 class Frame:
-    """The code of one loop body or branch while it is being written, with what was computed in it already.
+    """The code of one loop body or branch while it is being written, with the values `known` in it.
 
     `stored`: the buffers that the loop writes, if it runs at least once; None for a branch, and for the way into a loop that may
-    not run. `borrowed`: the loads from in front of it that stay in registers while it runs. `nonzero`: divisors that are not 0.
+    not run. `borrowed`: loads from before the loop that stay in registers while it runs. `nonzero`: divisors that are not 0.
     """
 
     label: str
@@ -156,9 +156,9 @@ class Frame:
 
 @dataclass(eq=False)
 class Place:
-    """The place of an access: `offset` in elements, without the lane and without the unrolled loops, which are in `copies` as
-    (variable, stride); `stride` between lanes, None where they are not evenly spaced. `nested`: unrolled loops enter `offset`
-    otherwise than linearly. `home` is the frame that holds its pointer."""
+    """The address of an access: `offset` in elements, without the lane and without the unrolled loops, which are in `copies` as
+    (variable, stride). `stride` is the distance between lanes, None if uneven. `nested`: `offset` is not linear in unrolled
+    loops. `home` is the frame of its pointer."""
 
     access: Load | Store
     lane: tuple[str, int] | None
@@ -176,12 +176,12 @@ class Module:
     target: Target
     functions: list[str] = field(default_factory=list)
     declarations: set[str] = field(default_factory=set)
-    library: dict[str, str] = field(default_factory=dict)  # functions of ours that are called, by name
+    library: dict[str, str] = field(default_factory=dict)  # own functions that are called, by name
     faults: Mapping[Expr, int] = field(default_factory=dict)  # the statuses of divisions by zero
-    slots: list[tuple[str, int]] = field(default_factory=list)  # where blocks of memory are kept between calls: name, number
+    slots: list[tuple[str, int]] = field(default_factory=list)  # slots for blocks kept between calls: name, number
 
     def text(self) -> str:
-        """The module, as LLVM reads it. The vectors of the program are as long as they are to be: LLVM is not to halve them."""
+        """The module as LLVM IR. The vectors of the program have their final length: LLVM must not halve them."""
         bits = self.target.vector_bits
         widths = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
         attributes = f'attributes #0 = {{ nounwind {widths} "no-trapping-math"="true" }}\n!0 = !{{i32 1}}'
@@ -196,7 +196,7 @@ def lone_variables(p: Polynomial) -> dict[str, Monomial]:
 
 
 def ascii_name(name: str) -> str:
-    """A name as LLVM IR and object files take it, up to the number that tells apart those that become the same."""
+    """A name in the characters of LLVM IR and object files; different names may become the same."""
     return re.sub(r"[^A-Za-z0-9_]", "_", name)
 
 

@@ -29,13 +29,13 @@ class Writer(Instructions):
     def __init__(self, module: Module, parallel: bool = False, share: bool = False):
         self.module = module
         self.in_parallel = parallel
-        self.is_share = share  # of a parallel loop: it says by `%failure` that it failed, others by what they return
+        self.is_share = share  # of a parallel loop: it reports a failure by `%failure`, other functions by their result
         self.frames = [Frame("start")]
         self.entry: list[str] = []  # stack slots
-        self.heap: list[tuple[str, int]] = []  # temporaries of constant size on the heap: pointers and where they start
+        self.heap: list[tuple[str, int]] = []  # temporaries of constant size on the heap: pointers and offsets
         self.heap_size = 0  # bytes of them
         self.slots_to_free: list[str] = []  # of temporaries whose size is known at the call
-        self.fails = False  # whether it may end early, since an allocation failed, or a divisor was 0
+        self.fails = False  # it may end early, as an allocation failed, or a divisor was 0
         self.env: dict[str, Value] = {}
         self.buffers: dict[str, str] = {}
         self.slots: dict[tuple[str, int], str] = {}  # temporaries of constant size, by name and size
@@ -46,30 +46,30 @@ class Writer(Instructions):
         self.constants: dict[str, int] = {}  # unrolled loops: the copy being written
         self._places: dict[int, Place] = {}
         self._patterns: dict[object, tuple[int, ...] | None] = {}
-        self._loops: dict[str, tuple[Kind, Interval]] = {}  # how the last loop of each name ran
+        self._loops: dict[str, tuple[Kind, Interval]] = {}  # kind and range of the last loop of each name
         self.lane: tuple[str, int] | None = None
         self.mask: Value | None = None
-        self.prefixes: dict[str, int] = {}  # of masks that hold in the first lanes alone: how many these are
-        self.masks: dict[str, Value | None] = {}  # of register buffers: the lanes that exist
-        self.idle = False  # whether the mask may be false in all lanes
-        self.born: dict[str, Frame] = {}  # of values that were hoisted: the frame they are in
+        self.prefixes: dict[str, int] = {}  # of masks that hold in the first lanes alone: the number of these
+        self.masks: dict[str, Value | None] = {}  # of register buffers: the lanes in use
+        self.idle = False  # the mask may be false in all lanes
+        self.born: dict[str, Frame] = {}  # of values that were hoisted: their frame
         self.packs: dict[str, Value] = {}  # of 16-bit floats: the bits they were rounded to
         self.wanted: Value | None = None  # a condition on the load being written
         self.sources: dict[str, frozenset[str]] = {}  # of conditions that were hoisted: the variables that decide them
-        self.conditions: dict[str, Sequence[Expr]] = {}  # of masks of loads: what holds in their lanes
+        self.conditions: dict[str, Sequence[Expr]] = {}  # of masks of loads: the conditions that hold in their lanes
         # Unrolled loops being written: the number of copies, the frame they stand in, what was defined there before, and the
         # buffers that are stored in them.
         self.unrolled: dict[str, tuple[int, Frame, frozenset[str], frozenset[str]]] = {}
-        self.absent: Value | None = None  # what is loaded where that does not hold, or lanes are masked off; None: zeros
-        self.zeros = 0  # bytes of zeros to load from where there is nothing to load
-        self.fills: dict[Value, tuple[str, int]] = {}  # other numbers to load from there: where they are, and how many
+        self.absent: Value | None = None  # the value of a load where that does not hold, or lanes are masked off; None: zeros
+        self.zeros = 0  # bytes of zeros to load from where a load is forbidden
+        self.fills: dict[Value, tuple[str, int]] = {}  # other numbers for that: their address and count
         self.streamed: dict[str, int] = {}  # buffers whose stores bypass the caches: the bytes they are aligned to
-        self.all_streamed = False  # whether all vectors of these do
-        self.shifted: dict[str, int] = {}  # of these, in `streams`, the bytes to whose multiples vectors are shifted
+        self.all_streamed = False  # all vectors of these do
+        self.shifted: dict[str, int] = {}  # of these, in `streams`, the alignment in bytes to which vectors are shifted
         self.given: frozenset[str] = frozenset()  # buffers that are parameters
         self.pinned = 0  # vectors of the register buffers around
-        self.fenced = False  # whether there was such a store
-        self.ahead: tuple[tuple[str, str, int], ...] = ()  # what is fetched ahead: loop, buffer, iterations
+        self.fenced = False  # a store bypassed the caches
+        self.ahead: tuple[tuple[str, str, int], ...] = ()  # prefetches: loop, buffer, iterations ahead
         self.count = 0
 
     @property
@@ -82,7 +82,7 @@ class Writer(Instructions):
         return self.frames[-1]
 
     def fresh(self, hint: str = "t") -> str:
-        """A name for a value. Its number makes it one that nothing else has, whatever the program calls its variables."""
+        """A name for a value, made unique by its number."""
         self.count += 1
         return f"%{ascii_name(hint)[:MAX_HINT_LETTERS]}.{self.count}"
 
@@ -185,7 +185,7 @@ class Writer(Instructions):
         return result
 
     def narrowed(self, mask: Value) -> Value:
-        """The lanes of `mask` in which the present mask holds too."""
+        """The lanes of `mask` in which the current mask holds, too."""
         if self.mask is None:
             return mask
         both = self.op(f"and {mask}, {self.mask.name}", "i1", mask.lanes, key=("and", mask.name, self.mask.name))
@@ -203,7 +203,7 @@ class Writer(Instructions):
         self.line(f"call void @{name}({', '.join(map(str, arguments))})")
 
     def _allocated(self, name: str, size: str) -> list[str]:
-        """`name` as so many bytes of the heap, `name.failed` as whether there were none."""
+        """The code that makes `name` a block of `size` bytes, and `name.failed` true where the allocation failed."""
         self.declare("aligned_alloc", "noalias ptr", ["i64", "i64"])
         self.declare("free", "void", ["ptr"])
         return [
@@ -212,7 +212,7 @@ class Writer(Instructions):
         ]
 
     def _failing(self, status: Value | int = NO_MEMORY) -> list[str]:
-        """The end, with a status that says why."""
+        """The code that leaves the function with a status."""
         if not self.is_share:
             return [f"store i32 {status if isinstance(status, int) else status.name}, ptr %status", "br label %leave"]
         widened = [] if isinstance(status, int) else [f"{(wide := self.fresh())} = zext {status} to i64"]
@@ -220,14 +220,14 @@ class Writer(Instructions):
         return [*widened, f"store atomic i64 {number}, ptr %failure monotonic, align 8", "br label %leave"]
 
     def leave_if(self, failed: Value, status: Value | int = NO_MEMORY) -> None:
-        """Go to the end, with this status, where something failed: by default, an allocation."""
+        """Leave the function with this status, by default that of a failed allocation, where `failed` is true."""
         self.fails = True
         fail, go_on = self.label("fail"), self.label("go_on")
         for line in (f"br i1 {failed.name}, label %{fail}, label %{go_on}", f"{fail}:", *self._failing(status), f"{go_on}:"):
             self.line(line)
         self.top.label = go_on
 
-    # What the classes of expressions and statements write, and those of memory and threads call.
+    # Methods that the classes of expressions and statements define, and those of memory and threads call.
 
     def address(self, buffer: Buffer, offset: Polynomial) -> str:
         """A pointer to the element at a flat offset."""
@@ -275,7 +275,7 @@ class Writer(Instructions):
         return self.as_type(self.expr(e), e.dtype)
 
     def truth(self, v: Value) -> Value:
-        """The value as i1: whether it is not 0."""
+        """The value as i1: true unless it is 0."""
         return v if v.type == "i1" else self.op(f"icmp ne {v}, {zero(v)}", "i1", v.lanes)
 
     def packed(self, v: Value, dtype: str) -> Value:
@@ -287,7 +287,7 @@ class Writer(Instructions):
         return self.packs[v.name] if v.name in self.packs else self._convert(v, "float32", dtype, "i16")
 
     def unpacked(self, v: Value, dtype: str) -> Value:
-        """The value of what was loaded from memory: 16-bit floats as float, bytes as bool."""
+        """The value of a loaded element: 16-bit floats as float, bytes as bool."""
         if dtype == "bool":
             return self.op(f"icmp ne {v}, {zero(v)}", "i1", v.lanes, key=("bool", v.name))
         if not dtypes.is_half(dtype):
@@ -332,8 +332,8 @@ class Writer(Instructions):
         return self.invoke(f"llvm.vector.reduce.or.v{self.mask.lanes}i1", "i1", 1, self.mask, key=("any", self.mask.name))
 
     def inner(self, s: Stmt, share: bool = False) -> tuple[Self, list[Value], list[Value]]:
-        """The writer of a function for a part of this one; the values that it is called with, and its parameters for them: the
-        buffers and the variables that the part uses."""
+        """The writer of a function for a part of this one, and the values passed to it and its parameters for them: the buffers
+        and the variables that the part uses."""
         variables, buffers = free_names(s)
         writer = type(self)(self.module, self.in_parallel or share, share)
         writer.ranges = dict(self.ranges)
@@ -357,15 +357,15 @@ class Writer(Instructions):
         return writer, passed, parameters
 
     def stmt(self, s: Stmt) -> None:
-        """A statement."""
+        """Write a statement."""
         raise NotImplementedError
 
     def allocate(self, buffer: Buffer) -> None:
-        """A temporary."""
+        """Allocate a temporary."""
         raise NotImplementedError
 
     def serial_loop(self, s: For, first: Value | None = None, last: Value | None = None, certain: bool = False) -> None:
-        """A loop over the iterations from `first` to before `last`, by default all; `certain`: one or more."""
+        """Write a loop over the iterations from `first` to before `last`, by default all; `certain`: at least one."""
         raise NotImplementedError
 
     def _uniform(self, e: Expr) -> bool:
