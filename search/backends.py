@@ -1,4 +1,4 @@
-"""Facts about each kind of target for the search: one `SearchBackend` record a kind, as `codegen.backend.Backend` for code."""
+"""Properties of each kind of target for the search: one `SearchBackend` a kind, as `codegen.backend.Backend` for code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SearchBackend:
 
     `spaces` are its search spaces by name, "full" among them. `sample_tiles` samples the tile sizes of the rows of a sketch, and
     `legalize` brings the rows within the limits of the target and into canonical form, both in place. `prior` is the analytic
-    cost model of a target, and `library` gives the schedule of a function that needs no search, None where it has none.
+    cost model of a target, and `library` gives the schedule of a function by a template, or None.
     """
 
     kind: str
@@ -38,10 +38,10 @@ class SearchBackend:
 
 
 def search_backend(target: str | Target) -> SearchBackend:
-    """The record of a target's kind. Raises ValueError where kernels for it can be built, but not searched for."""
+    """The record of a target's kind. ValueError for a kind without a search."""
     kind = Target(target).kind
     if kind not in SEARCH_BACKENDS:
-        raise ValueError(f"there is no search for targets of the kind {kind}; there is for {', '.join(SEARCH_BACKENDS)}")
+        raise ValueError(f"search is not supported for the target kind {kind}; expected one of {', '.join(SEARCH_BACKENDS)}")
     return SEARCH_BACKENDS[kind]
 
 

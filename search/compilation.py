@@ -1,4 +1,4 @@
-"""Functions as kernels with the best schedule that is known: a recorded one, else the default one."""
+"""Compilation of functions with the best known schedule: a recorded one, else the default one."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 def compile_function(
     func: PrimFunc, target: Target, records: Records | None, cache: ObjectCache | None, sizes: Sizes | None = None
 ) -> Kernel | CudaKernel:
-    """A function, not yet scheduled, as a kernel with the fastest schedule that is recorded for it, else the default one.
+    """The kernel of an unscheduled function, with its fastest recorded schedule, else the default one.
 
-    One whose sizes are open becomes a kernel for all of them. For each combination of `sizes` it has a variant, made as for a
-    function of those sizes, which runs where a call has them. ValueError for `sizes` of a function that has none open, and of a
+    A function of open sizes becomes a kernel for all of them. For each combination of `sizes` it has a variant, made as for a
+    function of those sizes, which runs for calls of those sizes. ValueError for `sizes` of a function without open ones, and of a
     kernel for a device.
     """
     if sizes is not None and not func.sizes:
@@ -62,7 +62,7 @@ def of_schedules(
     variants: bool = True,
     cache: ObjectCache | None = None,
 ) -> Kernel | CudaKernel:
-    """The kernel of a function with a schedule for each row of its sizes; with `variants` it runs as scheduled there."""
+    """The kernel of a function with a schedule for each row of its sizes; with `variants` each row has a variant of its own."""
     if not rows:
         return build(schedules[0], target, cache=cache)
     largest = max(range(len(rows)), key=lambda n: sum(rows[n].values()))
@@ -77,7 +77,7 @@ def of_schedules(
 
 
 def looked_up(func: PrimFunc, target: Target, records: Records | None) -> Lookup | None:
-    """The answer of records for a function; a warning where it is from another target."""
+    """The answer of records for a function, with a warning if it is from another target."""
     if records is None:
         return None
     found = look_up(func, target, records)
@@ -87,12 +87,12 @@ def looked_up(func: PrimFunc, target: Target, records: Records | None) -> Lookup
 
 
 def scheduled(func: PrimFunc, target: Target, lookup: Lookup | None) -> Schedule:
-    """The schedule that was found in records, if it applies, else the default one."""
+    """The recorded schedule of a look-up, if it applies, else the default one."""
     if lookup is not None:
         try:
             return recorded_schedule(func, lookup)
         except NoRecord as error:
-            if lookup.record is not None:  # else it was said where it was looked up
+            if lookup.record is not None:  # a miss was reported by the look-up
                 degraded(f"a default schedule is used: {error}")
     from .policy.default_schedule import default_schedule
 

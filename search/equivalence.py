@@ -21,11 +21,11 @@ from .measure.rounding import MAX_BOUND, ONE_THREAD, Expected, Reference
 
 @dataclass(frozen=True)
 class Equivalence:
-    """True where the results of two functions agree, on random inputs of so many `seeds`: the truth value of this object.
+    """The comparison of two functions on random inputs of so many `seeds`; true if their results agree.
 
-    Where no result can be rounded on integers, they are compared bit by bit, else each with the first function in float64, within
-    the errors that rounding may make: of the scale of their elements, `tolerance` is the largest.
-    `difference` says where they first differ; it is empty where they do not.
+    Results that are exact on integers are compared bit by bit. Others are compared with the first function in float64, within the
+    bound of rounding errors; `tolerance` is the largest bound, relative to the scale of an element. `difference` is the first
+    difference, empty if they agree.
     """
 
     seeds: int
@@ -43,10 +43,10 @@ class Equivalence:
 
 
 def equivalent(f: PrimFunc | Schedule, g: PrimFunc | Schedule, *, seeds: int = 3, target: str = ONE_THREAD) -> Equivalence:
-    """Run two functions, or what schedules have made of them, on the same random inputs, and compare what they write.
+    """Run two functions or schedules on the same random inputs, and compare their outputs.
 
-    TypeError or ValueError where their parameters differ in shape or dtype, a size is open, or rounding may change results by
-    what would hide any fault, whatever the inputs; and what `tir.build` raises.
+    TypeError or ValueError if their parameters differ in shape or dtype, if a size is open, or if rounding errors may be so large
+    that they hide any fault; also the errors of `tir.build`.
     """
     one, other = (x.func if isinstance(x, Schedule) else need_func(x, "equivalent") for x in (f, g))
     mine, its = ([(p.dtype, const_shape(p)) if isinstance(p, Buffer) else p for p in x.params] for x in (one, other))
@@ -81,7 +81,7 @@ def equivalent(f: PrimFunc | Schedule, g: PrimFunc | Schedule, *, seeds: int = 3
 
 
 def _reference(one: PrimFunc, other: PrimFunc) -> Reference:
-    """The first of the functions in float64; the second, where the errors of the first cannot be followed."""
+    """The first function in float64; the second if the errors of the first cannot be bounded."""
     try:
         return Reference(one)
     except NoBound:
@@ -93,7 +93,7 @@ def _parameters(func: PrimFunc) -> str:
 
 
 def _difference(p: Any, a: np.ndarray, b: np.ndarray, expected: Expected | None) -> str:
-    """The first place where two arrays differ, or one from what is expected, by more than rounding may make; empty if none."""
+    """The first difference of two arrays, or of one from the expected values, beyond rounding errors; empty if none."""
     x, y = (to_float(r, p.dtype) if is_float(p.dtype) else r for r in (a, b))
     with np.errstate(invalid="ignore"):
         wrong = ~((x == y) | (x != x) & (y != y)) if expected is None else expected.wrong(x) | expected.wrong(y)

@@ -1,4 +1,4 @@
-"""`tir.jit`: a function of tensors that is called with arrays, and compiled when it meets new shapes or dtypes."""
+"""`tir.jit`: a function of tensors that is called with arrays, and compiled for each new combination of shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from codegen import Kernel
     from codegen.cuda import CudaKernel
 
-MAX_KERNELS = 256  # that a function keeps: more shapes than a program has in turn; the oldest goes, and is on disk
+MAX_KERNELS = 256  # of a function in memory, more shapes than a program takes in turn; the oldest one goes, but stays on disk
 
 Specialization = tuple[Any, ...]  # of each argument the shape and dtype, or the value
 
 
 class Jit:
-    """A function in the vocabulary of `te`, compiled for the shapes and dtypes of the arrays that it is called with.
+    """A function in the vocabulary of `te`, compiled for the shapes and dtypes of the arrays in its calls.
 
-    Arguments that are arrays become tensors of their shapes; all others are passed as they are, and belong to what a kernel is
-    compiled for. `kernels` are the last MAX_KERNELS. A call returns what the function does: an array, or a tuple of them.
+    Array arguments become tensors of their shapes; others are passed unchanged, and a kernel is compiled for each of their
+    values. `kernels` are the last MAX_KERNELS. A call returns an array, or a tuple of them, as the function does.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Jit:
         return self._func(*self._arguments(args, named))
 
     def _arguments(self, args: tuple, named: dict[str, Any]) -> tuple[dict[str, Any], Specialization]:
-        """The arguments by name, and what a kernel for them is made for."""
+        """The arguments by name, and the key of a kernel for them."""
         if not named and len(args) == len(self._signature.parameters):
             given = dict(zip(self._signature.parameters, args, strict=True))
         else:
@@ -88,7 +88,7 @@ class Jit:
             raise TypeError(f"{self.function.__name__}: {error}") from None
 
     def _described(self, name: str, value: Any) -> Any:
-        """The shape and dtype of an argument that is an array, else its value as a key. TypeError that says what it must be."""
+        """The shape and dtype of an array argument, else its value as a key. TypeError, with the expected kind, for any other."""
         try:
             if (found := self._array_type(value)) is not None:
                 return _Array(found)
@@ -135,7 +135,7 @@ class _Array(tuple[tuple[int, ...], str]):
 
 
 def _key(value: Any) -> Any:
-    """A value such that only values that compute the same are equal: 1, True and 1.0 are not, nor are 0.0 and -0.0."""
+    """A key of a value, equal only for values that compute the same: 1, True and 1.0 differ, and so do 0.0 and -0.0."""
     if isinstance(value, (float, complex, np.generic)):
         return type(value), repr(value)
     return (tuple, *map(_key, value)) if type(value) is tuple else (type(value), value)
@@ -162,8 +162,8 @@ def jit(function=None, /, *, target=None, records=None, cache="user"):
 
         c = product(a, b)
 
-    Each combination of shapes and dtypes is compiled once, as by `tir.compile`, whose options `target`, `records` and `cache`
-    are. Arrays are those that kernels of the target take, and results are of the same library.
+    Each combination of shapes and dtypes is compiled once, as by `tir.compile`, with its options `target`, `records` and `cache`.
+    Arrays are those that kernels of the target take, and results are of the same library.
     """
     if function is None:
         return functools.partial(Jit, target=target, records=records, cache=cache)

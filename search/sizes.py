@@ -1,9 +1,8 @@
-"""Functions with sizes that are not known: a schedule that is right for all of them, made of one for sizes that are.
+"""Functions of open sizes: a schedule that is correct for all sizes, made of one for known sizes.
 
-A schedule is made for the function at some sizes, and its steps are taken on the function itself. Each step is checked there as
-any other, so that the result is right for all sizes. What differs: a loop whose length is unknown is cut such that the levels
-that covered it at the known sizes don't repeat for nothing at small ones, it becomes a vector only in parts, and steps that are
-refused are left out.
+A schedule is made for the function at known sizes, and its steps are taken on the function itself. Each step is checked there as
+any other, so the result is correct for all sizes. Refused steps are left out. A loop of unknown length is split such that its
+levels don't repeat for nothing at small sizes, and only parts of it become vectors.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from tir.ir import Block, Const, For, Kind, PrimFunc
 from tir.specialize import specialize
 from tir.traverse import blocks, stores
 
-TYPICAL_SIZE = 128  # a size where none is named: a few vectors, and more than the rows of a register tile
+TYPICAL_SIZE = 128  # default of an open size: a few vectors, and more than the rows of a register tile
 MAX_VARIANTS = 64  # combinations of named sizes: each is a kernel of its own
-MAX_VECTOR_BITS = 1024  # of a part of a loop of unknown length that becomes a vector: two registers of the widest
+MAX_VECTOR_BITS = 1024  # of the vectorised part of a loop of unknown length: two of the widest registers
 
 Sizes = Mapping[str, int | Iterable[int]]
 
 
 def combinations(func: PrimFunc, named: Sizes | None) -> list[dict[str, int]]:
-    """The sizes that a function shall be fast at, one dict each: all combinations of those named for each of its sizes.
+    """The sizes at which a function should be fast, one dict each: all combinations of the `named` values of its open sizes.
 
-    Without `named`, one of TYPICAL_SIZE each. Raises ValueError where one is left out, or `specialize` refuses it.
+    Without `named`, one combination of TYPICAL_SIZE. ValueError if a size is left out, or if `specialize` refuses one.
     """
     own = [v.name for v in func.sizes]
     if named is None:
@@ -51,13 +50,13 @@ def combinations(func: PrimFunc, named: Sizes | None) -> list[dict[str, int]]:
 
 
 def adapted(func: PrimFunc, trace: Trace, values: Mapping[str, int]) -> Schedule:
-    """The steps of a schedule of `func` for these values of its sizes, taken on `func` as far as they are legal there."""
+    """The schedule of `func` by the steps of one for known sizes, `values`, as far as they are legal for all sizes."""
     s, known = Schedule(func), Schedule(specialize(func, values))
     drawn: dict[str, Any] = {}
     unfused: dict[str, str] = {}
     for step in trace:
         bound = with_values(step.bound, drawn)
-        if step.names:  # the same number at random for both
+        if step.names:  # both schedules get the same random number
             found = _take(known, step.name, bound)
             drawn |= zip(step.names, found if isinstance(found, list) else [found], strict=True)
             continue
@@ -80,7 +79,7 @@ def adapted(func: PrimFunc, trace: Trace, values: Mapping[str, int]) -> Schedule
 
 
 def _vectorize_rest(s: Schedule) -> None:
-    """Vectorise what a left-out step would have: innermost loops over the last dimension that a block writes."""
+    """Vectorise innermost loops over the last dimension that a block writes, in place of steps that were left out."""
     for block in blocks(s.func):
         around = [find_loop(s.func, name) for name in s.get_loops(block.name)]
         if block.is_reduction or not around or any(loop.kind is Kind.VECTORIZED for loop in around):
@@ -97,8 +96,8 @@ def _take(s: Schedule, name: str, bound: dict[str, Any]) -> Any:
 
 
 def _counterpart(name: str, s: Schedule, known: Schedule) -> str:
-    """The name of a loop of `known` in `s`, where steps that were left out let names differ: the one at its place around the same
-    block. Other names are the same."""
+    """The name in `s` of a loop of `known`: that of the loop at its place around the same block, as left-out steps make loop
+    names differ. Other names are the same."""
     if not path(known.func, For, name):
         return name
     for block in blocks(known.func):
@@ -109,14 +108,14 @@ def _counterpart(name: str, s: Schedule, known: Schedule) -> str:
 
 
 def _open_loop(loops: Sequence[str], s: Schedule) -> str | None:
-    """The first loop of unknown length that is inside another of `loops`, which are to be fused: divisions by its length would
-    say where an iteration is, and nothing could be proved of it."""
+    """The first inner loop of unknown length among `loops`, which keeps them from being fused: nothing could be proved of
+    divisions by its length."""
     return next((name for name in loops[1:] if not isinstance(find_loop(s.func, name).extent, Const)), None)
 
 
 def _open_level(mine: str, name: str, factors: list, s: Schedule, known: Schedule) -> list:
-    """The factors of a split. Of a loop of unknown length the next level that is more than one iteration is left open where the
-    outermost, open one has one iteration at the known size."""
+    """The factors of a split. For a loop of unknown length whose open outermost level has one iteration at the known size, the
+    next level of several iterations becomes 1, so the outermost one covers it."""
     unknown, length = find_loop(s.func, mine).extent, find_loop(known.func, name).extent
     if isinstance(unknown, Const) or not isinstance(length, Const) or factors[:1] != [None]:
         return factors
@@ -127,7 +126,7 @@ def _open_level(mine: str, name: str, factors: list, s: Schedule, known: Schedul
 
 
 def _part(name: str, s: Schedule) -> str:
-    """The loop that becomes a vector: of one of unknown length a part, which is cut off."""
+    """The loop to vectorise: itself, or the inner part of a split if its length is unknown."""
     if isinstance(find_loop(s.func, name).extent, Const):
         return name
     widest = max(8 * dtypes.nbytes(b.dtype) for b in s.func.buffers)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A tuning task. `target` is the target's text, `threads` how many a kernel uses, `workload` the named one it is."""
+    """A tuning task. `target` is the target's text, `threads` the number of threads of a kernel, `workload` its named
+    workload."""
 
     func: PrimFunc
     target: str
@@ -34,7 +35,8 @@ class Task:
     def of(
         cls, func: PrimFunc, target: str | Target = "llvm", *, name: str | None = None, workload: NamedWorkload | None = None
     ) -> Task:
-        """The task of tuning `func`. ValueError for a bad target, a symbolic size, or arrays that are not the `workload`'s."""
+        """The task of tuning `func`. ValueError for a bad target, a symbolic size, or arrays that differ from the
+        `workload`'s."""
         from codegen.target import Target
 
         func = need_func(func, "tuning")
@@ -51,19 +53,19 @@ class Task:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Task:
-        """The task whose `as_json` these data are. ScriptError or ValueError where they are none."""
+        """The task of its `as_json` data. ScriptError or ValueError for any other data."""
         workload = None if data["workload"] is None else NamedWorkload.from_json(data["workload"])
         return cls.of(need_func(parse(data["script"]), "a task"), data["target"], name=data["name"], workload=workload)
 
     def default_trace(self, target: str | None = None) -> Any:
-        """The trace, JSON data, of the schedule of the function that needs no measurement, for `target` (default: the task's)."""
+        """The trace, JSON data, of the default schedule of the function, for `target` (default: the task's)."""
         from .policy.default_schedule import default_schedule
 
         return default_schedule(self.func, target or self.target).trace.as_json()
 
 
 def _check_workload(func: PrimFunc, workload: NamedWorkload) -> None:
-    """ValueError unless the function takes arrays such as the workload does: it is to compute the same."""
+    """ValueError unless the function takes the arrays of the workload, which it is to compute."""
     if not isinstance(workload, NamedWorkload):
         raise ValueError(f"workload takes search.NamedWorkload, got {workload!r}")
     mine, its = ([(str(b.dtype), const_shape(b)) for b in f.buffers] for f in (func, workload.instance().func))
@@ -76,7 +78,7 @@ def _arrays(described: list[tuple[str, tuple[int, ...]]]) -> str:
 
 
 def target_text(target: Target) -> str:
-    """A string from which exactly this target can be made again."""
+    """A string that makes exactly this target again."""
     plain = type(target)(str(target))
     differing = [f.name for f in fields(target) if getattr(target, f.name) != getattr(plain, f.name)]
     return " ".join([str(target), *(f"-{name.replace('_', '-')}={getattr(target, name)}" for name in differing)])
@@ -94,7 +96,7 @@ def flop(func: PrimFunc) -> int:
 def _flop(node: Node, inside_block: bool) -> int:
     match node:
         case Block():
-            # The domain of an outermost block is visited once, whatever the loops and the predicate around it are.
+            # The domain of an outermost block runs once, for any loops and predicate around it.
             repeats = 1 if inside_block else math.prod(_extent(it.extent) for it in node.iters)
             return repeats * _flop(node.body, inside_block=True)
         case For() if inside_block or not any(isinstance(n, Block) for n in walk(node.body)):
@@ -127,5 +129,5 @@ def _operations(value: Node) -> int:
 
 
 def _is_data(value: Expr) -> bool:
-    """True where an expression is computed from elements of buffers, or is a float, rather than an index."""
+    """True if an expression is computed from elements of buffers, or is a float, and so is no index."""
     return dtypes.is_float(value.dtype) or bool(loads(value))

@@ -1,4 +1,4 @@
-"""All measured candidates, in one SQLite file: one row for each, written when its measurement ends.
+"""Records of measured candidates in one SQLite file: a row each, written when its measurement ends.
 
     with Records("tune.db") as records:
         run = records.start(task, seed=0)
@@ -6,8 +6,7 @@
         record = records.best(task.key, task.target)
 
 Several processes may use a file at once (write-ahead logging, short transactions), and each may be killed at any moment. A
-damaged file, or one that is no records file, raises `RecordsError` and is never written to; a row whose contents make no sense is
-left out with the warning `FaultyRecord`.
+damaged or foreign file raises `RecordsError` and is never written to; an invalid row is left out with the warning `FaultyRecord`.
 """
 
 from .database import FaultyRecord, Record, Records, Summary

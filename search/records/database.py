@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class FaultyRecord(UserWarning):
-    """A row of a records file makes no sense, and is left out; the message says which, and why."""
+    """A row of a records file is invalid, and is left out; the message has the row and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Record:
     """One measured candidate.
 
     `workload` is the key of its function, `fingerprint` that of its target and device. `first` is its first measurement.
-    `measurement` is the valid one: the first, or that of its last race which had a winner or in which it failed. `seconds` is for
-    comparisons: the median of `measurement`, but more than the time of the winner where it lost a race; infinite unless the
-    outcome is ok. `time`, when its measurement ended, and `started`, when its run started, are seconds since 1970.
+    `measurement` is the current one: the first, or that of its last race which had a winner or in which it failed. `seconds` is
+    for comparisons: the median of `measurement`, but more than the time of the winner if it lost a race; infinite unless the
+    outcome is ok. `time` is the end of its measurement, `started` the start of its run, in seconds since 1970.
     """
 
     id: str
@@ -71,7 +71,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Records of a workload on a target: how many, how many are `valid`, and the seconds of the `best` checked one."""
+    """A summary of the records of a workload on a target: their number, that of `valid` ones, the seconds of the `best` checked
+    one."""
 
     workload: str
     name: str
@@ -89,7 +90,7 @@ class Summary:
 
     @property
     def title(self) -> str:
-        """The name and the shape of the workload; of any other function the name, and the dtypes and shapes of its arrays."""
+        """The name and the shape of the workload; for any other function its name, and the dtypes and shapes of its arrays."""
         if self.shape:
             return title(self.name, self.shape)
         arrays = re.findall(r'T\.Buffer\(\(([\d, ]*)\), "(\w+)"\)', self.script.partition("):\n")[0])
@@ -106,11 +107,11 @@ _RECORD = """id, run, workload, name, shape, dtype, fingerprint, target, threads
 
 
 class Records:
-    """The records in the file `path`, which is created if it does not exist, unless `create` is false. A context manager.
+    """The records in the file `path`, which is created if missing, unless `create` is false. A context manager.
 
-    Every method is one short transaction. RecordsError for a file that is missing, damaged or no records file. Rows that make no
-    sense are left out of all answers; the first answer without one warns of it (FaultyRecord) with its reason. Records of a
-    target are those of this device, unless `devices` has the fingerprint of another one for it.
+    Every method is one short transaction. RecordsError for a file that is missing, damaged or no records file. Invalid rows are
+    left out of all answers; the first answer without one warns of it (FaultyRecord) with the reason. Records of a target are
+    those of this device, unless `devices` has the fingerprint of another one for it.
     """
 
     def __init__(self, path: str | Path, *, create: bool = True):
@@ -119,14 +120,14 @@ class Records:
         self.path = Path(path)
         self._connection = connect(self.path, create)
         self.devices: dict[Target, str] = {}
-        self._faults: dict[tuple[str, str], str] = {}  # of rows that were met, by table and identifier
+        self._faults: dict[tuple[str, str], str] = {}  # of rows read so far, by table and identifier
         self._told: set[tuple[str, str]] = set()
         self._show_sound_rows()
-        if not self._connection.execute("PRAGMA database_list").fetchone()["file"]:  # a copy of a file that may not be written
+        if not self._connection.execute("PRAGMA database_list").fetchone()["file"]:  # a copy of a read-only file
             self._connection.execute("PRAGMA query_only = ON")
 
     def _show_sound_rows(self) -> None:
-        """Let a table's name be its sound rows, of runs those of a sound function; writes go to `main`."""
+        """Shadow each table by a view of its sound rows; for runs the function must be sound, too. Writes go to `main`."""
         for table in exchange.TABLES.values():
             named = ", ".join(exchange.columns(table))
             shown = f"rowid, {named}" if table == "candidates" else named
@@ -137,7 +138,7 @@ class Records:
             )
 
     def _sound(self, table: str, *values: Any) -> bool:
-        """True where the contents of a row make sense; if not, it is among the faults."""
+        """True for a valid row; the fault of any other is kept."""
         wrong = exchange.stored_fault(table, values, OUTCOMES)
         if wrong:
             self._faults[table, str(values[0])] = wrong
@@ -150,12 +151,12 @@ class Records:
         self.close()
 
     def close(self) -> None:
-        """Close the file. May be called twice."""
+        """Close the file; may be called twice."""
         self._connection.close()
 
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
-        """Run all statements within, or none. RecordsError if the file is damaged."""
+        """Run all statements of the context, or none. RecordsError if the file is damaged."""
         try:
             with transaction(self._connection, kind):
                 yield self._connection
@@ -175,7 +176,7 @@ class Records:
     # --- writing -------------------------------------------------------------------------------------------------------
 
     def start(self, task: Task, seed: int = 0) -> str:
-        """Record the start of a run, on this device unless its measurements say otherwise. Returns the run's identifier."""
+        """Record the start of a run, on this device unless its measurements name another. Returns the run's identifier."""
         run = uuid.uuid4().hex
         shape = None if task.workload is None else json.dumps(task.workload.shape)
         dtype = None if task.workload is None else task.workload.dtype
@@ -186,7 +187,7 @@ class Records:
         with self._transaction() as connection:
             if not connection.execute("SELECT 1 FROM workloads WHERE key = ?", (task.key,)).fetchone():
                 connection.execute("INSERT OR REPLACE INTO main.workloads VALUES (?, ?, ?, ?, ?, ?, ?)", known)
-                self._faults.pop(("workloads", task.key), None)  # of a row that made no sense, and is replaced
+                self._faults.pop(("workloads", task.key), None)  # of an invalid row that is replaced
             connection.execute("INSERT INTO main.runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*own, time.time()))
             if not connection.execute("SELECT 1 FROM runs WHERE run = ?", (run,)).fetchone():
                 wrong = [self._faults.pop(row) for row in (("workloads", task.key), ("runs", run)) if row in self._faults]
@@ -194,8 +195,8 @@ class Records:
         return run
 
     def add(self, run: str, measurement: Measurement) -> str:
-        """Record the measurement of a candidate of a run, with the device and the versions that it names; returns the identifier
-        of the candidate, for `race`. The record is in the file on return."""
+        """Record the measurement of a candidate of a run, with its device and versions; returns the candidate's identifier, for
+        `race`. The record is in the file on return."""
         m, identifier = measurement, uuid.uuid4().hex
         values = {
             "id": identifier,
@@ -216,8 +217,8 @@ class Records:
         return identifier
 
     def race(self, run: str, raced: Mapping[str, Measurement], winner: str | None) -> None:
-        """Record a race of a run: the measurement of each candidate, by its identifier, and the identifier of the winner. They
-        are added to earlier timings. Without a winner, as on a busy machine, a race only decides which candidates have failed."""
+        """Record a race of a run: the measurement of each candidate, by its identifier, and the identifier of the winner. Earlier
+        timings stay. Without a winner, as on a busy machine, only the failures of a race count."""
         race = uuid.uuid4().hex
         with self._transaction() as connection:
             for identifier, m in raced.items():
@@ -226,7 +227,7 @@ class Records:
                 connection.execute(exchange.insert("races", values), values)
 
     def prune(self, keep: int = 10) -> int:
-        """Remove all but the `keep` fastest valid candidates of each workload and target; returns how many were removed."""
+        """Remove all but the `keep` fastest valid candidates of each workload and target; returns the number removed."""
         if keep < 0:
             raise ValueError(f"keep must be at least 0, got {keep}")
         with self._transaction() as connection:
@@ -325,8 +326,8 @@ class Records:
             yield from exchange.lines(connection)
 
     def import_(self, lines: Iterable[str]) -> tuple[int, int]:
-        """Add lines of `export`, of one file or several. Returns how many candidates were new, and how many were known (records
-        that are in the file stay as they are). All lines are added or none; RecordsError names a line that is wrong."""
+        """Add lines of `export`, of one file or several. Returns the numbers of new and of known candidates; records in the file
+        stay unchanged. All lines are added or none; RecordsError names a wrong line."""
         items = exchange.parse(lines, OUTCOMES)
         with self._transaction() as connection:
             return exchange.merge(connection, items)
@@ -341,7 +342,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _measured(m: Measurement) -> dict[str, Any]:
-    """The columns that the tables of candidates and of races share."""
+    """The values of the columns shared by candidates and races."""
     return {
         "outcome": m.outcome,
         "message": m.message,
@@ -394,5 +395,5 @@ def _record(standing: Standing, row: dict[str, Any]) -> Record:
 
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a row that `_measured` wrote of a measurement."""
+    """The fields of a measurement in a row of `_measured`."""
     return {name: row[name] for name in ("outcome", "message", "samples", "max_error")}

@@ -1,4 +1,4 @@
-"""Records as JSON lines, `{"kind": "workload" | "run" | "candidate" | "race", ...}`, each after what it refers to."""
+"""Records as JSON lines, `{"kind": "workload" | "run" | "candidate" | "race", ...}`, each after the lines it refers to."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REFERENCES = (  # of a column of one table to a row of another
 Item = tuple[str, dict[str, Any]]  # a table and a row of it
 
 
-# What numbers must be beyond their type.
+# Columns with bounds on their numbers beyond the type.
 INTEGERS = ("shape", "row")
 POSITIVE = ("seconds", "samples", "threads")
 NEVER_NEGATIVE = ("max_error", "build_seconds", "time", "started", "flop", "shape")  # a shape has numbers as padding, too
@@ -60,7 +60,7 @@ def insert(table: str, values: Iterable[str]) -> str:
 
 
 def lines(connection: sqlite3.Connection) -> Iterator[str]:
-    """The contents of a records file as lines; a row comes after those it refers to, and without these not at all."""
+    """The contents of a records file as lines; a row comes after those it refers to, and is left out without them."""
     known: dict[str, set[str]] = {table: set() for table in IDENTIFIERS}
     for kind, table in TABLES.items():
         order = {"candidates": "rowid", "races": "race, candidate"}.get(table, IDENTIFIERS.get(table))
@@ -79,7 +79,7 @@ def decoded(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def parse(text: Iterable[str], outcomes: Sequence[str]) -> list[Item]:
-    """The rows in the lines; RecordsError, with the number of the line, for a line that is wrong."""
+    """The rows in the lines; RecordsError, with the number of the line, for a wrong one."""
     items: list[Item] = []
     for number, line in enumerate(text, 1):
         if not line.strip():
@@ -107,7 +107,7 @@ def _item(number: int, content: Any, outcomes: Sequence[str]) -> Item:
 
 
 def fault(table: str, content: Mapping[str, Any], outcomes: Sequence[str]) -> str:
-    """The fault in a row of a table, its JSON as data: a column and why; empty if there is none."""
+    """The fault in a row of a table, its JSON as data: a column and the reason, or empty."""
     for name, kinds in columns(table).items():
         value = content.get(name)
         if (
@@ -123,16 +123,16 @@ def fault(table: str, content: Mapping[str, Any], outcomes: Sequence[str]) -> st
     if wrong := _search_fault(content):
         return wrong
     if content.get("outcome", "ok") not in outcomes:
-        return f"outcome is {content['outcome']!r}; there is none of that name"
+        return f"outcome is {content['outcome']!r}; expected one of {', '.join(outcomes)}"
     if content.get("outcome") == "ok" and content["seconds"] is not None:
         times = content["samples"]
-        if not times or content["seconds"] < median(times):  # more where a race was lost, in files of version 1
+        if not times or content["seconds"] < median(times):  # in files of version 1 a lost race makes it larger
             return f"seconds is {content['seconds']!r}, which is not the median of the samples {times!r}"
     return ""
 
 
 def _search_fault(content: Mapping[str, Any]) -> str:
-    """The fault in the search's remarks on a candidate; empty if there is none."""
+    """The fault in the scores or the origin of a candidate, or empty."""
     scores = content.get("scores") or {}
     if any(isinstance(n, bool) or not isinstance(n, (int, float)) or not _finite(n) for n in scores.values()):
         return f"scores must be finite numbers, got {scores!r}"
@@ -144,7 +144,7 @@ def _search_fault(content: Mapping[str, Any]) -> str:
 
 
 def _finite(n: int | float) -> bool:
-    """True where a number is finite, and no integer beyond all floats."""
+    """True for a finite number within the range of floats."""
     try:
         return isfinite(n)
     except OverflowError:
@@ -152,7 +152,7 @@ def _finite(n: int | float) -> bool:
 
 
 def _number_fault(name: str, value: list | int | float) -> str:
-    """The fault in the number, or the list of numbers, of a column; empty if there is none."""
+    """The fault in the number, or the list of numbers, of a column, or empty."""
     kind = int if name in INTEGERS else (int, float)
     for n in value if isinstance(value, list) else [value]:
         if not isinstance(n, kind) or isinstance(n, bool) or not _finite(n):
@@ -163,7 +163,7 @@ def _number_fault(name: str, value: list | int | float) -> str:
 
 
 def stored_fault(table: str, values: Sequence[Any], outcomes: Sequence[str]) -> str:
-    """`fault` of a row as it is stored, in the order of its columns."""
+    """The `fault` of a stored row, in the order of its columns."""
     content: dict[str, Any] = dict(zip(columns(table), values, strict=True))
     for name in JSON.keys() & content.keys():
         if content[name] is not None:
@@ -179,7 +179,7 @@ def stored_fault(table: str, values: Sequence[Any], outcomes: Sequence[str]) -> 
 
 
 def merge(connection: sqlite3.Connection, items: Sequence[Item]) -> tuple[int, int]:
-    """Insert the rows that are not in the file; returns how many candidates were new, and how many were known."""
+    """Insert the rows that are not in the file; returns the numbers of new and of known candidates."""
     known = {kind: {i for (i,) in connection.execute(f"SELECT {i} FROM {kind}")} for kind, i in IDENTIFIERS.items()}
     before, count = len(known["candidates"]), 0
     for table, values in sorted(items, key=lambda item: list(TABLES.values()).index(item[0])):

@@ -1,4 +1,4 @@
-"""Looking up the best recorded schedule of a function: a hit, a near hit or a miss, with the reason."""
+"""Look-up of the best recorded schedule of a function: a hit, a near hit or a miss, with the reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class NoRecord(LookupError):
-    """No schedule of this function is recorded; the message lists what is recorded."""
+    """No schedule of this function is recorded; the message lists the recorded functions."""
 
 
 class NearHit(UserWarning):
@@ -32,7 +32,7 @@ class NearHit(UserWarning):
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """The result of a look-up. `kind` is `hit`; `near`, for a record of this function for another target or processor; or `miss`,
-    where `record` is None. `why` is the reason, as text."""
+    with None as `record`. `why` is the reason, as text."""
 
     kind: Literal["hit", "near", "miss"]
     record: Record | None
@@ -43,8 +43,7 @@ def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
     """The best record of `func` for `target` on this processor, or else the nearest one.
 
     Among near records, one for the same target is preferred, then one with the same number of threads, then one of the same
-    processor, then the latest one. Of records whose schedules do not apply, the next best are taken instead, with the warning
-    FaultyRecord.
+    processor, then the latest one. Records whose schedules do not apply are skipped, with the warning FaultyRecord.
     """
     from codegen.target import Target
 
@@ -75,7 +74,7 @@ def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
 
 
 def _applicable(func: PrimFunc, records: Records, key: str, print_: str) -> Record | None:
-    """The best record whose schedule applies to the function; the best of all where none does."""
+    """The best record whose schedule applies to the function, else the best of all."""
     faulty: list[tuple[Record, NoRecord]] = []
     for record in records.ranking(key, print_):
         try:
@@ -99,15 +98,15 @@ def best_schedule(func: PrimFunc, target: str | Target = "llvm", *, records: str
     """The fastest recorded schedule of `func` for `target`, replayed on it.
 
     `records` is the file that `autotune(records=...)` wrote, or an open one. If the only record is for another target or another
-    processor, its schedule is returned with the warning `NearHit`. If there is none, as for a function of other shapes, NoRecord
-    (a LookupError) lists what is recorded; `tir.default_schedule` needs no record. RecordsError for a file that is damaged or no
-    records file.
+    processor, its schedule is returned with the warning `NearHit`. Without a record, as for a function of other shapes, NoRecord
+    (a LookupError) lists the recorded functions; `tir.default_schedule` needs no record. RecordsError for a file that is damaged
+    or no records file.
     """
     func = need_func(func, "best_schedule")
     if isinstance(records, (str, Path)) and not Path(records).exists():
-        raise NoRecord(f"no schedule of {func.name}: there is no records file {records}{_HINT}")
+        raise NoRecord(f"no schedule of {func.name}: records file {records} does not exist{_HINT}")
     with opened(records) as known:
-        assert known is not None  # the file is there
+        assert known is not None  # the file exists
         found = look_up(func, target, known)
     schedule = recorded_schedule(func, found)
     if found.kind == "near":
@@ -120,12 +119,12 @@ _HINT = "; tir.autotune(..., records=...) makes records, tir.default_schedule ne
 
 @contextmanager
 def opened(records: str | Path | Records | None) -> Iterator[Records | None]:
-    """Records that are open, and stay so, or those of a file, for as long as the context lasts; None, with a warning, where there
-    is no file."""
+    """Open records, which stay open, or those of a file, for the time of the context; None, with a warning, for a missing
+    file."""
     if records is None or isinstance(records, Records):
         yield records
     elif isinstance(records, (str, Path)) and not Path(records).exists():
-        degraded(f"there is no records file {records}: default schedules are used")
+        degraded(f"records file {records} does not exist: default schedules are used")
         yield None
     else:
         with Records(records, create=False) as found:
@@ -133,14 +132,14 @@ def opened(records: str | Path | Records | None) -> Iterator[Records | None]:
 
 
 def recorded_schedule(func: PrimFunc, found: Lookup) -> Schedule:
-    """The schedule of `func` that a look-up found, replayed on it. Raises NoRecord where there is none, or it does not apply."""
+    """The schedule of `func` that a look-up found, replayed on it. NoRecord for a miss, or if it does not apply."""
     if found.record is None:
         raise NoRecord(f"no schedule of {func.name}: {found.why}{_HINT}")
     return _replayed(func, found.record)
 
 
 def _replayed(func: PrimFunc, record: Record) -> Schedule:
-    """The schedule of a record. Raises NoRecord where it does not apply to the function."""
+    """The schedule of a record. NoRecord if it does not apply to the function."""
     from schedule import ScheduleError, replay_json
 
     try:

@@ -1,4 +1,4 @@
-"""The tables of a records file, and how a file is opened. Files of other programs are refused and not changed."""
+"""The tables of a records file, and its opening. Files of other programs are refused and not changed."""
 
 from __future__ import annotations
 
@@ -87,20 +87,20 @@ MIGRATIONS = {
 
 
 class RecordsError(Exception):
-    """The file cannot be used: it is missing, damaged, or no records file. The message says which."""
+    """The file cannot be used: it is missing, damaged, or no records file, as the message says."""
 
 
 def connect(path: Path, create: bool) -> sqlite3.Connection:
-    """Open the records file at `path`; it is created if it does not exist and `create` is true. It is opened for reading only
-    where the file or its folder is not writable; one of an older version is then read from a copy in memory. RecordsError, with
-    the file unchanged, if it cannot be opened."""
+    """Open the records file at `path`, which is created if missing and `create` is true. If the file or its folder is not
+    writable, it is opened for reading only; an older version is then read from a copy in memory. RecordsError, with the file
+    unchanged, if it cannot be opened."""
     if path.is_dir():
         raise RecordsError(f"{path} is a directory; the name of a records file was expected")
     if not path.exists():
         if not create:
-            raise RecordsError(f"there is no records file {path}")
+            raise RecordsError(f"records file {path} does not exist")
         if not path.absolute().parent.is_dir():
-            raise RecordsError(f"cannot make the records file {path}: there is no folder {path.absolute().parent}")
+            raise RecordsError(f"cannot make the records file {path}: folder {path.absolute().parent} does not exist")
     elif not path.is_file():
         raise RecordsError(f"{path} is no regular file; the name of a records file was expected")
     writable = not path.exists() or all(os.access(p, os.W_OK) for p in (path, path.resolve().parent))
@@ -125,7 +125,7 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
 
 
 def _to_read(path: Path) -> str:
-    """The URI of a file that is opened for reading only: immutable where there is no write-ahead log, as none can be created."""
+    """The URI of a file to open for reading only; without a write-ahead log it is immutable, because none can be created."""
     logged = path.with_name(path.name + "-wal").exists()
     return f"{path.as_uri()}?mode=ro{'' if logged else '&immutable=1'}"
 
@@ -158,7 +158,7 @@ def _claim(connection: sqlite3.Connection, path: Path, writable: bool) -> sqlite
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
-    """Run all statements within, or none."""
+    """Run all statements of the context, or none."""
     connection.execute(f"BEGIN {kind}")
     try:
         yield
@@ -184,7 +184,7 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging. The busy timeout does not cover this, so retry while another process holds the lock."""
+    """Switch to write-ahead logging; retry while another process holds the lock, which the busy timeout does not cover."""
     deadline = time.monotonic() + BUSY
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The order of recorded candidates: by their first timing, by races since, and by who won these."""
+"""The order of recorded candidates: by first timing, later races, and their winners."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..measure.outcome import BROKEN
 class Standing:
     """The standing of a candidate among those of its `task`, a pair of a workload and a fingerprint.
 
-    `seconds` is for comparisons (infinite unless the candidate is valid); `checked` says whether it was compared with the
+    `seconds` is for comparisons (infinite unless the candidate is valid); `checked` is True if it was compared with the
     reference; `raced` is its row in its last race that had a winner or in which it failed.
     """
 
@@ -26,14 +26,14 @@ class Standing:
 
     @property
     def order(self) -> tuple[bool, float]:
-        """The key of a sort, the best first."""
+        """The sort key, best first."""
         return not self.checked, self.seconds
 
 
 def standings(connection: sqlite3.Connection, where: str = "TRUE", *values: Any) -> dict[str, Standing]:
-    """The standing of each candidate by its identifier, of the runs for which `where` holds, in the order measured.
+    """The standing of each candidate by its identifier, for the runs of the condition `where`, in the order measured.
 
-    The last valid timing of a candidate counts. But no candidate that a run knew (its own, and those recorded before it started)
+    The last valid timing of a candidate counts. But no candidate known to a run (its own, and those recorded before it started)
     counts as faster than the winner of a race of this run: the shortest of many timings is partly luck. A candidate that crashed
     or gave a wrong result in a race is no longer valid.
     """

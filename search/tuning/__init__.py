@@ -1,4 +1,4 @@
-"""Tuning: asks a policy for candidates, measures them, and records the results, until the budget is used up.
+"""Tuning: candidates of a policy are measured and recorded until the budget is used up.
 
 `autotune` tunes one function, `task_scheduler.tune_tasks` several; a `session` is the tuning of one of them.
 """

@@ -26,8 +26,8 @@ Objective = Callable[[Sequence[float]], float]
 class Allocation:
     """The constants of the choice, as in Ansor.
 
-    `alpha` weighs the progress of a task over the last `window` rounds against the optimistic estimate. That is a speed of `beta`
-    times the best similar task; each round without progress multiplies it by `gamma`. The choice is ε-greedy: random with the
+    `alpha` weighs the progress of a task over the last `window` rounds against the optimistic estimate. That assumes the speed of
+    the best similar task over `beta`, and each round without progress multiplies it by `gamma`. The choice is random with the
     probability `epsilon`. After `patience` rounds without progress a task gets no more rounds; None for never.
     """
 
@@ -41,8 +41,8 @@ class Allocation:
 
 @dataclass
 class History:
-    """A task's rounds: `best` seconds after each, infinite while there is no valid candidate; the `flop` of the task; the
-    `group` of similar tasks; `dead` if it gets no more rounds; `under_way`, how many of its rounds have no measurement yet."""
+    """A task's rounds: `best` seconds after each, infinite before a valid candidate; the `flop` of the task; the `group` of
+    similar tasks; `dead` if it gets no more rounds; `under_way`, the number of its rounds without a measurement."""
 
     flop: int
     group: str
@@ -66,8 +66,8 @@ class History:
 
 
 def gradients(histories: Sequence[History], objective: Objective, allocation: Allocation) -> np.ndarray:
-    """The change of the objective expected of another round of each task: one number a task, at most 0; 0 for dead ones (Ansor,
-    appendix A)."""
+    """The expected change of the objective by another round of each task (Ansor, appendix A): one number a task, at most 0; 0 for
+    dead ones."""
     seconds = [h.seconds if math.isfinite(h.seconds) else 0.0 for h in histories]
     here = objective(seconds)
     result = np.zeros(len(histories))
@@ -82,14 +82,14 @@ def gradients(histories: Sequence[History], objective: Objective, allocation: Al
 
 
 def _backward(h: History, allocation: Allocation) -> float:
-    """The change of the best time a round, lately; at most 0."""
+    """The change of the best time a round, over the last `window` rounds; at most 0."""
     known = [s for s in h.best[-allocation.window - 1 :] if math.isfinite(s)]
     return (known[-1] - known[0]) / (len(known) - 1) if len(known) > 1 else 0.0
 
 
 def _forward(n: int, histories: Sequence[History], allocation: Allocation) -> float:
-    """The change that may be hoped for: that as many rounds again bring the time to nothing, or to what a similar task's speed
-    would be; whichever promises more. Where that did not come true lately, less."""
+    """The optimistic change of the best time: as many rounds again bring it to 0, or the next round to `beta` times the time at
+    the speed of the best similar task, whichever promises more. Rounds without progress make it less."""
     h = histories[n]
     hoped = -h.seconds / h.rounds
     speeds = [o.flop / o.seconds for o in histories if o.group == h.group and not o.expelled and math.isfinite(o.seconds)]
@@ -99,8 +99,7 @@ def _forward(n: int, histories: Sequence[History], allocation: Allocation) -> fl
 
 
 def expel(histories: Sequence[History], allocation: Allocation) -> None:
-    """Take tasks out of their group that are `beta` times as slow as its best although they got many more rounds than the
-    others."""
+    """Expel tasks from their group that stay `beta` times as slow as its best after more rounds than any other, by over 5."""
     for n, h in enumerate(histories):
         others = [o for k, o in enumerate(histories) if k != n and o.group == h.group and not o.expelled]
         if h.expelled or not others or not math.isfinite(h.seconds):
@@ -110,8 +109,8 @@ def expel(histories: Sequence[History], allocation: Allocation) -> None:
 
 
 def choose(histories: Sequence[History], objective: Objective, allocation: Allocation, rng: np.random.Generator) -> int | None:
-    """The task that gets the next round, by its number; None if all are dead. First each gets one, and up to ATTEMPTS until there
-    is a valid candidate."""
+    """The number of the task for the next round; None if all are dead. First each gets one round, and up to ATTEMPTS until it has
+    a valid candidate."""
     alive = [n for n, h in enumerate(histories) if not h.dead]
     if not alive:
         return None
@@ -127,7 +126,7 @@ def choose(histories: Sequence[History], objective: Objective, allocation: Alloc
 
 
 def group(func: PrimFunc, flop: int) -> str:
-    """A name that functions share if they differ in extents alone, and take about as many operations (a factor of 1.6)."""
+    """A name shared by functions that differ in extents alone and in operations by a factor of at most about 1.6."""
     names: dict[str, int] = {}
 
     def shape(node: object) -> object:

@@ -9,18 +9,18 @@ BATCH = 16  # candidates proposed at once
 MIN_BATCH = 2  # candidates, if there is no time for more
 POLISH_SHARE = 0.15  # share of the budget, at its end, for neighbours of the best candidates
 RACE_SHARE = 0.15  # share of the seconds that is reserved for races, unless these take less
-MAX_RACE_SHARE = 0.3  # the same, if calls are so long that the rounds of a race take more
+MAX_RACE_SHARE = 0.3  # the same for long calls, if the rounds of a race take more
 
 Clock = Callable[[], float]  # seconds since an arbitrary time
 
 
 class Budget:
-    """`trials` new candidates, `seconds` of wall time from now on, or whichever ends first; None is no limit.
+    """A budget of `trials` new candidates, `seconds` of wall time from now on, or whichever ends first; None is no limit.
 
     Several `tasks` share it; `certain` of them get a round, by default all. The race of a task takes up to `race` seconds, and
     about as much again to build, check and warm up; a budget in seconds reserves both. `measured` counts the trials so far,
-    `under_way` those that were submitted and have not ended; `batch` is how many are proposed at once. `rounds` has the seconds
-    that one round of the race of a task takes, by its key, where that is known.
+    `under_way` those submitted and not ended; `batch` is the number proposed at once. `rounds` has the seconds of one round of
+    the race of a task, by its key, where known.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Budget:
 
     @property
     def left(self) -> int | None:
-        """Trials that are left to begin, None for no limit."""
+        """The trials left to begin, None for no limit."""
         return None if self.trials is None else max(0, self.trials - self.measured - self.under_way)
 
     @property
@@ -60,12 +60,12 @@ class Budget:
 
     @property
     def race(self) -> float:
-        """Seconds that the timing of one race takes."""
+        """The seconds for the timing of one race."""
         return self._race if self.seconds is None else min(self._race, 0.5 * self.reserve / self._races)
 
     @property
     def late(self) -> bool:
-        """True where the seconds are used up, except those reserved for the final races."""
+        """True if the seconds are used up, except those reserved for the final races."""
         return self._searched() >= 1
 
     @property
@@ -75,18 +75,18 @@ class Budget:
 
     @property
     def spent(self) -> bool:
-        """True where the budget of the search is used up."""
+        """True if the budget of the search is used up."""
         return self.used >= 1
 
     @property
     def polishing(self) -> bool:
-        """True where the rest of the budget is for polishing."""
+        """True if the rest of the budget is for polishing."""
         begun = 0.0 if self.trials is None else (self.measured + self.under_way) / self.trials
         return max(begun, self.used) >= 1 - POLISH_SHARE
 
     def share(self, polishes: bool, each: float = 0.0) -> tuple[int, bool]:
-        """The number of candidates of the next round of a single task, and whether the round polishes, if the policy can do so
-        (`polishes`). A candidate takes `each` seconds; there are fewer candidates if there is little time left."""
+        """The number of candidates of the next round of a single task, and True if it is for polishing. `polishes` is True for a
+        policy that can polish. A candidate takes `each` seconds; little time left makes fewer candidates."""
         batch = self.batch
         if self.seconds is not None and each > 0:
             batch = min(batch, max(MIN_BATCH, int((self.seconds - self.reserve - self.elapsed) / each)))
@@ -98,7 +98,7 @@ class Budget:
 
     @property
     def _races(self) -> int:
-        """The number of tasks that will race, as far as is known."""
+        """The number of tasks known to race."""
         return max(1, self._certain, len(self.rounds))
 
     def _searched(self) -> float:

@@ -1,5 +1,5 @@
-"""Events of a tuning run for its callbacks, in order: Started, Prepared, then Measured, NewBest and RoundEnded as it goes, and
-Finished.
+"""Events of a tuning run for its callbacks, in order: Started, Prepared, then Measured, NewBest and RoundEnded as it goes,
+RaceStarted, and Finished.
 
 A callback is any function of one event:
 
@@ -35,9 +35,8 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The data are ready. `baseline` is the program as written; `numpy` seconds a call, if the workload has a numpy version;
-    `peak` the measured floating-point operations a second of the machine; `earlier` how many candidates of earlier runs the
-    search knows."""
+    """The data are ready. `baseline` is the program as written; `numpy` is in seconds a call, None without a numpy version;
+    `peak` is the measured floating-point operations a second of the machine; `earlier` counts the candidates of earlier runs."""
 
     baseline: Measurement
     numpy: float | None
@@ -48,8 +47,8 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A candidate has ended, as the `trials`-th of the run; `outcomes` counts all so far, `best` is seconds (None while there
-    is none)."""
+    """A candidate has ended, as the `trials`-th of the run; `outcomes` counts all so far, `best` is in seconds, None before a
+    valid one."""
 
     measurement: Measurement
     trials: int
@@ -67,8 +66,8 @@ class NewBest:
 
 @dataclass(frozen=True, slots=True)
 class RoundEnded:
-    """A batch of candidates has been measured. `correlation` is that of the cost model's ranking with what was measured, -1 to 1;
-    `scored_per_second` how many candidates it scores; None where unknown."""
+    """A batch of candidates has been measured. `correlation` is that of scores and measured speed, -1 to 1; `scored_per_second`
+    is the rate of the cost model; None where unknown."""
 
     trials: int
     outcomes: dict[str, int]

@@ -16,13 +16,12 @@ FIELDS = ("trial", "sketch", "row", "operator", "batch", "generation", "parents"
 class History(list[dict[str, Any]]):
     """A row for each trial, as a dict of the columns FIELDS, `score NAME` for each model, and `message`.
 
-    `parents` are the trials whose rows it was made of, of those that were measured in this run, the nearest ones, those before
-    them left out; `seconds` is None where it failed, `best` the seconds of the fastest checked trial so far, `ended` the seconds
-    since the start of the run.
+    `parents` are the nearest ancestors among the trials of this run. `seconds` is None for a failure, `best` is in seconds, of
+    the fastest checked trial so far, `ended` in seconds since the start of the run.
     """
 
     def frame(self) -> DataFrame:
-        """The table as a pandas frame; ModuleNotFoundError where pandas is not installed."""
+        """The table as a pandas frame; ModuleNotFoundError without pandas."""
         from pandas import DataFrame
 
         return DataFrame(list(self), columns=[*self[0]] if self else [*FIELDS, "message"]).set_index("trial")
@@ -49,12 +48,12 @@ def history(measurements: Sequence[Measurement], flop: int) -> History:
 
 
 def first_trials(measurements: Sequence[Measurement]) -> dict[tuple[str, tuple[int, ...]], int]:
-    """The numbers of the trials, from 1, by their sketches and rows, of one measured again the first."""
+    """The number, from 1, of the first trial of each sketch and row."""
     return {(m.candidate.sketch, m.candidate.row): n for n, m in reversed([*enumerate(measurements, 1)])}
 
 
 def parents(m: Measurement, trials: dict[tuple[str, tuple[int, ...]], int]) -> tuple[int, ...]:
-    """The nearest trials that a candidate descends from, of `trials` by sketch and row."""
+    """The nearest ancestors of a candidate among `trials`, which are by sketch and row."""
     found: dict[int, None] = {}
     left = [] if m.candidate.origin is None else [*m.candidate.origin.parents]
     while left:

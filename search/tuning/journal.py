@@ -19,12 +19,12 @@ from .result import PHASES, NothingFound, Result
 
 
 class Journal:
-    """Holds the measurements of a task, in memory and in `records`, and calls the callbacks for each event.
+    """The measurements of a task, in memory and in `records`, with the callbacks for events.
 
     `measurements` are the trials of this run, without duplicates, and `outcomes` counts them. `earlier` are measurements of
-    earlier runs, with which the policy is updated; `again` are those of them that are not measured again. `best` is the fastest
-    checked candidate, earlier runs included. `problem` says what went wrong. The others are fields of `Result`. Records are those
-    of the devices with the given `fingerprints` (default: this one).
+    earlier runs, which update the policy; `again` are earlier ones that need no new measurement. `best` is the fastest checked
+    candidate, earlier runs included. `problem` is the description of a failure, or empty. The others are fields of `Result`.
+    Records are those of the devices with the given `fingerprints` (default: this one).
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Journal:
         self.opinions: dict[str, float] = {}
         self.problem = ""
         self.notices: Counter[str] = Counter()
-        self._copied = False  # whether a candidate was a duplicate of a valid one
+        self._copied = False  # a candidate was a duplicate of a valid one
         self._broken: set[int] = set()  # identities of measurements that failed in a race
         own = versions()
-        # With another version of the compiler times are similar, but what failed then may work now.
+        # With another version of the compiler times are similar, but failures may be gone.
         self._prints = fingerprints or [fingerprint(task.target)]  # the first is that of the device that counts
-        self.comparable: Callable[[Measurement], Measurement] = lambda m: m  # the time that the device that counts would take
+        self.comparable: Callable[[Measurement], Measurement] = lambda m: m  # scaled to the time on the device that counts
         known = [r for p in self._prints for r in records.of_print(task.key, p)] if records is not None else []
         known = [r for r in known if r.first.telling]
         usable = [r for r in known if r.measurement.outcome == "ok" or same_compiler(r.versions, own)]
@@ -68,7 +68,7 @@ class Journal:
         self.again = [r.measurement for r in usable if same_compiler(r.versions, own)]
         self._identifiers = {id(r.measurement): r.id for r in usable}  # of the rows in the records
         self._run = records.start(task, seed) if records is not None else ""
-        self._device: str | None = None  # the fingerprint of the device that counts, once it is known
+        self._device: str | None = None  # the fingerprint of the device that counts, once known
         self.best = self._fastest()
 
     def emit(self, event: Event) -> None:
@@ -77,7 +77,7 @@ class Journal:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the time spent within as that of a phase."""
+        """Count the time of the context as that of a phase."""
         start = time.monotonic()
         try:
             yield
@@ -86,20 +86,20 @@ class Journal:
 
     @property
     def progress(self) -> tuple[int, dict[str, int], float | None]:
-        """Trials, how many had each outcome, and the seconds of the best, for events."""
+        """For events: the number of trials, the counts of outcomes, and the seconds of the best."""
         return len(self.measurements), dict(self.outcomes), None if self.best is None else self.best.seconds
 
-    # --- what becomes known ------------------------------------------------------------------------------------------------
+    # --- measurements ------------------------------------------------------------------------------------------------------
 
     def prepared(self, baseline: Baseline, limit: float) -> None:
-        """The program as written has run, or was stopped after `limit` seconds."""
+        """Take the measurement of the program as written, which was stopped after `limit` seconds if it timed out."""
         m = self.baseline = baseline.measurement
         self._device = None if m.provenance is None else m.provenance.fingerprint
         self.tolerance, self.problem = baseline.tolerance, self.problem or baseline.note
         self.baseline_stopped = limit if m.outcome == "run_timeout" and m.message != NO_BASELINE else None
 
     def measure_peak(self, measurer: Measurer) -> None:
-        """Measure the arithmetic peak again, and keep the highest: other processes can only lower a measurement."""
+        """Measure the arithmetic peak again, and keep the highest, because other processes can only lower it."""
         dtype = "float64" if any(b.dtype == "float64" for b in self.task.func.buffers) else "float32"
         self.peak = max((p for p in (self.peak, measurer.peak(dtype)) if p is not None), default=None)
 
@@ -125,11 +125,11 @@ class Journal:
             self.emit(NewBest(measurement, len(self.measurements)))
 
     def keep(self, measurement: Measurement) -> None:
-        """Record a measurement that counts for nothing."""
+        """Record a measurement that is no trial."""
         self._keep(Records.add, self._run, measurement)
 
     def found_again(self, measurement: Measurement) -> None:
-        """Add what was measured for an earlier run that was killed: it may be recorded already."""
+        """Add a measurement for an earlier run that was killed, unless it is recorded already."""
         if any(m.digest == measurement.digest and m.candidate == measurement.candidate for m in self.again):
             return
         if (identifier := self._keep(Records.add, self._run, measurement)) is not None:
@@ -140,12 +140,12 @@ class Journal:
         self.best = self._fastest()
 
     def _own(self, measurement: Measurement) -> bool:
-        """True where it is of the device that counts: times of others are no more than a hint."""
+        """True for a measurement of the device that counts; times of others are only a hint."""
         origin = measurement.provenance
         return self._device is None or origin is None or origin.fingerprint == self._device
 
     def _keep(self, write: Callable[..., Any], *values: Any) -> Any:
-        """Call a writing method of the records. If the disk is full or the file is damaged, the run continues without records."""
+        """Call a writing method of the records. With a full disk or a damaged file the run continues without records."""
         if self.records is None:
             return None
         try:
@@ -163,20 +163,20 @@ class Journal:
 
     @property
     def written(self) -> Measurement | None:
-        """The original program, if it is valid and did not fail in a race."""
+        """The program as written, if it is valid and did not fail in a race."""
         m = self.baseline
         return m if m is not None and m.outcome == "ok" and id(m) not in self._broken else None
 
     @property
     def found(self) -> bool:
-        """True where any candidate was valid, in this run or earlier, duplicates included."""
+        """True if any candidate was valid, in this run or earlier, duplicates included."""
         return self.outcomes["ok"] > 0 or self._copied or any(m.outcome == "ok" for m in self.earlier)
 
     def raced(
         self, entries: Sequence[tuple[Measurement, Measurement]], winner: tuple[Measurement, Measurement] | None, certain: bool
     ) -> None:
-        """Add a race: for each candidate its measurement before, and in the race. The `winner` becomes the best. If that is
-        `certain`, the records say so, and no candidate that this run knows counts as faster."""
+        """Add a race: for each candidate its measurement before, and in the race. The `winner` becomes the best. If it is
+        `certain`, it is recorded as the winner, and no candidate known to this run counts as faster."""
         own = [(before, after) for before, after in entries if self._own(before)]
         results = {self._identifiers[id(before)]: after for before, after in own if self.recorded(before)}
         identifier = None
@@ -190,7 +190,7 @@ class Journal:
             self._keep(Records.race, self._run, results, identifier if certain else None)
 
     def discard(self, broken: Sequence[Measurement]) -> None:
-        """Remove candidates that failed in a race; the best is one of the others."""
+        """Remove candidates that failed in a race; the best is the fastest of the others."""
         self._broken |= {id(m) for m in broken}
         self.best = self._fastest()
 
@@ -199,13 +199,13 @@ class Journal:
         return min(checked, key=lambda m: m.seconds, default=None)
 
     def recorded(self, m: Measurement) -> bool:
-        """True where a measurement is in the records."""
+        """True if a measurement is in the records."""
         return id(m) in self._identifiers
 
     # --- the end -----------------------------------------------------------------------------------------------------------
 
     def result(self, interrupted: bool) -> Result:
-        """The result; NothingFound if no candidate was valid, KeyboardInterrupt if there was no time for even one."""
+        """The result; NothingFound without a valid candidate, KeyboardInterrupt if interrupted before the first."""
         baseline = self.baseline if self.baseline is not None and self.baseline.outcome == "ok" else None
         best = self.best or baseline
         if interrupted and best is None:

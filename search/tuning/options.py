@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of tuning tasks, explained by `autotune`. `first` are the first candidates, or makes them of a task."""
+    """The options of tuning tasks, explained by `autotune`. `first` are the first candidates, or a function of the task."""
 
     records: str | Path | Records | None = None
     seed: int = 0
@@ -46,7 +46,7 @@ class Options:
 
 
 def check_budget(trials: Any, seconds: Any, least: int = 1) -> None:
-    """ValueError unless `trials` (at least `least` of them), `seconds` or both are a budget; None is no limit."""
+    """ValueError unless `trials` (from `least` on), `seconds` or both are a budget; None is no limit."""
     if trials is None and seconds is None:
         raise ValueError("a budget is needed: trials, seconds or both")
     if trials is not None and (not _is(Integral, trials) or trials < least):
@@ -56,7 +56,7 @@ def check_budget(trials: Any, seconds: Any, least: int = 1) -> None:
 
 
 def check_options(options: Options) -> None:
-    """ValueError for a value of one of the options that no run can do anything with."""
+    """ValueError for an option of the wrong type or range, and for options that exclude each other."""
     for name, (good, takes) in _CHECKS.items():
         value = getattr(options, name)
         if value is not getattr(Options, name) and not good(value):
@@ -84,7 +84,7 @@ def _is_rules(value: Any) -> bool:
     return _is_list(value, lambda r: isinstance(r, Rule))
 
 
-# Of each option what can be given, and what to say of anything else.
+# For each option a predicate of its values, and the message for any other.
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "records": (lambda v: isinstance(v, (str, Path, Records)), "takes the name of a file or an open Records"),
     "seed": (lambda v: _is(Integral, v) and 0 <= v < SEED_LIMIT, "must be an integer of at least 0, and below 2**63"),
@@ -108,8 +108,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check_names(**chosen: Any) -> None:
-    """ValueError where one of `policy`, `model` and `space` is a name that there is not, or an object that cannot be one; None
-    is no choice."""
+    """ValueError if `policy`, `model` or `space` is an unknown name, or an object without the methods; None is no choice."""
     known = {"policy": POLICIES, "model": MODELS, "space": SPACES}
     for what, value in chosen.items():
         if isinstance(value, str) and value not in known[what]:
@@ -127,7 +126,7 @@ def check_names(**chosen: Any) -> None:
 
 
 def _is_list(values: Any, good: Callable[[Any], bool]) -> bool:
-    """True where these are a sequence, other than a text, of good values."""
+    """True for a sequence, other than a string, of good values."""
     return isinstance(values, Sequence) and not isinstance(values, str) and all(map(good, values))
 
 

@@ -16,15 +16,15 @@ MAX_LEADERS = 4  # candidates in the race, beside the first ones
 LEADER_MARGIN = 1.15  # maximum time of a candidate in the race, relative to the best
 FIRST_MARGIN = 4.0  # the same for one of the first candidates
 BUSY_SLOWDOWN = 2.0  # slowdown of all candidates above which the machine counts as busy
-FALSE_SLOWDOWN = 100.0  # slowdown above which no machine is that busy: what records say of such a candidate is false
+FALSE_SLOWDOWN = 100.0  # slowdown above that of any busy machine: the recorded time of such a candidate is false
 
 Entry = tuple[Measurement, Measurement]  # of one candidate: before the race, and in it
 
 
 def race(journal: Journal, measurer: Measurer, budget: Budget, first: Sequence[Candidate]) -> None:
-    """Time the leading candidates, then numpy, in turns in one process; the fastest becomes the best. If all of them fail, and
-    some because they are broken, the next ones race; if some are only known from records, those that this run has measured. So
-    they do where a time in the records is false. `first` are the first candidates of the run."""
+    """Time the leading candidates, then numpy, in turns in one process; the fastest becomes the best. If all fail, the race is
+    repeated without the broken ones; if none is broken, without recorded ones. Candidates with a false time in the records are
+    removed, too, and the others race again. `first` are the first candidates of the run."""
     while contenders := leaders(journal.best, journal.sound, first, journal.written if journal.found else None):
         journal.emit(RaceStarted(tuple(contenders)))
         with journal.phase("race"):
@@ -57,9 +57,9 @@ def race(journal: Journal, measurer: Measurer, budget: Budget, first: Sequence[C
 def leaders(
     best: Measurement | None, measured: Sequence[Measurement], first: Sequence[Candidate], written: Measurement | None
 ) -> list[Measurement]:
-    """The candidates of a race, each program once: `best`, then the fastest `measured` ones; those of the first candidates that
-    are not much slower, because the machine may have been busier at the beginning; and the original program, `written`, if it is
-    about as fast. If there is no best, only the original program."""
+    """The candidates of a race, each program once: `best`, then the fastest `measured` ones; `first` ones within FIRST_MARGIN,
+    because the machine may have been busier at the beginning; and the program as written, if it is about as fast. Without a best,
+    only the program as written."""
     if best is None:
         return [] if written is None else [written]
     valid = sorted((m for m in measured if m.outcome == "ok"), key=lambda m: m.seconds)
@@ -78,9 +78,8 @@ def leaders(
 
 
 def winner(raced: Sequence[Entry], first: Sequence[Candidate]) -> Entry:
-    """The entry with the smallest lower quartile of times, because disturbances only make calls slower. The best of the first
-    candidates is replaced only by one that was faster in three of four rounds: among several equally fast candidates, the fastest
-    one is partly luck."""
+    """The entry with the smallest lower quartile of times, because disturbances only make calls slower. To replace the best of
+    the first candidates, it must be faster in three of four rounds: the fastest of several equal candidates is partly luck."""
     fastest = min(raced, key=_lower_quartile)
     default = min((entry for entry in raced if entry[1].candidate in first), key=_lower_quartile, default=fastest)
     gains = [d / f for d, f in zip(default[1].samples, fastest[1].samples, strict=False)]
@@ -88,7 +87,7 @@ def winner(raced: Sequence[Entry], first: Sequence[Candidate]) -> Entry:
 
 
 def disturbed(raced: Sequence[Entry]) -> bool:
-    """True where everything took much longer than before: then the machine was busy."""
+    """True if all candidates took much longer than before, so the machine was busy."""
     return bool(raced) and all(after.seconds > BUSY_SLOWDOWN * before.seconds for before, after in raced)
 
 

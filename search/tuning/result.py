@@ -1,4 +1,4 @@
-"""The result of a tuning run, or the reason why there is none."""
+"""The result of a tuning run, or the error without one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MEASURING = ("run", "race")
 
 
 def failures(measurements: Sequence[Measurement]) -> list[tuple[str, int, str]]:
-    """The kinds of failure that occurred, how often, and the most common message of each."""
+    """The kinds of failure that occurred, with the count and the most common message of each."""
     found: dict[str, Counter[str]] = {}
     for m in measurements:
         if m.outcome != "ok":
@@ -43,8 +43,8 @@ def failures(measurements: Sequence[Measurement]) -> list[tuple[str, int, str]]:
 
 
 class NothingFound(RuntimeError):
-    """No candidate was valid. `outcomes` counts what became of them, `reasons` gives the commonest reason of each kind, the first
-    line of its message."""
+    """No candidate was valid. `outcomes` counts them by kind, `reasons` has the first line of the most common message of a
+    kind."""
 
     def __init__(self, task: Task, measurements: Sequence[Measurement]):
         self.task = task
@@ -59,20 +59,20 @@ class NothingFound(RuntimeError):
 class Result:
     """The result of a run. `seconds` is the median time of the best schedule, `trace` that schedule as JSON (None: as written).
 
-    `outcomes` counts the trials by kind. `baseline` is the program as written in seconds (`baseline_stopped` the seconds after
-    which it was stopped, if it was), `numpy` the workload in numpy, timed in turns with the best; None where not measured.
-    `max_error` and `tolerance` are relative to the size of each element (`tir.workloads`). `peak` is the machine's
-    floating-point operations a second, as measured. `interrupted` says that Ctrl-C ended the run before its budget was used up;
-    `problem`, if not empty, what else did, or why not all was recorded.
+    `outcomes` counts the trials by kind. `baseline` is the time of the program as written (`baseline_stopped` that after which it
+    was stopped, if any), `numpy` that of the workload in numpy, timed in turns with the best; in seconds, None if not measured.
+    `max_error` and `tolerance` are relative to the size of each element (`tir.workloads`). `peak` is the measured floating-point
+    operations a second of the machine. `interrupted` is True if Ctrl-C ended the run before its budget was used up; `problem`, if
+    not empty, is another reason for its end, or for missing records.
 
-    `measurements` are the trials in order, `earlier` how many recorded ones of this task the search started from. `phases`
-    are the seconds spent on each of PHASES; `scored_per_second` is how many candidates the cost model scores, if the search has
-    that; `scored` is how many rows it scored: `symbolic`, by formulas that many rows share, and `concrete`, each lowered by
-    itself; `rules` are the sketch rules that made each sketch, by its name. For the report there are the `sketches` that were
-    searched, some rows of each of the `generations` that were bred, what became of the children of each mutation (`applied`), and
-    `opinions`: by the names of features, by how many e-folds each moves what the model adds to a rough estimate of the best
-    candidate's time, compared with all that it has learned from, where the model can tell. `notices` counts what worked with less
-    than was asked for (`tir.notices`), by its message.
+    `measurements` are the trials in order, and `earlier` counts the recorded ones of this task at the start. `phases` are the
+    seconds of each of PHASES. `scored_per_second` is the rate of the cost model, None if unknown; `scored` counts its rows:
+    `symbolic`, by shared formulas, and `concrete`, each lowered by itself. `rules` are the sketch rules of each sketch, by its
+    name.
+
+    The report shows the `sketches`, some rows of each of the `generations`, the success of each mutation (`applied`), and
+    `opinions`: the e-folds by which each feature moves the model's correction of the estimated time of the best candidate
+    (`costmodel.Explains`). `notices` counts degradations (`tir.notices`) by message.
     """
 
     task: Task
@@ -101,7 +101,7 @@ class Result:
     notices: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """The best time beside what it is compared with, the trials by outcome, and the rules of the best sketch."""
+        """The best time beside those of its comparisons, and the trials by outcome."""
         return "\n".join(f"{name:12}{value}".rstrip() for name, value in self._rows()) + "\n"
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -134,7 +134,7 @@ class Result:
 
     @cached_property
     def kernel(self) -> Kernel | CudaKernel:
-        """The best kernel, built in this process when first asked for."""
+        """The best kernel, built in this process at the first access."""
         import codegen
 
         return codegen.build(self.schedule.func, codegen.Target(self.task.target))
@@ -146,8 +146,8 @@ class Result:
 
     @cached_property
     def ceiling(self) -> float | None:
-        """The peak, or the speed of the fastest kernel that ran where that is higher: a busy machine measures a peak that is too
-        low, never one that is too high. None where no peak was measured."""
+        """The peak, or the speed of the fastest kernel if that is higher: a busy machine can only measure a peak that is too low.
+        None without a measured peak."""
         if self.peak is None:
             return None
         times = (self.seconds, *(m.seconds for m in self.measurements if m.outcome == "ok"), self.numpy, self.baseline)
@@ -159,5 +159,5 @@ class Result:
 
     @property
     def measuring(self) -> float:
-        """The share of the elapsed time that went to running candidates, to time and to check them, 0 to 1."""
+        """The share of the elapsed time spent on running candidates, to time and to check them, 0 to 1."""
         return sum(self.phases.get(name, 0.0) for name in MEASURING) / self.elapsed if self.elapsed else 0.0

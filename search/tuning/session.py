@@ -1,4 +1,4 @@
-"""A session is the tuning of one task, in steps: propose candidates, measure and record them, update the policy.
+"""A session: the tuning of one task, in steps: propose candidates, measure and record them, update the policy.
 
 Several sessions can share a budget; `drive` runs them from start to end.
 """
@@ -39,19 +39,19 @@ from .race import MAX_LEADERS, race
 from .result import Result
 
 MAX_COPIES = 100  # successive candidates that copy earlier ones before the space counts as exhausted
-BASELINE_SHARE = 0.06  # share of a budget in seconds, at most, that the program as written gets
-ONE_THREAD_SECONDS = 3.0  # seconds that one thread of a GPU gets for the program as written
+BASELINE_SHARE = 0.06  # largest share of a budget in seconds for the program as written
+ONE_THREAD_SECONDS = 3.0  # seconds for the program as written on one thread of a GPU
 
 
-Turn = tuple["Session", int, bool]  # a session, a number of candidates, and whether to polish
+Turn = tuple["Session", int, bool]  # a session, a number of candidates, and True to polish
 Beginning = tuple[Policy, Sequence[Candidate]]  # a policy, and the candidates to measure before it searches
 
 
 class Session:
-    """A task that is tuned as far as it is asked to; a context manager that ends its worker processes.
+    """The tuning of a task, step by step; a context manager that ends its worker processes.
 
-    Nothing is started before the first `step`. `error` is why it cannot go on, if workers can't; `under_way` is how many
-    candidates were submitted and have not ended.
+    Nothing is started before the first `step`. `error` is a failure of workers that ended it; `under_way` counts the candidates
+    submitted and not ended.
     """
 
     def __init__(self, task: Task, budget: Budget, options: Options, records: Records | None, callbacks: Sequence[Callback]):
@@ -65,15 +65,15 @@ class Session:
         self._rng = np.random.default_rng(options.seed)
         self._stack = ExitStack()
         self._measurer: Measurer | None = None
-        self._rounds = True  # whether the measurer gets a round at a time
+        self._rounds = True  # the measurer gets a round at a time
         self._policy: Policy | None = None
         self._first: Sequence[Candidate] = ()  # the candidates measured before those of the policy
         self._measured = 0  # copies included
         self._idle = 0  # candidates in a row that were copies of earlier ones
         self._exhausted = False
-        self._warm = False  # whether the policy has learned of other tasks
+        self._warm = False  # the policy has learned of other tasks
         self.under_way = 0
-        self._untaught: list[Measurement] = []  # of which the policy does not know
+        self._untaught: list[Measurement] = []  # not yet passed to the policy
 
     def __enter__(self) -> Session:
         return self
@@ -88,36 +88,36 @@ class Session:
 
     @property
     def trials(self) -> int:
-        """The number of candidates that this session has measured, copies of earlier ones left out."""
+        """The number of measured candidates of this session, without copies of earlier ones."""
         return len(self._journal.measurements)
 
     @property
     def begun(self) -> bool:
-        """True where it has had a step."""
+        """True after the first step."""
         return self._measurer is not None or self.error is not None
 
     @property
     def exhausted(self) -> bool:
-        """True where the policy has nothing new to propose, or nothing can be measured."""
+        """True if the policy has nothing new to propose, or nothing can be measured."""
         return self.error is not None or (self._exhausted and not self.under_way)
 
     def turns(self) -> Iterator[Turn]:
-        """Turns until the budget or the space is used up, where the whole budget is for this task."""
+        """Turns of a single task, until the budget or the space is used up."""
         while not self._budget.spent and not self.exhausted:
             polishes = self._policy is None or isinstance(self._policy, Polishes)
             spent = 0.0 if not self._rounds else sum(self._journal.phases[name] for name in ("propose", "build", "run"))
             yield (self, *self._budget.share(polishes, spent / self._measured if self._measured else 0.0))
 
     def step(self, n: int, polish: bool = False) -> None:
-        """Measure at most `n` more candidates, next to the best if `polish`. The first step also prepares the data, and measures
-        the first candidates, all of them."""
+        """Measure at most `n` more candidates, neighbours of the best if `polish`. The first step also prepares the data, and
+        measures all first candidates."""
         if self._measurer is None or self._policy is None:
             self._catching(lambda: self._start(n))
         else:
             self._catching(lambda: self._go_on(n, polish))
 
     def _catching(self, act: Callable[[], None]) -> None:
-        """Do something that ends the session where workers fail."""
+        """Run an action; a failure of workers ends the session."""
         try:
             with counted(self._journal.notices):
                 act()
@@ -125,18 +125,18 @@ class Session:
             self.error, self._journal.problem = error, str(error)
 
     def look(self) -> None:
-        """Take in the measurements that have come meanwhile, without waiting."""
+        """Take the measurements that have ended meanwhile, without waiting."""
         if self.under_way:
             self._catching(lambda: self._wait(0.0))
 
     def drain(self) -> None:
-        """Wait for candidates under way, as long as there is time."""
+        """Wait for candidates under way until the time is up."""
         while self.under_way and self.error is None and not self._budget.late:
             self._catching(lambda: self._wait(1.0))
         self._catching(self._abandon)
 
     def pause(self) -> None:
-        """Let go of the worker processes until the next step, where the measurer can."""
+        """Release the worker processes until the next step, if the measurer can."""
         if self._measurer is not None:
             self._measurer.pause()
 
@@ -146,8 +146,7 @@ class Session:
             self._catching(lambda: race(self._journal, measurer, self._budget, self._first))
 
     def result(self, interrupted: bool) -> Result:
-        """The result of the session; NothingFound if there is none, WorkerError if for want of workers, KeyboardInterrupt if for
-        want of time."""
+        """The result of the session; without one NothingFound, WorkerError if workers failed, or KeyboardInterrupt."""
         if self.error is not None and (self.best is None or self._measurer is None):
             raise self.error
         if self._measurer is not None:
@@ -168,7 +167,7 @@ class Session:
         journal.emit(Started(self.task, *own))
         measurer = self._measurer = self._stack.enter_context(self._make_measurer())
         self._rounds, journal.comparable = not measurer.slots, measurer.comparable
-        if recorded := journal.records is not None:  # without records, what an earlier run lost stays for the next with them
+        if recorded := journal.records is not None:  # else the results of a killed run wait for the next run with records
             for measurement in measurer.finished():
                 journal.found_again(measurement)
         if not self._rounds:
@@ -178,7 +177,7 @@ class Session:
         with journal.phase("prepare"):
             self._policy, first = self._prepare(measurer, n)
         self._submit(first)
-        spent = bool(first) and budget.spent  # a budget that is used up is good for one candidate
+        spent = bool(first) and budget.spent  # even a budget that is used up allows one candidate
         if not spent:
             self._learn_of_others(self._policy)
         self._teach()
@@ -198,7 +197,7 @@ class Session:
         return made
 
     def _prepare(self, measurer: Measurer, n: int) -> Beginning:
-        """While the program as written runs, on one thread, another makes the policy and has the first candidates built."""
+        """Run the program as written, while another thread makes the policy and has the first candidates built."""
         journal = self._journal
         prepared = threading.Event()
         aside = ThreadPoolExecutor(1)
@@ -209,7 +208,7 @@ class Session:
             policy, first = beginning.result()
         finally:
             prepared.set()
-            aside.shutdown(wait=False)  # Ctrl-C does not wait for what it does
+            aside.shutdown(wait=False)  # Ctrl-C does not wait for it
         journal.prepared(baseline, self._limits.baseline)
         if self.task.workload is not None:
             samples = measurer.compare([], numpy=True, rounds=3, seconds=1.0).numpy
@@ -220,14 +219,14 @@ class Session:
         return policy, first
 
     def _begin(self, measurer: Measurer, n: int, prepared: threading.Event) -> Beginning:
-        """The policy, updated with what is known of the task, and the candidates to begin with, which are built until the program
-        as written has run. A core that is free meanwhile loads what the models need."""
+        """The policy, updated with records of the task, and the first candidates, which are built until the program as written
+        has run. Meanwhile a free core loads the code of the models."""
         journal = self._journal
         policy, self._first = self._make_policy()
         own = {s.name: s for s in getattr(policy, "sketches", ()) if isinstance(s, Sketch)}
         journal.rules = {"default": ("no search: tir.default_schedule",), **{name: s.rules for name, s in own.items()}}
         journal.sketches = tuple(own.values())
-        # Candidates of other sketches that have the name of one of the policy's are left out.
+        # Without candidates of other sketches under a name of the policy's.
         known = [m for m in journal.earlier if (s := own.get(m.candidate.sketch)) is None or is_of(m.candidate, s)]
         if known:
             self._learn_of_others(policy)
@@ -241,7 +240,7 @@ class Session:
         return policy, first
 
     def _learn_of_others(self, policy: Policy) -> None:
-        """Let the policy learn from the records of other tasks, once, and before it learns of this one."""
+        """Let the policy learn from the records of other tasks, once, before those of this one."""
         records = self._journal.records
         if records is not None and isinstance(policy, WarmStarts) and not self._warm:
             with Records(records.path, create=False) as own:  # a connection serves one thread
@@ -249,7 +248,7 @@ class Session:
         self._warm = True
 
     def _make_policy(self) -> tuple[Policy, Sequence[Candidate]]:
-        """The policy, and the candidates to begin with."""
+        """The policy, and the first candidates."""
         o = self._options
         policy: Any = o.policy
         if policy is None or isinstance(policy, str):
@@ -263,14 +262,14 @@ class Session:
         try:
             return policy, [default_candidate(self.task)]
         except ScheduleError as error:  # no reason not to search
-            self._journal.problem = f"there is no default schedule: {error}"
+            self._journal.problem = f"no default schedule: {error}"
             return policy, []
 
     # --- the search ----------------------------------------------------------------------------------------------------
 
     def _go_on(self, n: int, polish: bool) -> None:
-        """Have at most `n` more candidates measured, next to the best if `polish`: at once, as a round, or where devices are kept
-        full when there is room for them, which is waited for."""
+        """Have at most `n` more candidates measured, neighbours of the best if `polish`: as one round, or as soon as devices have
+        room for them."""
         measurer = self._measurer
         assert measurer is not None
         if not self._rounds:
@@ -297,7 +296,7 @@ class Session:
             return proposed or _candidates(policy.propose(n, self._rng))
 
     def _submit(self, candidates: Sequence[Candidate]) -> None:
-        """Have candidates measured; in rounds all of them, as long as there is time."""
+        """Have candidates measured; in rounds until the time is up."""
         measurer = self._measurer
         assert measurer is not None
         self._count(len(candidates))
@@ -307,15 +306,15 @@ class Session:
             try:
                 self._take(measurer.measure(candidates))
             finally:
-                self._count(-self.under_way)  # what it did not come to
+                self._count(-self.under_way)  # those left
 
     def _wait(self, timeout: float) -> None:
-        """Write down the measurements so far, and those that come within `timeout` seconds."""
+        """Add the measurements so far, and those of the next `timeout` seconds."""
         if self._measurer is not None and self.under_way:
             self._take(self._measurer.results(timeout))
 
     def _take(self, results: Iterator[Measurement]) -> None:
-        """Write measurements down as they come; in rounds until time is up."""
+        """Add measurements as they end; in rounds until the time is up."""
         journal, measurer = self._journal, self._measurer
         assert measurer is not None
         built, ran = measurer.build_seconds, measurer.run_seconds
@@ -327,7 +326,7 @@ class Session:
         journal.phases["run"] += measurer.run_seconds - ran
 
     def _add(self, measurement: Measurement) -> None:
-        """Write a measurement down."""
+        """Add a measurement to the journal and the budget."""
         journal = self._journal
         if measurement.drifted:  # the candidate is measured again
             journal.keep(measurement)
@@ -345,7 +344,7 @@ class Session:
         self._budget.rounds[self.task.key] = MAX_LEADERS * best + (journal.numpy or 0.0)
 
     def _count(self, more: int) -> None:
-        """Note that more candidates are under way, or, where it is negative, fewer."""
+        """Change the number of candidates under way."""
         self.under_way += more
         self._budget.under_way += more
 
@@ -374,7 +373,7 @@ class Session:
 
 
 def _candidates(proposed: Sequence[Candidate]) -> Sequence[Candidate]:
-    """The candidates that a policy proposed; TypeError for anything else, which is a mistake of a policy of one's own."""
+    """The candidates that a policy proposed; TypeError for any other proposal of a user's policy."""
     if not isinstance(proposed, Sequence) or not all(isinstance(c, Candidate) for c in proposed):
         raise TypeError(f"a policy proposes a list of search.Candidate, empty where it has no more; got {proposed!r}")
     return proposed
@@ -384,7 +383,7 @@ def _candidates(proposed: Sequence[Candidate]) -> Sequence[Candidate]:
 def sessions(
     tasks: Sequence[Task], budget: Budget, options: Options, callbacks: Sequence[Sequence[Callback]]
 ) -> Iterator[list[Session]]:
-    """A session of each task, with its callbacks. VerifyError, before anything is done, if one of them is not well formed."""
+    """A session of each task, with its callbacks. VerifyError, before any start, for a function that is not well formed."""
     for task in tasks:
         check(task.func)
     with ExitStack() as stack:
@@ -396,8 +395,7 @@ def sessions(
 
 
 def drive(tuned: Sequence[Session], turns: Iterable[Turn]) -> bool:
-    """A run: give the turns, then let the leaders of each session race. Only one at a time has worker processes. Ctrl-C ends it;
-    returns whether it did."""
+    """Run the turns, then the race of each session; only one at a time has worker processes. Returns True if Ctrl-C ended it."""
     active: Session | None = None
 
     def activate(session: Session) -> Session:
@@ -422,13 +420,13 @@ def drive(tuned: Sequence[Session], turns: Iterable[Turn]) -> bool:
 
 
 def default_candidate(task: Task) -> Candidate:
-    """The schedule that needs no measurement, as a candidate."""
+    """The default schedule as a candidate."""
     return Candidate("default", (), task.default_trace(), origin=Origin("default schedule"))
 
 
 def _limits(task: Task, limits: Limits, budget: Budget) -> Limits:
-    """The limits with one for the program as written, which is only there to be compared with: it may not eat up a budget in
-    seconds, and on a GPU it is for one thread."""
+    """The limits with one for the program as written, which serves only for comparison. It gets a small share of a budget in
+    seconds, and on a GPU, where it runs on one thread, ONE_THREAD_SECONDS."""
     device, known = backend(task.target).device is not None, task.workload is not None
     most = limits.baseline
     if budget.seconds is not None and (known or not device):

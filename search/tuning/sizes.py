@@ -1,4 +1,4 @@
-"""Tuning a function whose sizes are open: at each of the sizes that it shall be fast at, under one budget."""
+"""Tuning of a function of open sizes, at each of the given sizes under one budget."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SizesResult:
-    """The results for a function whose sizes are open: for each of the `sizes` a `Result`, None where nothing valid was found.
+    """The results for a function of open sizes: for each of the `sizes` a `Result`, or None without a valid candidate.
 
-    `seconds` is the geometric mean of the best ones.
+    `seconds` is the geometric mean of the best times.
     """
 
     func: PrimFunc
@@ -43,7 +43,7 @@ class SizesResult:
 
     @cached_property
     def kernel(self) -> Kernel | CudaKernel:
-        """One kernel for all sizes, with the best schedule at each of `sizes`, built in this process when first asked for."""
+        """One kernel for all sizes, with the best schedule at each of `sizes`, built in this process at the first access."""
         from ..compilation import of_schedules, scheduled
 
         own = [
@@ -58,7 +58,7 @@ def geometric_mean(seconds: Sequence[float]) -> float:
 
 
 def tune_sizes(func: PrimFunc, target: str | Target, sizes: Sizes | None, **options: Any) -> SizesResult:
-    """Tune `func` at each combination of `sizes`, all of which count the same; the options are those of `tune_tasks`."""
+    """Tune `func` at each combination of `sizes`, with equal weights; the options are those of `tune_tasks`."""
     from codegen import Target
 
     rows = combinations(func, sizes)

@@ -1,4 +1,4 @@
-"""Tuning several functions under one budget: a scheduler gives each round to the task from which most is expected."""
+"""Tuning of several functions under one budget: a scheduler gives each round to the task with the largest expected gain."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from costmodel import CostModel
 
 
-MIN_ROUND = 4  # candidates of a round, unless the budget is too small for that
+MIN_ROUND = 4  # candidates of a round, if the budget allows
 MIN_ROUNDS = 4  # a task, on average, at least
 STRATEGIES = ("gradient", "round-robin")
 
 
 @dataclass(frozen=True)
 class WeightedFunction:
-    """A function to tune among others: `weight` is how often it is called, `workload` its named computation, if it is one;
-    `seconds` what it takes before it is tuned, where that is known: then it gets rounds only if they promise most."""
+    """A function to tune among others: `weight` is its number of calls, `workload` its named workload, if any. `seconds` is its
+    known time before tuning; with it the function gets a round only if that promises most."""
 
     func: PrimFunc
     weight: float = 1.0
@@ -48,8 +48,8 @@ class WeightedFunction:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round that a task got: its number among the tasks that differ, its trials, its best seconds after it (infinite while
-    there is no valid candidate), and the objective over all tasks (infinite while one has none)."""
+    """A round of a task: the number of the task among distinct ones, the trials of the round, and the best seconds of the task
+    and the objective over all tasks after it. Both are infinite while a valid candidate is missing."""
 
     task: int
     trials: int
@@ -59,9 +59,9 @@ class Round:
 
 @dataclass(frozen=True)
 class TasksResult:
-    """The results of a run over several tasks: a `Result` for each function, in the order given (None where none was valid),
-    the objective over their times, the rounds in order, whether Ctrl-C ended the run, and for each function without a result
-    the reason, empty for the others."""
+    """The results of a run over several tasks: a `Result` for each function, in the order given, or None without a valid
+    candidate; the objective over their times; the rounds in order. `interrupted` is True if Ctrl-C ended the run. `problems` has
+    the reason for each function without a result, empty for others."""
 
     results: tuple[Result | None, ...]
     objective: float
@@ -97,13 +97,13 @@ def tune_tasks(
     """Tune several functions under one budget of `trials` candidates in all, `seconds` of wall time, or whichever ends first.
 
     The run minimises `objective`, a function of the list of their seconds in the order of `tasks`; by default their sum, each
-    times the weight of its `WeightedFunction`. Equal functions are tuned once. Each task whose seconds are not known gets a round
-    first; then the one from which the steepest descent of the objective is expected, or (`strategy="round-robin"`) the next in
-    turn. `allocation` holds the constants of the choice. The other options are those of `autotune`, except that `first` makes
-    the first candidates of a task, that callbacks get the task with each event, and that all tasks share the cost model.
+    times the weight of its `WeightedFunction`. Equal functions are tuned once. Each task of unknown seconds gets a round first;
+    then the task with the steepest expected descent of the objective, or (`strategy="round-robin"`) the next in turn.
+    `allocation` holds the constants of the choice. The other options are those of `autotune`, with three differences: `first`
+    makes the first candidates of a task, callbacks get the task with each event, and all tasks share the cost model.
 
-    Ctrl-C ends the run and returns the best so far. Raises ValueError for a bad budget, target or option,
-    VerifyError (of `tir.verify`) for a function that is not well formed.
+    Ctrl-C ends the run and returns the best so far. Raises ValueError for a bad budget, target or option, VerifyError (of
+    `tir.verify`) for a function that is not well formed.
     """
     if not isinstance(tasks, Sequence):
         raise ValueError(f"tasks takes a list of functions or WeightedFunctions, got a {type(tasks).__name__}")
@@ -144,14 +144,14 @@ def _check(
     subjects: Sequence[WeightedFunction], trials: int | None, seconds: float | None, objective: Objective | None, strategy: str
 ) -> None:
     if not subjects:
-        raise ValueError("there is nothing to tune: tasks is empty")
+        raise ValueError("tasks is empty: expected at least one")
     check_budget(trials, seconds)
     if trials is not None and trials < (new := sum(s.seconds is None for s in subjects)):
         raise ValueError(f"{new} tasks need at least one trial each, got trials={trials}")
     if objective is not None and not callable(objective):
         raise ValueError(f"objective takes a function of the list of seconds, got {objective!r}")
     if strategy not in STRATEGIES:
-        raise ValueError(f"no strategy is named {strategy!r}; there are: {', '.join(STRATEGIES)}")
+        raise ValueError(f"strategy {strategy!r} is not supported; expected one of {', '.join(STRATEGIES)}")
     if bad := [s.weight for s in subjects if not s.weight > 0]:
         raise ValueError(f"the weight of a task must be positive, got {bad[0]}")
     if bad := [s.seconds for s in subjects if s.seconds is not None and not 0 < s.seconds < math.inf]:
@@ -159,15 +159,14 @@ def _check(
 
 
 def _size(trials: int | None, tasks: int, new: int) -> int:
-    """Candidates of a round: where the budget is small fewer, so that each `new` task gets a first round and there are some to
-    give."""
+    """The candidates of a round; fewer for a small budget, so that each `new` task gets a first round and others are left."""
     if trials is None:
         return BATCH
     return min(BATCH, trials // max(1, new), max(MIN_ROUND, trials // (MIN_ROUNDS * tasks)))
 
 
 def _or_known(seconds: float | None) -> float:
-    """The seconds of a task that has nothing better: those known before, infinite without them."""
+    """The seconds of a task without a better candidate: those known before, else infinity."""
     return math.inf if seconds is None else seconds
 
 
@@ -176,7 +175,7 @@ def _total(value: Objective, seconds: Sequence[float]) -> float:
 
 
 def _result(session: Session, interrupted: bool) -> tuple[Result | None, str]:
-    """The result of a session, and the reason why there is none."""
+    """The result of a session, or None and the reason."""
     try:
         return session.result(interrupted), ""
     except (NothingFound, WorkerError, KeyboardInterrupt) as error:
@@ -184,7 +183,7 @@ def _result(session: Session, interrupted: bool) -> tuple[Result | None, str]:
 
 
 class _Scheduler:
-    """Chooses the next task in one call of `tune_tasks`."""
+    """The choice of the next task in one call of `tune_tasks`."""
 
     def __init__(
         self,
@@ -216,15 +215,15 @@ class _Scheduler:
             if task is None and (task := self._choose()) is None:
                 return
             session = self._sessions[task]
-            size = max(self._size, self._budget.batch if self._budget.batch > BATCH else 0)  # where many are measured at once
+            size = max(self._size, self._budget.batch if self._budget.batch > BATCH else 0)  # larger for many devices
             size = size if self._budget.left is None else min(size, self._budget.left)
             yield session, size, polish
-            for n, other in enumerate(self._sessions):  # where many are measured at once, others may have ended, too
+            for n, other in enumerate(self._sessions):  # with many devices, rounds of others may have ended, too
                 if (n == task and size) or other.trials > self._counted[n]:
                     self._ended(n)
 
     def close(self) -> None:
-        """Write down the measurements that ended after the last round."""
+        """Count the measurements that ended after the last round."""
         for task, session in enumerate(self._sessions):
             if session.trials > self._counted[task]:
                 self._ended(task)
@@ -236,7 +235,7 @@ class _Scheduler:
         return choose(self._histories, self._value, self._allocation, self._rng)
 
     def _polish(self) -> int | None:
-        """The next task in the last part of the budget, which has them one after the other, those that weigh most first."""
+        """The next task to polish, in the last part of the budget; each task gets one round, the largest possible gain first."""
         if not self._budget.polishing or any(not h.rounds for h in self._histories):
             return None
         seconds = np.array([h.seconds if math.isfinite(h.seconds) else 0.0 for h in self._histories])
@@ -248,8 +247,7 @@ class _Scheduler:
         return left[0] if left else None
 
     def _ended(self, task: int) -> None:
-        """Write down a round, and who gets no more; of one that has only begun that it is under way, as if it brought
-        nothing."""
+        """Count the end of a round, and mark tasks that get no more. A round without measurements yet counts as under way."""
         session, history = self._sessions[task], self._histories[task]
         if session.under_way and session.trials == self._counted[task]:
             history.under_way += 1
@@ -265,7 +263,7 @@ class _Scheduler:
 
 
 def geometric_mean_speedup(references: Sequence[float]) -> Objective:
-    """The objective that makes the geometric mean of the speed-ups over reference seconds large (Ansor, table 2, f3)."""
+    """The objective that maximises the geometric mean of the speed-ups over reference seconds (Ansor, table 2, f3)."""
 
     def objective(seconds: Sequence[float]) -> float:
         return -math.exp(sum(math.log(r / max(s, 1e-12)) for r, s in zip(references, seconds, strict=True)) / len(references))
@@ -274,8 +272,8 @@ def geometric_mean_speedup(references: Sequence[float]) -> Objective:
 
 
 def latency_requirements(groups: Sequence[Sequence[tuple[int, float]]], limits: Sequence[float]) -> Objective:
-    """The objective that sums the times of networks, each given as pairs of a task's number and how often it is called, and sees
-    no gain in one that is below its limit in seconds (Ansor, table 2, f2)."""
+    """The objective that sums the times of networks, without a gain below the limit of each in seconds (Ansor, table 2, f2). A
+    network is pairs of a task's number and its number of calls."""
 
     def objective(seconds: Sequence[float]) -> float:
         times = (sum(count * seconds[n] for n, count in group) for group in groups)

@@ -31,7 +31,7 @@ def test_pages_of_the_default_and_of_a_saved_schedule(tmp_path, capsys):
     ("words", "message"),
     [
         (("--apply", "a", "--records", "b"), "--apply and --records: each names a schedule; give one of them"),
-        (("--records", "none.db"), "--records: no schedule of gmm: there is no records file none.db"),
+        (("--records", "none.db"), "--records: no schedule of gmm: records file none.db does not exist"),
     ],
 )
 def test_bad_usage(words, message, tmp_path, monkeypatch, capsys):

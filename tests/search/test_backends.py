@@ -72,7 +72,7 @@ def test_kinds_without_a_record_are_refused(monkeypatch):
     monkeypatch.setitem(BACKENDS, "interpreted", BACKEND)
     with pytest.raises(ValueError) as refused:
         search_backend("interpreted")
-    assert str(refused.value) == "there is no search for targets of the kind interpreted; there is for llvm, cuda"
+    assert str(refused.value) == "search is not supported for the target kind interpreted; expected one of llvm, cuda"
 
 
 def test_a_fingerprint_of_a_device_leaves_out_the_host():

@@ -62,7 +62,7 @@ def test_bad_usage_is_status_2_and_says_what_was_expected(argv, message, tmp_pat
     ("argv", "message"),
     [
         (["list"], "list needs --records FILE"),
-        (["--records", "none.db", "list"], "--records: there is no records file none.db"),
+        (["--records", "none.db", "list"], "--records: records file none.db does not exist"),
         (["--records", "text", "list"], "--records: text is not a records file, or is damaged: file is not a database"),
         (["gmm", "--records", "text"], "--records: text is not a records file, or is damaged: file is not a database"),
         (["gmm", "--records", "."], "--records: . is a directory"),

@@ -218,11 +218,11 @@ def test_real_candidates(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tasks": []}, "there is nothing to tune: tasks is empty"),
+        ({"tasks": []}, "tasks is empty: expected at least one"),
         ({}, "a budget is needed: trials, seconds or both"),
         ({"trials": 1}, "2 tasks need at least one trial each, got trials=1"),
         ({"seconds": 0.0}, "seconds must be positive, got 0.0"),
-        ({"trials": 9, "strategy": "fair"}, "no strategy is named 'fair'; there are: gradient, round-robin"),
+        ({"trials": 9, "strategy": "fair"}, "strategy 'fair' is not supported; expected one of gradient, round-robin"),
         ({"trials": 9, "tasks": [WeightedFunction(SMALL, 0.0), LARGE]}, "the weight of a task must be positive, got 0.0"),
         (
             {"trials": 9, "tasks": [WeightedFunction(SMALL, seconds=0.0)]},
