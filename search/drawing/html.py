@@ -1,4 +1,4 @@
-"""The parts of self-contained pages: nothing is loaded from elsewhere, and they follow the reader's choice of light or dark."""
+"""The parts of self-contained pages, which follow the reader's choice of light or dark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def resource(name: str, module: str = __file__) -> str:
 
 
 def document(title: str, sections: Sequence[str], style: str = "", script: str = "") -> str:
-    """A page of these sections, those that are empty left out."""
+    """A page of these sections, without empty ones."""
     body = "\n".join(s for s in sections if s)
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     head += f"<title>{escape(title)}</title><style>{resource('chart.css')}{resource('page.css')}{style}</style>"
@@ -27,38 +27,38 @@ def document(title: str, sections: Sequence[str], style: str = "", script: str =
 
 
 def data(name: str, content: Any) -> str:
-    """Data for the page's script; no text in them can end the element."""
+    """Data for the page's script, escaped so that no text ends the element."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{text}</script>'
 
 
 def section(title: str, text: str, content: str | None) -> str:
-    """A part of a page with its title and its contents; nothing where it has none."""
+    """A part of a page with its title and its contents; empty without contents."""
     return "" if not content else f"<section><h2>{escape(title)}</h2><p>{escape(text)}</p>\n{content}</section>"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], text: Container[int] = (0,)) -> str:
-    """A table, which is moved sideways on small screens."""
+    """A table, which scrolls sideways on small screens."""
     return f'<div class="wide">{display.table(head, rows, text)}</div>'
 
 
 def alone(drawn: str) -> str:
-    """A drawing, if there is one, with its style, for a place that has none, such as a notebook."""
+    """A drawing, if not empty, with its style, for a place without one, such as a notebook."""
     return drawn and f"<style>{resource('chart.css')}</style>{drawn}"
 
 
 def wide(drawn: str) -> str:
-    """A drawing that keeps its size on small screens, where it is moved sideways."""
+    """A drawing that keeps its size on small screens, and scrolls sideways there."""
     return f'<div class="wide drawn">{drawn}</div>'
 
 
 def folded(title: str, text: str) -> str:
-    """Text that shows when its title is clicked."""
+    """Text that unfolds at a click on its title."""
     return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"
 
 
 def side_by_side(before: str, after: str) -> tuple[str, str]:
-    """Two texts, whole, as the contents of `pre`: the lines of each that the other lacks are marked."""
+    """Two whole texts as the contents of `pre`, with marks on the lines that the other lacks."""
     old, new = before.splitlines(), after.splitlines()
     marked: tuple[list[str], list[str]] = ([], [])
     for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -69,7 +69,7 @@ def side_by_side(before: str, after: str) -> tuple[str, str]:
 
 
 def changed_lines(before: str, after: str) -> str:
-    """The change from one text to another as lines with marks, the contents of `pre`; empty where they are equal."""
+    """The difference of two texts as lines with marks, the contents of `pre`; empty if they are equal."""
     found = ""
     for line in [*difflib.unified_diff(before.splitlines(), after.splitlines(), n=2, lineterm="")][2:]:
         mark = {"+": ' class="plus"', "-": ' class="minus"'}.get(line[0], "")

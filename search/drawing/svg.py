@@ -10,7 +10,7 @@ Span = tuple[float, float]
 Point = tuple[float, float]
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 10, 36  # margins, in units of the drawing
-CHARACTER = 6.2  # the width of one, on average
+CHARACTER = 6.2  # average width of a character
 BAR = 21  # height of a bar with the space around it
 COLOURS = ("blue", "orange", "green", "violet", "teal", "brown", "pink", "grey")
 
@@ -35,7 +35,7 @@ class Scale:
         return round(self.start + share * (self.end - self.start), 2)
 
     def ticks(self) -> list[float]:
-        """Round values within the scale, some five of them."""
+        """About five round values within the scale."""
         if self.log:
             found = [
                 m * 10.0**e
@@ -51,7 +51,7 @@ class Scale:
 
 
 def round_step(least: float) -> float:
-    """The least of 1, 2, 5, 10, ... times a power of ten that is no smaller."""
+    """The least number from `least` on of the form 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(m * power for m in (1, 2, 5, 10) if m * power >= least * (1 - 1e-9))
 
@@ -62,8 +62,8 @@ def number(value: float) -> str:
 
 
 class Chart:
-    """A chart of so many units that is drawn over two scales; `label` is its text for screen readers, and `y_text` writes the
-    values at the y axis."""
+    """A chart over two scales; its size is in units of the drawing. `label` is its text for screen readers, and `y_text` formats
+    the values at the y axis."""
 
     def __init__(
         self,
@@ -101,20 +101,20 @@ class Chart:
             self._named.append((kind, name))
 
     def dots(self, points: Iterable[Point], kind: str, titles: Sequence[str] = (), size: float = 2.6) -> None:
-        """Points, each with a title that shows what it is."""
+        """Draw points, each with a title as its tip."""
         for n, (x, y) in enumerate(points):
             title = f"<title>{escape(titles[n])}</title>" if titles else ""
             self._parts.append(f'<circle class="{kind}" cx="{self.x(x):g}" cy="{self.y(y):g}" r="{size:g}">{title}</circle>')
 
     def crosses(self, points: Iterable[Point], kind: str, titles: Sequence[str] = ()) -> None:
-        """Crosses for failed candidates."""
+        """Draw crosses, for failed candidates."""
         for n, (x, y) in enumerate(points):
             title = f"<title>{escape(titles[n])}</title>" if titles else ""
             at, up = self.x(x), self.y(y)
             self._parts.append(f'<path class="{kind} line" d="M{at - 3:g} {up - 3:g}l6 6m0-6l-6 6">{title}</path>')
 
     def line(self, points: Sequence[Point], kind: str, *, steps: bool = False) -> None:
-        """A line through points, or in steps that end at each."""
+        """Draw a line through points, or in steps that end at each."""
         if points:
             places = [(self.x(x), self.y(y)) for x, y in points]
             path = f"M{places[0][0]:g} {places[0][1]:g}" + "".join(
@@ -123,13 +123,13 @@ class Chart:
             self._parts.append(f'<path class="{kind} line" d="{path}"/>')
 
     def band(self, low: Sequence[Point], high: Sequence[Point], kind: str) -> None:
-        """The area between two lines."""
+        """Fill the area between two lines."""
         if low:
             places = " ".join(f"{self.x(x):g},{self.y(y):g}" for x, y in (*low, *high[::-1]))
             self._parts.append(f'<polygon class="{kind} band" points="{places}"/>')
 
     def level(self, y: float, kind: str, name: str) -> None:
-        """A dashed line across at a value, in the legend."""
+        """Draw a dashed horizontal line at a value, with its name in the legend."""
         self._parts.append(f'<path class="{kind} line dashed" d="M{LEFT} {self.y(y):g}H{self.width - RIGHT}"/>')
         self.named(kind, name)
 
@@ -143,7 +143,7 @@ class Chart:
 
 
 def bars(label: str, rows: Sequence[tuple[str, float, str, str]], width: int = 520) -> str:
-    """Horizontal bars: the name, the value, its text and the kind of each; negative ones go to the left."""
+    """Horizontal bars from rows of name, value, text and kind; negative values go to the left."""
     left = _space([name for name, *_ in rows], width)
     low, high = min([0.0, *(v for _, v, *_ in rows)]), max([0.0, *(v for _, v, *_ in rows)])
     scale = Scale((low, high if high > low else 1.0), left + (60 if low < 0 else 0), width - 70)
@@ -159,7 +159,7 @@ def bars(label: str, rows: Sequence[tuple[str, float, str, str]], width: int = 5
 
 
 def strips(label: str, rows: Sequence[tuple[str, Sequence[float]]], width: int) -> str:
-    """The values of each name as dots on a line of its own, which begins at 0."""
+    """Dots of each name's values on a line of its own, from 0."""
     left = _space([name for name, _ in rows], width)
     scale = Scale((0.0, max((v for _, values in rows for v in values), default=1.0)), left, width - 10)
     parts = []
@@ -170,16 +170,16 @@ def strips(label: str, rows: Sequence[tuple[str, Sequence[float]]], width: int) 
 
 
 def _space(names: Sequence[str], width: int) -> int:
-    """The width that names to the left of a drawing take."""
+    """The width of the names to the left of a drawing."""
     return round(min(0.45 * width, CHARACTER * max(map(len, names), default=0) + 12))
 
 
 def text(x: float, y: float, content: str, anchor: str = "start", kind: str = "") -> str:
-    """Text at a place, which is its start, middle or end."""
+    """Text with its start, middle or end at a place."""
     return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}"{f" class={kind}" if kind else ""}>{escape(content)}</text>'
 
 
 def drawing(width: int, height: int, label: str, content: str) -> str:
-    """An SVG element that is as wide as its place allows."""
+    """An SVG element, as wide as its place allows, up to `width`."""
     size = f'viewBox="0 0 {width} {height}" style="max-width:{width}px"'
     return f'<svg class="chart" role="img" aria-label="{escape(label)}" {size}>{content}</svg>'

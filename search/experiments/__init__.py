@@ -1,1 +1,1 @@
-"""Experiments: policies of other systems, and studies and comparisons that time them side by side."""
+"""Experiments: policies of other systems, studies of searches, and comparisons of programs in turns."""

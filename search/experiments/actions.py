@@ -1,10 +1,9 @@
 """Greedy beam search over single actions (the BEAM search of tinygrad, `tinygrad/engine/search.py`).
 
-Starting from the function as it is, each level takes one action on each schedule of the beam, measures what comes out, and
-keeps the fastest as the next beam. Actions are a few primitives with everything decided: a loop in parallel, a vector or an
-unrolled tile of some width, two loops changed over, a stage inlined or moved. Where the original measures all successors, a cost
-model says here which are measured. A level without a faster schedule ends the walk from there, and the search goes back
-to the fastest schedules that were not in a beam yet.
+From the unscheduled function on, each level takes one action on each schedule of the beam, measures the results, and keeps the
+fastest as the next beam. Actions are a few primitives with fixed arguments: a parallel loop, a vector or an unrolled tile of some
+width, an exchange of two loops, a stage inlined or moved. The original measures all successors; here a cost model selects some.
+Each new beam is the fastest schedules that were not in one yet, so the search goes back after a level without a faster one.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ..measure import Candidate
 from .traces import TracePolicy
 
 WIDTH = 4  # schedules of the beam, as tinygrad's BEAM=4
-LEVEL = 12  # successors that a level measures at most
+LEVEL = 12  # most measured successors of a level
 RANDOM_SHARE = 0.25  # of these, chosen without the model
 WIDTHS = (2, 4, 8, 16, 32, 64)  # of tiles
 
@@ -34,7 +33,7 @@ Action = Callable[[Schedule], object]
 
 
 class ActionBeam(TracePolicy):
-    """Takes actions, one at a time, on the fastest schedules."""
+    """The beam search, one action at a time on the fastest schedules."""
 
     name = "actions"
 
@@ -45,11 +44,11 @@ class ActionBeam(TracePolicy):
         self._left = 0  # candidates that the level may still measure
 
     def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
-        """The successors of the beam that the model prefers; those of the next beam where the level is done."""
+        """The best successors of the beam by the model; after the end of a level, those of the next beam."""
         chosen: list[Candidate] = []
         while len(chosen) < n:
             if not self._left or not self._frontier:
-                if chosen:  # the next beam is chosen among what is measured
+                if chosen:  # the next beam needs their measurements
                     break
                 self._frontier = self._successors(rng)
                 self._left = LEVEL
@@ -62,7 +61,7 @@ class ActionBeam(TracePolicy):
         return chosen
 
     def _successors(self, rng: np.random.Generator) -> list[tuple[Schedule, float]]:
-        """The results of single actions on the next beam, the best score first; on the beam after it where all are known."""
+        """The results of single actions on the next beam, best score first; if all are known, on the beam after it."""
         while beam := self._beam():
             self._expanded |= {s.trace.to_json() for s in beam}
             made: dict[str, Schedule] = {}
@@ -80,7 +79,7 @@ class ActionBeam(TracePolicy):
         return []
 
     def _beam(self) -> list[Schedule]:
-        """The fastest schedules that were not in a beam; at first the function as it is."""
+        """The fastest schedules that were not in a beam; at first the unscheduled function."""
         left = [t for t in self.measured if t not in self._expanded and self.measured[t] < np.inf]
         start = Schedule(self.func)
         plain_loops(start)
@@ -120,7 +119,7 @@ def _actions(func: PrimFunc, target: Target) -> Iterator[Action]:
 
 
 def _tile(s: Schedule, block: str, loop: str, width: int, mark: Kind) -> None:
-    """The inner part of a loop as a vector or unrolled; that of a spatial loop innermost (tinygrad's UPCAST and UNROLL)."""
+    """Split a loop, and vectorise or unroll its inner part innermost (tinygrad's UPCAST and UNROLL)."""
     *_, inner = s.split(loop, [None, width])
     path = s.get_loops(block)
     if path[-1] != inner:
@@ -132,5 +131,5 @@ def _tile(s: Schedule, block: str, loop: str, width: int, mark: Kind) -> None:
 
 
 def _swap(s: Schedule, outer: str, inner: str) -> None:
-    """Two loops changed over."""
+    """Exchange two loops."""
     s.reorder(inner, outer)

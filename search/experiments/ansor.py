@@ -1,12 +1,12 @@
-"""Ansor as it is published: Zheng et al., OSDI 2020, sections 4.2 and 5, with the constants of the released code.
+"""Ansor as published: Zheng et al., OSDI 2020, sections 4.2 and 5, with the constants of the released code.
 
-What is not in the paper's text is as in the last release or, as the share of crossover, in the paper's artifact. A round has 64
+Details that the paper lacks follow the last release or, as the share of crossover, the paper's artifact. A round has 64
 candidates there; the tuning loop has rounds of its own size, and the random warm-up is as long in rounds.
 
     - The space is that of Ansor's rules: SSRSRS tiles that divide, at most 64 innermost. Sketches are drawn uniformly.
-    - The first population is sampled, with the best measured rows as at most a fifth. Four generations: parents are drawn in
+    - The first population is sampled, with the best measured rows as at most a fifth. In four generations parents are drawn in
       proportion to their scores, and have a mutant with the probability 0.85, by fixed probabilities of the mutations. A child in
-      twenty has two parents, by nodes. Nothing of a generation survives but the best rows, on a heap.
+      twenty has two parents, by nodes. Only the best rows of a generation survive, on a heap.
     - The model is fitted anew to everything after each round, with the weighted squared error of throughputs summed over the
       statements of a program. Before the warm-up has passed, scores are random.
     - A share of 0.05 of a batch, epsilon, is random rows of the first population.
@@ -29,9 +29,9 @@ from ..space.sketch import Sketch
 
 POPULATION = 2048
 GENERATIONS = 4
-MUTATED = 0.85  # probability that a child is a mutant, not a copy
+MUTATED = 0.85  # probability of a mutant, not a copy, among children of one parent
 CROSSED = 0.05  # share of a generation with two parents
-REUSED = 0.2  # of the first population, measured rows at most
+REUSED = 0.2  # largest share of measured rows in the first population
 EPSILON = 0.05  # share of a batch that is random
 WARM_UP = 25  # programs before the model scores: 100 of rounds of 64
 
@@ -42,14 +42,14 @@ Populations = dict[int, np.ndarray]  # by the number of a sketch
 
 
 def pack_sum(target: Target) -> CostModel:
-    """The cost model of the paper: boosted trees with the weighted squared error of sums of throughputs, grown anew to all data
-    each time; a random order until the warm-up has passed."""
+    """The cost model of the paper: boosted trees with the weighted squared error of sums of throughputs, grown anew for each
+    batch."""
     grown = Boosting(trees=50, depth=10, rate=0.2, leaf=1, share=1.0, sample=1.0, weight=0.0, growth=0.0, min_programs=WARM_UP)
     return GBDTModel(target.machine, boosting=replace(grown, loss=ThroughputSum()))
 
 
 class Ansor(RowPolicy):
-    """The evolutionary search of the paper; `population` rows in each of the generations."""
+    """The evolutionary search of the paper, with `population` rows in each generation, and random scores during the warm-up."""
 
     def __init__(self, sketches: Sequence[Sketch], target: Target, *args: object, population: int = POPULATION, **parts: object):
         super().__init__(sketches, target, *args, **parts)  # type: ignore[arg-type]
@@ -78,7 +78,7 @@ class Ansor(RowPolicy):
         return [*best[: n - random], *blind, *best[n - random :]]
 
     def _next(self, rows: Populations, scores: Populations, rng: np.random.Generator) -> Populations:
-        """A generation from the one before it."""
+        """The next generation."""
         speed = {k: np.maximum(s, 0.0) for k, s in scores.items()}
         share = np.array([s.sum() for s in speed.values()])
         share = share / share.sum() if share.sum() > 0 else np.full(len(share), 1 / len(share))

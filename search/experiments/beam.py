@@ -1,10 +1,10 @@
 """Beam search over incomplete programs (Adams et al., Learning to Optimize Halide with Tree Search and Random Programs, SIGGRAPH
 2019, section 4).
 
-A program is decided knob by knob: how its stages are placed, then the sizes of each axis and the other choices. Open numbers have
-their simplest values: tiles of one, the first option. After each decision the model judges the unfinished programs, and only the
-best of them go on. With random dropout, as in the paper's search for several candidates, a pass loses some of its states at
-random, so that each pass ends with other programs.
+A program is decided knob by knob: the placement of its stages, then the sizes of each axis and the other choices. Open numbers
+have their simplest values: tiles of one, the first option. After each decision the model scores the unfinished programs, and only
+the best go on. With random dropout, as in the paper's search for several candidates, a pass loses random states, so that each
+pass ends with other programs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ..population.sample import legalize
 from .knobs import knobs, settings
 
 WIDTH = 32  # states of the beam, as in the paper
-OPTIONS = 8  # settings of a knob that are tried at each state
-SURVIVAL = 0.5  # probability that a state loses nothing to dropout in a whole pass, as in the paper
+OPTIONS = 8  # settings of a knob for each state
+SURVIVAL = 0.5  # probability of a state to survive the dropout of a whole pass, as in the paper
 PASSES = 5  # most passes for a batch, as in the paper
 
 
 class BeamSearch(RowPolicy):
-    """Proposes the programs at the ends of passes of a beam search, the best first; the first pass drops nothing."""
+    """The programs at the ends of passes of a beam search, best first; the first pass has no dropout."""
 
     def __init__(self, *args: object, **parts: object):
         super().__init__(*args, **parts)  # type: ignore[arg-type]
@@ -42,7 +42,7 @@ class BeamSearch(RowPolicy):
         return self.ranked({k: self.sketches[k].matrix(rows) for k, rows in last.items()}, rng)
 
     def _descend(self, rng: np.random.Generator, dropout: bool) -> list[Point]:
-        """One pass: the states of the beam when everything is decided."""
+        """The states of the beam at the end of one pass."""
         beam = {k: legalize(s, self.target, s.matrix([s.stand_ins()])) for k, s in enumerate(self.sketches)}
         decisions = max(map(len, self._knobs))
         survival = SURVIVAL ** (1 / max(1, decisions)) if dropout else 1.0
@@ -52,8 +52,7 @@ class BeamSearch(RowPolicy):
         return [(k, tuple(row)) for k, rows in beam.items() for row in rows.tolist()]
 
     def _decided(self, k: int, rows: np.ndarray, depth: int, rng: np.random.Generator) -> np.ndarray:
-        """The successors of states of a sketch: with its knob number `depth` set in several ways; the states themselves where it
-        has fewer knobs."""
+        """The states of a sketch and their successors, with knob number `depth` set in several ways, if it has that knob."""
         if depth >= len(self._knobs[k]):
             return rows
         knob = self._knobs[k][depth]
@@ -63,7 +62,7 @@ class BeamSearch(RowPolicy):
         return np.unique(np.concatenate([rows, legalize(self.sketches[k], self.target, children)]), axis=0)
 
     def _kept(self, grown: dict[int, np.ndarray], survival: float, rng: np.random.Generator) -> dict[int, np.ndarray]:
-        """The best states of all sketches that survive."""
+        """The best surviving states of all sketches."""
         scores = np.concatenate([self.scores(k, rows) for k, rows in grown.items()])
         owner = np.concatenate([np.full(len(rows), k) for k, rows in grown.items()])
         place = np.concatenate([np.arange(len(rows)) for rows in grown.values()])

@@ -1,4 +1,4 @@
-"""Several programs of one computation, timed in turns."""
+"""Comparison of programs of one computation, timed in turns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..drawing.svg import strips
 from ..measure.reference import random_inputs
 from ..task import flop
 
-SAMPLE_SECONDS = 1e-3  # of a sample: as many calls in a row as fill it
+SAMPLE_SECONDS = 1e-3  # of a sample, filled by calls in a row
 MIN_ROUNDS = 5
 _HEAD = ("", "median", "quartiles", "GFLOP/s", "× fastest")
 
@@ -28,9 +28,9 @@ Program = PrimFunc | Schedule | Kernel
 
 @dataclass(frozen=True)
 class Compared:
-    """The times of compared programs: for each name the seconds of a call in each round, in which all had a turn.
+    """The times of compared programs: for each name the seconds of a call in each round of turns.
 
-    `flop` is the number of operations, 0 where it is not known; `reports` has what the innermost loops of each do.
+    `flop` is the number of operations, 0 if unknown; `reports` describes the innermost loops of each.
     """
 
     samples: dict[str, tuple[float, ...]]
@@ -39,7 +39,7 @@ class Compared:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """The medians, the fastest first."""
+        """The medians, fastest first."""
         medians = {name: float(np.median(s)) for name, s in self.samples.items()}
         return dict(sorted(medians.items(), key=lambda item: item[1]))
 
@@ -71,8 +71,8 @@ def compare(
     """Time functions, schedules or kernels of one computation in turns, in this process.
 
     All are called with `inputs`, arrays for all parameters, by default random ones. Each round gives each program a sample of
-    about a millisecond; there are rounds until `seconds` are over, and at least MIN_ROUNDS. ValueError for what has other
-    parameters than the first, TypeError for what is none of these, and what `tir.build` raises.
+    about a millisecond; rounds go on until `seconds` are over, with MIN_ROUNDS at least. ValueError for a program with other
+    parameters than the first, TypeError for any other object, and the errors of `tir.build`.
     """
     if not isinstance(programs, (Mapping, list, tuple)):
         raise TypeError(f"compare takes programs in a list or by name, got {type(programs).__name__}")
@@ -96,7 +96,7 @@ def compare(
 
 
 def _report(kernel: Kernel) -> str:
-    """The report on the innermost loops; empty where the kernel is not x86 code."""
+    """The report on the innermost loops; empty if the kernel is not x86 code."""
     try:
         return str(kernel.report())
     except ValueError:

@@ -1,13 +1,13 @@
-"""The direction walk: from a measured point to a neighbour, in the direction that Q-learning expects most of (FlexTensor: Zheng
-et al., ASPLOS 2020, section 5.2).
+"""The direction walk: steps from a measured point to a neighbour, in the best direction by Q-learning (FlexTensor: Zheng et al.,
+ASPLOS 2020, section 5.2).
 
-A direction moves the smallest prime factor of one level of an axis to another level, or takes the next option of a choice. The
-walk begins at the best points of a random set, by an analytic model where there is one. Each further trial starts from a measured
-point, chosen as in simulated annealing: with a probability that falls with how much slower it is than the best, the faster the
-longer the search has gone on; and it goes one step in a direction. The reward is by how much the neighbour is faster than the
-point. As in the paper, the space is pruned: sizes that the registers cannot hold are never proposed, neither are directions that
-lead to a known point. Where the paper has a network of four layers for the Q function, it is linear here, because a run has some
-hundred steps to learn from.
+A direction moves the smallest prime factor of one level of an axis to another level, or takes an adjacent option of a choice. The
+walk begins at the best points of a random set, by the model if given. Each further trial starts from a measured point, chosen as
+in simulated annealing: its probability falls with its loss against the best, and the more steeply the longer the search. The
+trial is one step in a direction. The reward is the relative speed-up of the neighbour.
+
+As in the paper, the space is pruned: sizes beyond the registers and directions to known points are never proposed. The Q function
+of the paper is a network of four layers. Here it is linear, because a run has only some hundred steps to learn from.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from ..policy.rows import Point, RowPolicy
 from ..population.sample import legalize
 from ..space.sketch import Sketch
 
-SAMPLED_ROWS = 1024  # of all sketches, among which the walk begins
+SAMPLED_ROWS = 1024  # of all sketches, for the beginning of the walk
 BEGINNING = 12  # points measured before the first step
 GREED = 5.0  # gamma of the choice of a starting point: exp(-GREED * relative loss), at the first step
-COOLING = 0.5  # by which gamma grows with each measured point
+COOLING = 0.5  # growth of gamma with each measured point
 EXPLORATION = 0.2  # share of steps in a random direction
 DISCOUNT = 0.7  # of the value of the neighbour's best direction
 RATE = 0.5  # of learning
 
-Direction = tuple[int, ...]  # tile, source and drain level; or a choice and by how many options it changes
+Direction = tuple[int, ...]  # tile, source and drain level; or a choice and the change of its option's number
 
 
 class DirectionWalk(RowPolicy):
-    """Walks from the best measured points in learned directions."""
+    """The walk from the best measured points in learned directions."""
 
     def __init__(self, *args: object, **parts: object):
         super().__init__(*args, **parts)  # type: ignore[arg-type]
         self._directions = [_directions(s) for s in self.sketches]
         self._values = [np.zeros((len(d), s.columns + 1)) for d, s in zip(self._directions, self.sketches, strict=True)]
-        self._came: dict[Point, tuple[Point, int]] = {}  # from where, and in which direction
+        self._came: dict[Point, tuple[Point, int]] = {}  # starting point and direction of each step
 
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
         points = self.best(64)
@@ -67,7 +67,7 @@ class DirectionWalk(RowPolicy):
             self._values[k][direction] += RATE * (wanted - self._values[k][direction] @ state) * state / (state @ state)
 
     def _step(self, start: Point, rng: np.random.Generator) -> Point | None:
-        """The new neighbour of a point in the best direction, or at times in a random one; None where all are known."""
+        """The new neighbour of a point in the best direction, or at times in a random one; None if all are known."""
         k, row = start
         count = len(self._directions[k])
         noise = 1e-9 * rng.random(count)
@@ -100,7 +100,7 @@ def _directions(sketch: Sketch) -> list[Direction]:
 
 
 def _moved(sketch: Sketch, direction: Direction, row: tuple[int, ...]) -> list[int] | None:
-    """A row one step in a direction, not yet in canonical form; None where there is no step."""
+    """The row one step in a direction, not yet in canonical form; None for a level of one iteration."""
     result = list(row)
     if len(direction) == 2:
         choice = sketch.choices[direction[0]]

@@ -1,4 +1,4 @@
-"""Knobs: the single decisions of a row, as policies that decide one thing at a time see them (AutoTVM's word, NeurIPS 2018)."""
+"""Knobs: the single decisions of a row, for policies that decide one at a time (AutoTVM's word, NeurIPS 2018)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..space.sketch import Sketch
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A decision of a sketch: the sizes of all levels of an axis, or a choice; `columns` are those of a row that it sets."""
+    """A decision of a sketch: the sizes of all levels of an axis, or a choice; it sets the `columns` of a row."""
 
     name: str
     columns: tuple[int, ...]
 
 
 def knobs(sketch: Sketch) -> list[Knob]:
-    """The knobs of a sketch: first the branches, which say what the other numbers mean, then the axes and the other choices in
-    the order in which the rules made them. Axes that share their sizes are one knob."""
+    """The knobs of a sketch: first the branches, which change the meaning of other numbers, then the axes and the other choices
+    in the order of the rules. Axes that share their sizes are one knob."""
     first = {b.column for b in sketch.branches}
     choices = sorted((c for c in sketch.choices if len(c.options) > 1), key=lambda c: c.column not in first)
     tiles = [Knob(f"{t.block}.{t.axis}", t.columns) for t in sketch.tiles if t.columns]
@@ -39,5 +39,5 @@ def settings(sketch: Sketch, target: Target, knob: Knob, count: int, rng: np.ran
 
 
 def turned(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The rows, each with one of its knobs set anew."""
+    """The rows, each with one random knob sampled again."""
     return sampled_again(sketch, target, rows, [knob.columns for knob in knobs(sketch)], rng)

@@ -1,4 +1,4 @@
-"""A user's stochastic schedule as the whole space: a function with `sample_*` steps, whose decisions are mutated in the trace
+"""A stochastic schedule as the whole space: a function with `sample_*` steps, whose decisions are mutated in the trace
 (MetaSchedule: Shao et al., Tensor Program Optimization with Probabilistic Programs, NeurIPS 2022, sections 3 and 4).
 
     def space(s):
@@ -7,9 +7,9 @@
         j_0, j_1 = s.split(j, s.sample_perfect_tile(j, 2, max_innermost_factor=64))
         s.reorder(i_0, j_0, k, i_1, j_1)
 
-What steps are taken may depend on what was drawn. A mutant is made by calling the function again with the decisions in the trace
-of its parent, but for one, which is drawn anew; so is every later decision that does not fit any more. Then postprocessors go
-over the schedule: each may change it further, or raise ScheduleError, and refuse it so.
+The steps may depend on the drawn decisions. For a mutant the function is called again with the decisions in the trace of its
+parent, except one, which is drawn anew; so is every later decision that does not fit any more. Then postprocessors change the
+schedule further, or refuse it by a ScheduleError.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from .stochastic_schedule import POSTPROCESSORS, multi_level_tiles
 from .traces import TracePolicy
 
 Space = Callable[[Schedule], object]
-Decisions = Sequence[Any]  # of the sampling steps in order; None for one that is to be drawn
+Decisions = Sequence[Any]  # of the sampling steps in order; None for one to draw
 
-POPULATION = 48  # MetaSchedule has 512; here each is lowered to be scored
+POPULATION = 48  # MetaSchedule has 512; here the score of each needs lowering
 GENERATIONS = 2
 MUTATED = 0.85  # share of a generation that are mutants; others are drawn anew
 RANDOM_SHARE = 0.05  # of a batch, at least one, chosen without the model
-TRIES = 20  # draws for one schedule that the postprocessors accept
+TRIES = 20  # most draws for one schedule that the postprocessors accept
 
 
 class StochasticSchedule(TracePolicy):
-    """Evolves the decisions of the schedules that `space` makes."""
+    """Evolution of the decisions in the schedules of `space`."""
 
     name = "stochastic"
 
@@ -75,7 +75,7 @@ class StochasticSchedule(TracePolicy):
         return [self.candidate(schedule, score) for schedule, score in chosen]
 
     def _mutant(self, kept: Sequence[Decisions], rng: np.random.Generator) -> Decisions:
-        """The decisions of one of the kept schedules, without one of them; at times none at all."""
+        """The decisions of a kept schedule with one left open; at times none."""
         if not kept or rng.random() > MUTATED:
             return ()
         chosen = list(kept[int(len(kept) * rng.random() ** 2)])
@@ -84,7 +84,7 @@ class StochasticSchedule(TracePolicy):
         return chosen
 
     def _made(self, decisions: Decisions, rng: np.random.Generator) -> Schedule | None:
-        """A schedule with these decisions, and others drawn; None where the postprocessors refuse all that is drawn."""
+        """A schedule with these decisions, and others drawn; None if all of TRIES draws are refused."""
         for _ in range(TRIES):
             schedule = _Decided(self.func, decisions, rng)
             try:
@@ -99,7 +99,7 @@ class StochasticSchedule(TracePolicy):
 
 
 class _Decided(Schedule):
-    """A schedule whose sampling steps take given decisions, in order, where they fit."""
+    """A schedule whose sampling steps take given decisions, in order, if they fit."""
 
     def __init__(self, func: PrimFunc, decisions: Decisions, rng: np.random.Generator):
         super().__init__(func, seed=rng)
@@ -114,7 +114,7 @@ class _Decided(Schedule):
                 bound.arguments[asked] = decision
                 try:
                     return super()._apply(name, *bound.args, **bound.kwargs)
-                except ScheduleError:  # it does not fit what was decided before it
+                except ScheduleError:  # it does not fit earlier decisions
                     pass
         return super()._apply(name, *args, **kwargs)
 

@@ -1,6 +1,6 @@
-"""A stochastic schedule for any function, where the user gives none, and postprocessors (MetaSchedule, NeurIPS 2022, section 4).
+"""The default stochastic schedule of any function, and postprocessors (MetaSchedule, NeurIPS 2022, section 4).
 
-`multi_level_tiles` is written as a user would write it: with the public steps of `Schedule` alone.
+`multi_level_tiles` is written as by a user: with the public steps of `Schedule` alone.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tir.traverse import blocks, driving, iterations, loops_to
 
 from ..space.annotation import outer_spatial
 
-MAX_UNROLLED = 512  # copies of a body that unrolled loops and vectors may make together
-MAX_VECTOR = 64  # iterations of a vector
-UNROLL = (0, 16, 64, 512)  # statements that an unrolled nest may have
+MAX_UNROLLED = 512  # most copies of a body by unrolled loops and vectors together
+MAX_VECTOR = 64  # most iterations of a vector
+UNROLL = (0, 16, 64, 512)  # limits of the statements in an unrolled nest
 
 
 def multi_level_tiles(s: Schedule) -> None:
-    """Tiles every stage, consumers first, as S R S; a stage that only copies may instead be computed, or inlined, where it is
-    read."""
+    """Tile every stage, consumers first, as S R S. A stage without a reduction may instead be inlined or computed at a
+    consumer."""
     plain_loops(s)
     outputs = s.get_output_blocks()
     for block in reversed(s.get_child_blocks("root")):
@@ -39,7 +39,7 @@ def multi_level_tiles(s: Schedule) -> None:
 
 
 def _tile(s: Schedule, block: str) -> None:
-    """Outer spatial loops, reductions, inner spatial loops; those of axes that several loops drive stay as they are."""
+    """Tile a stage: outer spatial loops, reductions, inner spatial loops; axes of several loops stay unchanged."""
     node = find_block(s.func, block)
     driven = {it.binding.name: it.axis for it in node.iters if isinstance(it.binding, Var)}
     own = [loop for loop in s.get_loops(block) if loop in driven and not find_loop(s.func, loop).extent.is_one]
@@ -61,7 +61,7 @@ def _tile(s: Schedule, block: str) -> None:
 
 
 def run_in_parallel(s: Schedule, target: Target) -> None:
-    """Fuses the outer spatial loops of each nest, as many as threads need, and runs them in parallel."""
+    """Fuse the outer spatial loops of each nest, as many as threads need, and run them in parallel."""
     if target.num_cores == 1:
         return
     for nest in dict.fromkeys(s.get_loops(b.name)[0] for b in blocks(s.func) if s.get_loops(b.name)):
@@ -75,7 +75,7 @@ def run_in_parallel(s: Schedule, target: Target) -> None:
 
 
 def run_in_vectors(s: Schedule, target: Target) -> None:
-    """Vectorises the innermost loop of each stage where that is spatial."""
+    """Vectorise the innermost loop of each stage if it is spatial and short."""
     for block in blocks(s.func):
         path = loops_to(s.func.body, block.name)
         own = path and path[-1].body is block and path[-1].name not in driving(block, *NOT_SPATIAL)
@@ -85,7 +85,7 @@ def run_in_vectors(s: Schedule, target: Target) -> None:
 
 
 def refuse_large_bodies(s: Schedule, target: Target) -> None:
-    """Refuses bodies of which vectors and unrolled loops make more than MAX_UNROLLED copies."""
+    """Refuse bodies of which vectors and unrolled loops make more than MAX_UNROLLED copies."""
     for block in blocks(s.func):
         marked = [x for x in loops_to(s.func.body, block.name) if x.kind in (Kind.VECTORIZED, Kind.UNROLLED)]
         if iterations(marked) > MAX_UNROLLED:

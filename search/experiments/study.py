@@ -1,4 +1,4 @@
-"""Experiments with the search: several searches and models, each with several seeds, as curves with bands."""
+"""Studies of the search: several searches and models, each with several seeds, as curves with bands."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from ..tuning.autotune import autotune
 from ..tuning.options import check_names
 from ..tuning.result import NothingFound
 
-Named = Sequence[str] | Mapping[str, Any]  # names that autotune knows, or anything that it takes, by a name for it
+Named = Sequence[str] | Mapping[str, Any]  # names of autotune, or arguments of it by a label
 
 
 @dataclass(frozen=True)
 class Run:
-    """One search: after each of its trials the seconds of the best checked candidate so far, infinite while there is none."""
+    """One search: the seconds of the best checked candidate so far after each trial, infinite before the first."""
 
     search: str
     model: str
@@ -49,8 +49,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Study:
-    """The runs of a study of one function. `curves` has them by search and model: a matrix with a row for each seed, a column for
-    each trial; a run that ended early keeps its last value."""
+    """The runs of a study of one function. `curves` has, for each search and model, a matrix with a row a seed and a column a
+    trial; a run that ended early keeps its last value."""
 
     name: str
     target: str
@@ -111,11 +111,11 @@ def study(
 ) -> Study:
     """Search for schedules of `func` with each of `searches`, each of `models` and each seed, `trials` candidates a run.
 
-    Searches and models are those of `autotune`: names, or, in a dict, anything that it takes by a name for it; an empty model is
-    the search's own. Runs take turns by seed, so that what disturbs the machine disturbs all. With `file`, each run is kept as it
-    ends, a line of JSON, and a study that was stopped goes on behind the last one; runs with other options, on another processor
-    or under other versions of what made the programs are of another study. `options` are others of `autotune`, all but `records`.
-    Ctrl-C ends the study, with the runs so far. ValueError for what is unknown, and what `autotune` raises.
+    Searches and models are those of `autotune`: names, or a dict of its arguments by a label; an empty model is the search's own.
+    Runs take turns by seed, so that a disturbance of the machine affects all. With `file`, each run is kept as a line of JSON,
+    and a stopped study goes on after the last one. Runs with other options, on another processor, or under other versions of the
+    compiler belong to another study. `options` are others of `autotune`, except `records`. Ctrl-C ends the study, with the runs
+    so far. ValueError for an unknown name, and the errors of `autotune`.
     """
     func, target = need_func(func, "study"), Target(target)
     parts = [values if isinstance(values, Mapping) else {v: v for v in values} for values in (searches, models)]
@@ -143,7 +143,7 @@ def study(
 
 
 def _described(value: Any) -> str:
-    """An option as a text that is the same in each process: functions and objects without a text of their own by their names."""
+    """An option as text, the same in each process; functions, and objects without a `__repr__` of their own, by their names."""
     if isinstance(value, np.ndarray):
         return hashlib.sha256(value.tobytes()).hexdigest()
     if isinstance(value, Mapping):
@@ -157,7 +157,7 @@ def _described(value: Any) -> str:
 
 
 def _append(file: Path, line: str) -> None:
-    """Add a line to a file, whose last one may have been cut off."""
+    """Add a line to a file, whose last line may lack its end."""
     with file.open("ab+") as lines:
         if lines.tell():
             lines.seek(-1, os.SEEK_END)
@@ -174,7 +174,7 @@ def _run(
     trials: int,
     options: dict[str, Any],
 ) -> Run:
-    """One search. One that Ctrl-C ended is no run."""
+    """The run of one search; KeyboardInterrupt for an interrupted one."""
     best: tuple[float, ...] = ()
     try:
         result = autotune(func, target, trials, seed=seed, policy=search[1], model=model[1], **options)
@@ -187,7 +187,7 @@ def _run(
 
 
 def _kept(file: str | Path | None, of: str) -> Iterator[tuple[tuple[str, str, int], Run]]:
-    """The runs of a file of this function, target and number of trials; an unfinished line does not count."""
+    """The runs in a file that belong to the study `of`; an unfinished line does not count."""
     if file is None or not Path(file).exists():
         return
     for line in Path(file).read_text().splitlines():

@@ -1,9 +1,9 @@
 """The template tuner: simulated annealing over the knobs of a schedule template (AutoTVM: Chen et al., Learning to Optimize
 Tensor Programs, NeurIPS 2018, section 3 and algorithm 1).
 
-A template is a schedule with open numbers: one of the library, or a function of one's own (`space=`). Its knobs are the sizes of
-an axis, and its choices. Chains walk from row to row, one knob at a time, by the scores of the model; the best rows that the
-chains came by are measured, and a share of the batch is random. The chains go on where they ended in the batch before.
+A template is a schedule with open numbers: one of the library, or a user's function (`space=`). Its knobs are the sizes of an
+axis, and its choices. Chains walk from row to row, one knob at a time, by the scores of the model; the best visited rows are
+measured, and a share of the batch is random. The chains go on from their ends in the batch before.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ..policy.rows import Point, RowPolicy
 from ..space.sketch import Sketch
 from .knobs import turned
 
-CHAINS = 128  # the constants of AutoTVM's optimiser, except for the steps, of which it takes 500
+CHAINS = 128  # the constants of AutoTVM's optimiser, except that it takes 500 steps
 STEPS = 60
-PATIENCE = 20  # steps without a better best row, after which the walk ends
+PATIENCE = 20  # steps without a new best row, after which the walk ends
 RANDOM_SHARE = 0.05  # of a batch, epsilon
 TEMPLATES = 4  # of the library
 
 
 class TemplateTuner(RowPolicy):
-    """Tunes the knobs of templates: of the first sketches that the library of templates makes, or where it knows nothing of the
-    function, of the first sketch."""
+    """The annealing over the knobs of templates: the first sketches with seeds, which the library makes, else the first
+    sketch."""
 
     def __init__(self, sketches: Sequence[Sketch], *args: object, **parts: object):
         known = [s for s in sketches if s.seed is not None][:TEMPLATES] or sketches[:1]
@@ -39,7 +39,7 @@ class TemplateTuner(RowPolicy):
         return [*best[: n - random], *self._random(random, rng)[:random], *best[n - random :]]
 
     def _annealed(self, n: int, rng: np.random.Generator) -> dict[Point, float]:
-        """The new rows that the chains came by, with their scores."""
+        """The new rows visited by the chains, with their scores."""
         if not self._chains:
             each = max(1, CHAINS // len(self.sketches))
             self._chains = {k: self.sampled(k, each, rng) for k in range(len(self.sketches))}

@@ -1,4 +1,4 @@
-"""Common parts of policies over whole schedules, rather than rows of sketches: measured schedules, and a cost model."""
+"""Common parts of policies over whole schedules, not rows of sketches: measured schedules, and a cost model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TracePolicy:
         self.func, self.target, self.model = func, target, model
         self.measured: dict[str, float] = {}
         self.scored = {"symbolic": 0, "concrete": 0}
-        self._proposed: dict[str, PrimFunc] = {}  # and under way, with what they make
+        self._proposed: dict[str, PrimFunc] = {}  # functions of proposed and measured traces
 
     def update(self, measurements: Sequence[Measurement]) -> None:
         """Learn from measurements; those of other sketches are ignored."""
@@ -49,12 +49,12 @@ class TracePolicy:
     # --- for subclasses ---
 
     def is_new(self, schedule: Schedule) -> bool:
-        """True where a schedule was neither measured nor proposed."""
+        """True if a schedule was neither measured nor proposed."""
         text = schedule.trace.to_json()
         return text not in self._proposed and text not in self.measured
 
     def scores(self, schedules: Sequence[Schedule], rng: np.random.Generator) -> np.ndarray:
-        """The scores of schedules, higher is better; at random without a model."""
+        """The scores of schedules, higher is better; random without a model."""
         if self.model is None or not schedules:
             return rng.random(len(schedules))
         self.scored["concrete"] += len(schedules)
@@ -62,7 +62,7 @@ class TracePolicy:
         return score_rows(self.model, programs, np.arange(len(schedules))[:, None])[0]
 
     def candidate(self, schedule: Schedule, score: float) -> Candidate:
-        """A schedule as a candidate, which is then under way; without a model the score says nothing."""
+        """A schedule as a candidate, which then counts as proposed; without a model it has no score."""
         text = schedule.trace.to_json()
         self._proposed[text] = schedule.func
         return Candidate(
@@ -70,7 +70,7 @@ class TracePolicy:
         )
 
     def _function(self, text: str) -> PrimFunc | None:
-        """The function that a trace makes; None where a step is refused today."""
+        """The function that a trace makes; None if a step is refused today."""
         if text not in self._proposed:
             try:
                 self._proposed[text] = replay_json(self.func, text).func

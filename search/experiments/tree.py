@@ -1,11 +1,10 @@
 """Monte-Carlo tree search over the decisions of a schedule (ProTuner: Haj-Ali et al., 2020, section 3).
 
-The root picks a sketch, each node below it the setting of the next knob. A path is taken by UCT, where the value of a node is
-that of the best program found below it, not the mean, as in the paper: one fast program is what counts. It ends at a node that
-was not visited before; random rows complete the program, the model scores them, and the best score goes back up the path. The
-best of all programs that the tree came by are measured, and the next tree has a model that learned from them. A node of many
-visits has more children (progressive widening, Coulom 2007), because the sizes of an axis are too many to try each. Without a
-model the tree has nothing to go by, and the search is random.
+The root picks a sketch, each node below it the setting of the next knob. UCT chooses the path; as in the paper, the value of a
+node is that of the best program below it, not the mean, because one fast program counts. The path ends at an unvisited node.
+Random rows complete the program, the model scores them, and the best score goes back up the path. The best programs of the whole
+tree are measured, and the next tree has a model that learned from them. A node of many visits has more children (progressive
+widening, Coulom 2007), because the sizes of an axis are too many to try each. Without a model the search is random.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from ..policy.rows import Point, RowPolicy
 from ..population.sample import legalize
 from .knobs import knobs, settings
 
-EXPLORATION = 0.2  # of UCT, where the best program has the value 1
+EXPLORATION = 0.2  # of UCT; the best program has the value 1
 SIMULATIONS = 128  # paths of a tree
-AT_ONCE = 32  # paths whose programs are scored together; one that is under way counts as visited
+AT_ONCE = 32  # paths whose programs are scored together; a path under way counts as visited
 ROLLOUTS = 8  # random programs at the end of a path
 WIDENING = 1.5  # children of a node with v visits: WIDENING * sqrt(v)
 
@@ -31,7 +30,7 @@ Setting = tuple[int, ...]
 
 @dataclass
 class _Node:
-    """`score` is the best of the programs below; children by the setting that leads to them."""
+    """A node of the tree: `score` is the best of the programs below, `children` are by their settings."""
 
     visits: int = 0
     score: float = -math.inf
@@ -39,7 +38,7 @@ class _Node:
 
 
 class TreeSearch(RowPolicy):
-    """Proposes the best programs that a tree search by the model comes by."""
+    """The best programs of a tree search by the model."""
 
     def __init__(self, *args: object, simulations: int = SIMULATIONS, **parts: object):
         super().__init__(*args, **parts)  # type: ignore[arg-type]
@@ -57,7 +56,7 @@ class TreeSearch(RowPolicy):
         return self.by_score(found)
 
     def _finish(self, root: _Node, paths: Sequence[list[Setting]], ends: Sequence[np.ndarray], found: dict[Point, float]) -> None:
-        """Score the programs at the ends of paths, and let the nodes on these know."""
+        """Score the programs at the ends of paths, and update the nodes of these."""
         for k in range(len(self.sketches)):
             own = [(path, rows) for path, rows in zip(paths, ends, strict=True) if path[0][0] == k]
             if not own:
@@ -80,7 +79,7 @@ class TreeSearch(RowPolicy):
         return [(k,), *(tuple(row[c] for c in knob.columns) for knob in self._knobs[k])]
 
     def _selected(self, root: _Node, rng: np.random.Generator) -> list[Setting]:
-        """The path from the root to a node that was not visited before, or to a complete program."""
+        """The path from the root to an unvisited node, or to a complete program."""
         node = root
         path: list[Setting] = []
         while True:
@@ -89,7 +88,7 @@ class TreeSearch(RowPolicy):
                 return path
             options = self._widened(node, path, rng)
             bound = math.log(node.visits + 1)
-            values = [  # scores are logarithms of speeds; what has none yet is as good as the best
+            values = [  # scores are logarithms of speeds; a node without one counts as the best
                 (math.exp(c.score - root.score) if math.isfinite(c.score) else 1.0)
                 + EXPLORATION * math.sqrt(bound / (c.visits + 0.5))
                 for c in options.values()
@@ -99,7 +98,7 @@ class TreeSearch(RowPolicy):
             node = options[setting]
 
     def _widened(self, node: _Node, path: list[Setting], rng: np.random.Generator) -> dict[Setting, _Node]:
-        """The children of a node, after new ones joined them where it has the visits for them."""
+        """The children of a node, with new ones if it has enough visits."""
         if not path:
             for k in range(len(self.sketches)):
                 node.children.setdefault((k,), _Node())

@@ -1,4 +1,4 @@
-"""Measurement: candidates are built, timed and checked in worker processes, and each ends in one typed outcome."""
+"""Measurement: worker processes build, time and check candidates, and each ends in one typed outcome."""
 
 from .limits import Limits
 from .local import LocalMeasurer

@@ -1,8 +1,7 @@
-"""Kernels of traces, made by a worker. A measurer can be given another module with the same two functions
-(`builder="package.module"`).
+"""Kernels of traces, built in a worker; `builder="package.module"` names another module with the same functions.
 
-`schedule` may raise ScheduleError, which makes the candidate illegal; whatever else either raises is a build error. `compile`
-returns something to call with one numpy array a parameter.
+`schedule` may raise ScheduleError, which makes the candidate illegal; any other exception is a build error. `compile` returns a
+callable of one numpy array a parameter. `warm_up` is optional.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from tir.ir import PrimFunc
 
 
 def schedule(func: PrimFunc, trace: Any) -> PrimFunc:
-    """`func` with the steps of `trace` applied (JSON data, as `Trace.as_json` gives it; None for none)."""
+    """`func` with the steps of `trace` applied (JSON data of `Trace.as_json`, or None)."""
     if trace is None:
         return func
     from schedule import replay_json
@@ -23,18 +22,18 @@ def schedule(func: PrimFunc, trace: Any) -> PrimFunc:
 
 
 def compile(func: PrimFunc, target: str) -> Callable[..., None]:
-    """The program as a kernel, loaded. A kernel compiled before, by any process, is not compiled again."""
+    """The program as a loaded kernel; one compiled before, by any process, comes from the cache."""
     import codegen
     from codegen.cache import users_cache
 
     kernel = codegen.build(func, codegen.Target(target), cache=users_cache())
     if isinstance(kernel, codegen.Kernel):
-        kernel.load()  # which else would count as a part of the first call
+        kernel.load()  # else the first call would include it
     return kernel
 
 
 def warm_up(target: str) -> None:
-    """Load and initialise the compiler, so that the first candidate is not charged for it."""
+    """Load and initialise the compiler, so that the first candidate's build time excludes it."""
     import codegen
 
     codegen.Target(target)

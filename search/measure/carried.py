@@ -1,6 +1,6 @@
-"""The function that carries errors: beside each number, how far it may be off (see `rounding`).
+"""Running error analysis: a function that carries an error bound beside each number (see `rounding`).
 
-An error that is the constant ZERO, of a bool FALSE, is none at all; expressions of such errors are folded.
+The error of an exact number is the constant ZERO, of an exact bool FALSE; expressions of such errors are folded.
 """
 
 from __future__ import annotations
@@ -46,28 +46,28 @@ from tir.traverse import names, stores, walk
 WIDE = "float64"
 DIVISION_ROUNDINGS = 3  # u: of the reciprocal, and of its product
 EXACT_FUNCTIONS = frozenset({"abs", "floor", "ceil", "nearbyint", "round", "trunc", "copysign", "fmod"})
-TF32_EPS = 2.0**-11  # by which factors of blocks annotated `tf32` may be off
+TF32_EPS = 2.0**-11  # relative error of factors of blocks annotated `tf32`
 INFINITE = Const(math.inf, WIDE)
 ZERO, ONE = Const(0.0, WIDE), Const(1.0, WIDE)
 
-Pair = tuple[Expr, Expr]  # a value, and how far it may be off; of a bool, whether it may be the other one
+Pair = tuple[Expr, Expr]  # a value and its error bound; for a bool, the condition that it may be the other one
 
 
 class NoBound(ValueError):
-    """The reason why the errors of a function have no bound that means something."""
+    """A function without a meaningful bound of its errors; the message is the reason."""
 
 
 class Carried:
-    """The function that carries errors: `func`, with these for each buffer that is stored, in `buffers`: its values in float64,
-    their errors, and of a sum the sum of its terms' magnitudes and the number of the terms that are not 0."""
+    """The function `func` with error bounds. `buffers` has, for each stored buffer that may err, its values in float64 and their
+    errors; for a sum, also the sum of the magnitudes of its terms and the number of terms that count."""
 
     def __init__(self, original: PrimFunc):
         self._taken = names(original)
         self._lets: list[tuple[Var, Expr]] = []
         self.buffers: dict[str, tuple[Buffer, ...]] = {}
         self.stored = {s.buffer.name for s in stores(original.body)}
-        self._known: dict[str, Pair] = {}  # of variables that are bound to what may err
-        self._meaning: dict[str, Expr] = {}  # of them
+        self._known: dict[str, Pair] = {}  # of `Let` variables
+        self._meaning: dict[str, Expr] = {}  # the expressions of these variables
         self._tf32 = False
         lets = {n.var.name: n.value for n in walk(original.body) if isinstance(n, Let)}
         sums = {t.buffer.name for t in stores(original.body) if _term(t, lets.get(getattr(t.value, "name", ""), t.value))}
@@ -89,7 +89,7 @@ class Carried:
     # --- statements ----------------------------------------------------------------------------------------------------
 
     def statement(self, s: Stmt) -> Stmt:
-        """A statement with the errors of all that it computes. NoBound where it cannot be followed."""
+        """A statement with the errors of its results. NoBound for an unsupported one."""
         match s:
             case For(body=body):
                 if s.kind is Kind.THREAD:
@@ -139,7 +139,7 @@ class Carried:
         return _bound(lets, made)
 
     def _lose(self, buffer: Buffer) -> Stmt:
-        """All elements of a buffer may be anything."""
+        """The statement that makes the errors of all elements of a buffer infinite."""
         loops = [(Var(self._fresh("lost")), extent) for extent in buffer.shape]
         return nest(loops, Store(self._kept(buffer)[1], tuple(v for v, _ in loops), INFINITE))
 
@@ -172,7 +172,7 @@ class Carried:
     # --- values --------------------------------------------------------------------------------------------------------
 
     def _plain(self, e: Expr) -> bool:
-        """An expression of integers alone, none of which may err."""
+        """True for an expression of exact integers alone."""
         return not any(
             dtypes.is_float(n.dtype) or (isinstance(n, Load) and n.buffer.name in self.buffers)
             or (isinstance(n, Var) and n.name in self._known)
@@ -180,7 +180,7 @@ class Carried:
         )  # fmt: skip
 
     def _indices(self, indices: tuple[Expr, ...], guard: Expr | None) -> tuple[tuple[Expr, ...], Expr]:
-        """Indices as they are used, and the condition that one may be another."""
+        """The indices, and the condition that one of them may be wrong."""
         made: list[Expr] = []
         unsure: Expr = FALSE
         for i in indices:
@@ -190,8 +190,7 @@ class Carried:
         return tuple(made), unsure
 
     def _value(self, e: Expr, guard: Expr | None = None) -> Pair:
-        """An expression in float64, or as its integers, and its error; in what is read only where `guard` holds, nothing is read
-        elsewhere."""
+        """An expression, floats in float64, and its error. Reads and divisions under a `guard` run only where that holds."""
         if isinstance(e, Var) and e.name in self._known:
             return self._known[e.name]
         if not dtypes.is_float(e.dtype) and self._plain(e):
@@ -270,7 +269,7 @@ class Carried:
         return var
 
     def _rounded(self, v: Expr, e: Expr, dtype: str, units: float = 1.0) -> Pair:
-        """A value that is rounded to a type, to so many units: nothing where it is exact and its type holds it."""
+        """A value rounded to a type, to so many units of roundoff; without error if it is exact and representable."""
         u = units * dtypes.unit(dtype)
         v = self._let(v)
         size = self._let(_magnitude(v))
@@ -302,7 +301,7 @@ class Carried:
         return Cast(dtype, v), _counted(_wide(v), Binary("max", high - whole, whole - low), e, dtype)
 
     def _compare(self, op: str, a: Pair, b: Pair) -> Pair:
-        """A comparison, whose result may be the other where the operands are as near as their errors."""
+        """A comparison; its result is uncertain if the operands differ by no more than their errors."""
         (x, ex), (y, ey) = a, b
         if x.dtype == "bool":
             return Binary(op, x, y), _either(ex, ey)
@@ -354,7 +353,7 @@ class Carried:
         return self._rounded(v, moved, dtype, 1.0 + 2 * ulps * dtypes.unit(dtypes.computed(dtype)) / dtypes.unit(dtype))
 
     def _moved(self, f: Callable[..., Expr], v: Expr, args: Sequence[Pair]) -> Expr:
-        """The distance from `v` of a function at the ends of the intervals of its arguments, in each of which it is monotone."""
+        """The largest distance from `v` of a function at the ends of its arguments' intervals, on which it is monotone."""
         corners: list[list[Expr]] = [[]]
         for x, e in args:
             ends = [x] if e is ZERO else [self._let(x - e), self._let(x + e)]
@@ -375,7 +374,7 @@ def _bound(lets: Sequence[tuple[Var, Expr]], s: Stmt) -> Stmt:
 
 
 def _erring(func: PrimFunc) -> list[Buffer]:
-    """The buffers whose elements may err: floats that are stored, and values computed of them."""
+    """The stored buffers whose elements may err: floats, and values computed from these."""
     stored = {s.buffer.name: s.buffer for s in stores(func.body)}
     found = {name for name, b in stored.items() if dtypes.is_float(b.dtype)}
     before = -1
@@ -387,7 +386,7 @@ def _erring(func: PrimFunc) -> list[Buffer]:
 
 
 def _computed(node: Stmt | Expr, erring: set[str], lets: set[str]) -> bool:
-    """True for a store, or a value, of floats, or of elements that may err."""
+    """True for a store, or a value, of computed floats, or of elements that may err."""
     parts = (node.value, *node.indices) if isinstance(node, Store) else (node,)
     return any(
         (isinstance(n, Load) and n.buffer.name in erring) or (isinstance(n, Var) and n.name in lets)
@@ -397,7 +396,7 @@ def _computed(node: Stmt | Expr, erring: set[str], lets: set[str]) -> bool:
 
 
 def _term(s: Store, value: Expr) -> tuple[str, Expr] | None:
-    """The sign and the term that a store adds to the value it overwrites; None where it does something else."""
+    """The sign and the term that a store adds to the value it overwrites; None for any other store."""
     own = Load(s.buffer, s.indices)
     match value:
         case Binary("+" | "-" as op, a, b) if a == own:
@@ -410,7 +409,7 @@ def _term(s: Store, value: Expr) -> tuple[str, Expr] | None:
 
 
 def _term_of(body: Stmt, var: Var, value: Expr) -> Expr | None:
-    """The term of a sum that a variable stands for, which is stored in what it is a sum of."""
+    """The term of a sum, if a variable is the new value of an accumulator that `body` stores; else None."""
     for s in stores(body):
         if s.value == var and dtypes.is_float(s.buffer.dtype) and (found := _term(s, value)) is not None:
             return found[1]
@@ -418,7 +417,7 @@ def _term_of(body: Stmt, var: Var, value: Expr) -> Expr | None:
 
 
 def _chosen(condition: Pair, a: Pair, b: Pair) -> Pair:
-    """One of two values; where the condition may be the other one, either."""
+    """One of two values; under an uncertain condition the error covers both."""
     (c, unsure), (x, ex), (y, ey) = condition, a, b
     v, e = Select(c, x, y), _choice(c, ex, ey)
     if unsure is FALSE:
@@ -431,14 +430,14 @@ def _chosen(condition: Pair, a: Pair, b: Pair) -> Pair:
 
 
 def _counted(v: Expr, moved: Expr, e: Expr, dtype: str) -> Expr:
-    """The error of an integer that `moved` so far: infinite where it may leave its type."""
+    """The error `moved` of an integer; infinite if it may leave the range of its type."""
     low, high = (Const(float(x), WIDE) for x in dtypes.limits(dtype))
     inside = Binary("and", v - e >= low, v + e <= high)
     return Select(_exact(e), ZERO, Select(inside, moved, INFINITE))
 
 
 def _finite(v: Expr, error: Expr) -> Expr:
-    """The error of a value: 0 where that is infinite or NaN, which must be met."""
+    """The error of a value; 0 for an infinity or NaN, which a result must equal."""
     return Select(_magnitude(v) <= dtypes.TABLE[WIDE].largest, error, ZERO)
 
 
@@ -455,7 +454,7 @@ def _wide(e: Expr) -> Expr:
 
 
 def _may_err(error: Expr) -> Expr:
-    """The condition that a value may be off."""
+    """The condition that a value may err."""
     return error if error.dtype == "bool" else FALSE if error is ZERO else _negated(error <= 0.0)
 
 
@@ -464,7 +463,7 @@ def _exact(error: Expr) -> Expr:
 
 
 def _amount(error: Expr) -> Expr:
-    """The error of a bool as that of the number 0 or 1; of a number itself."""
+    """The error of a bool as that of the number 0 or 1; that of a number unchanged."""
     return _choice(error, ONE, ZERO) if error.dtype == "bool" else error
 
 

@@ -1,5 +1,5 @@
-"""Functions that are exact on small integers: in whatever order they add and multiply, no result is rounded. On such data the
-results of a candidate are those of the reference bit by bit, and one term that is lost of a million is seen."""
+"""Functions that are exact on small integers: no order of additions and multiplications rounds a result. On such data a correct
+candidate has the results of the reference bit by bit, so one lost term of a million is seen."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tir import dtypes
 from tir.ir import Binary, Block, Call, Cast, Const, Expr, Load, PrimFunc, Select, Store, Unary, annotation, as_int
 from tir.traverse import blocks, stored_names, stores, walk
 
-MAGNITUDES = (8, 3, 1)  # of the integers that inputs are made of; the larger ones tell more terms apart
+MAGNITUDES = (8, 3, 1)  # bounds of the integers in inputs; with larger ones more terms differ
 
 
 def largest_integers(func: PrimFunc) -> int | None:
-    """The largest of MAGNITUDES n for which a function is exact on floats that are integers from -n to n: each number that its
-    operations can make, regrouped in any way, is an integer that its type holds. None where there is none, or no float is stored.
-    """
+    """The largest n of MAGNITUDES for which a function is exact on floats that are integers from -n to n, or None. Exact means
+    that each number of its operations, regrouped in any way, is an integer that its type holds. None, too, if no float is
+    stored."""
     if not any(dtypes.is_float(s.buffer.dtype) for s in stores(func.body)):
         return None
     return next((n for n in MAGNITUDES if _exact(func, n)), None)
@@ -24,7 +24,7 @@ def largest_integers(func: PrimFunc) -> int | None:
 def _exact(func: PrimFunc, n: int) -> bool:
     largest: dict[str, float] = {b.name: n for b in func.buffers if dtypes.is_float(b.dtype)}
     for name in stored_names(func.body):
-        largest.pop(name, None)  # of an output, what it holds before
+        largest.pop(name, None)  # the values of an output before the call
     found = blocks(func.body)
     if any(annotation(b.annotations, "tf32", False) for b in found) or len(stores(func.body)) != len(found) + sum(
         b.init is not None for b in found
@@ -42,7 +42,7 @@ def _exact(func: PrimFunc, n: int) -> bool:
 
 
 def _stored(block: Block, store: Store, largest: dict[str, float]) -> float:
-    """The most that the numbers that a block stores can be; infinite where they may be rounded."""
+    """A bound of the magnitudes that a block stores; infinite if they may be rounded."""
     if not dtypes.is_float(store.buffer.dtype):
         return inf
     if block.init is None:
@@ -61,7 +61,7 @@ def _is_own(load: Load, store: Store) -> bool:
 
 
 def _most(e: Expr, largest: dict[str, float]) -> float:
-    """The most that a float is; infinite where it may be rounded."""
+    """A bound of the magnitude of a float expression; infinite if it may be rounded."""
     if not dtypes.is_float(e.dtype):
         return inf
     match e:
@@ -87,5 +87,5 @@ def _most(e: Expr, largest: dict[str, float]) -> float:
 
 
 def _held(most: float, dtype: str) -> float:
-    """A bound on integers that a float type holds without rounding; infinite where it is more than those."""
+    """The bound, or infinity if it exceeds the integers that a float type holds exactly."""
     return most if most <= 2 / dtypes.TABLE[dtype].eps else inf

@@ -1,8 +1,8 @@
-"""Kernels for a GPU, made by a worker, and run on arrays of the host.
+"""Kernels for a GPU, built in a worker, and run on arrays of the host.
 
-NVRTC compiles in the worker processes, in parallel; arrays are copied to the device when a kernel is called, and stay there while
-it is timed. Times are those of CUDA events, the second-level cache overwritten before each call. An error that poisons the CUDA
-context ends the worker with it (`search.measure.worker`).
+NVRTC compiles in the worker processes, in parallel. Arrays are copied to the device at a call, and stay there for its timing.
+Times are those of CUDA events; the second-level cache is overwritten before each call. An error that poisons the CUDA context
+ends the worker (`search.measure.worker`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["DeviceKernel", "compile", "peak", "schedule", "warm_up"]
 
 
 class DeviceKernel:
-    """A CUDA kernel that takes numpy arrays: what it writes is copied back."""
+    """A CUDA kernel that takes numpy arrays; results are copied back."""
 
     def __init__(self, kernel: CudaKernel):
         self._kernel = kernel
@@ -42,7 +42,7 @@ class DeviceKernel:
             np.copyto(array, copy.numpy())
 
     def clock(self, *arrays: np.ndarray) -> float:
-        """Seconds of one call on the device, copying left out."""
+        """Seconds of one call on the device, without copies."""
         return self._kernel.time(*self._given(arrays), seconds=0.0, runs=1, max_runs=1).median
 
     def time(self, *arrays: np.ndarray, seconds: float = 0.1, runs: int = 5, max_runs: int = 100) -> Timing:
@@ -50,7 +50,7 @@ class DeviceKernel:
         return self._kernel.time(*self._given(arrays), seconds=seconds, runs=runs, max_runs=max_runs)
 
     def _given(self, arrays: tuple[np.ndarray, ...], fresh: bool = False) -> list[DeviceArray]:
-        """The arrays on the device: copied now, or those of the last call if they are of the same arrays."""
+        """The arrays on the device: copied now, or the copies of the last call of the same arrays."""
         from codegen.cuda.driver import DeviceArray
 
         same = len(self._held) == len(arrays) and all(a is b for a, b in zip(self._held, arrays, strict=True))
@@ -78,7 +78,7 @@ def peak(dtype: str) -> float | None:
 
 
 def warm_up(target: str) -> None:
-    """Load the compiler, so that the first candidate is not charged for it."""
+    """Load the compiler, so that the first candidate's build time excludes it."""
     import codegen
     from codegen.cuda.compile import available
 

@@ -1,7 +1,7 @@
 """Cleanup after a process that may be killed: process groups that it started are killed, and its folders removed.
 
-A process of its own does that, `python guard.py`, which reads from the other what to clean up, and acts when the other is gone:
-a worker that hangs in a call which keeps Python's lock cannot see to its own end. It needs nothing but the standard library.
+A separate process, `python guard.py`, reads the process groups and folders from the other, and acts when that has ended: a worker
+that hangs in a call which keeps Python's lock cannot end itself. It needs only the standard library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 
 class Guard:
-    """The guard of this process, started when it first has something to end: the ids of process groups, and paths of folders."""
+    """The guard of this process, started at the first `hold` of the id of a process group or the path of a folder."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -27,13 +27,13 @@ class Guard:
             os.register_at_fork(after_in_child=self._forget)
 
     def hold(self, end: int | str) -> None:
-        """End this, too, when this process has ended in whatever way."""
+        """Clean up `end`, too, after any end of this process."""
         with self._lock:
             self._held.add(end)
             if self._process is not None and self._process.poll() is None:
                 self._tell(True, end)
                 return
-            with suppress(OSError):  # without a guard, workers that are abandoned end by themselves where they can
+            with suppress(OSError):  # without a guard, abandoned workers end by themselves unless they hang
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-S", __file__],
                     bufsize=0,
@@ -46,7 +46,7 @@ class Guard:
                     self._tell(True, known)
 
     def release(self, end: int | str) -> None:
-        """Let go of this: it has ended."""
+        """Forget `end`, which has been cleaned up."""
         with self._lock:
             self._held.discard(end)
             self._tell(False, end)
@@ -57,7 +57,7 @@ class Guard:
                 self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
     def _forget(self) -> None:
-        """A forked process has nothing yet, and must not keep the guard of the other from seeing that end."""
+        """Start without a guard, also in a forked process, which must not hold the pipe to its parent's guard open."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         self._process = None
@@ -73,7 +73,7 @@ def main() -> None:
             held[end] = None
         else:
             held.pop(end, None)
-    for end in sorted(held, key=lambda end: isinstance(end, str)):  # who writes to the folders ends first
+    for end in sorted(held, key=lambda end: isinstance(end, str)):  # processes, which write to the folders, end first
         if isinstance(end, str):
             shutil.rmtree(end, ignore_errors=True)
         else:

@@ -1,4 +1,4 @@
-"""Limits of a candidate: how long it may be built and run, and how much memory it may take."""
+"""Limits of a candidate: times of its build and its calls, and memory."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 MIN_BUILDS = 8  # builds after which their median time limits the next ones
-MAX_BUILD_RATIO = 10.0  # time of a build, relative to the median, after which it is stopped
+MAX_BUILD_RATIO = 10.0  # limit of a build, relative to the median time
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on how long and how often things may run. Times in seconds.
+    """Limits of time, in seconds, of repetitions, and of memory, in bytes.
 
-    A build may take `build`, and once it is known how long builds take, ten times as long as usual (but always `build_floor`). A
-    call may take `run`, and no more than `run_factor` times the best so far (but always `run_floor`); one slower than `cutoff`
-    times the best is not repeated. Others are repeated until they add up to `min_seconds` and `min_runs`, short ones only until a
-    sign test says that they are slower than the best. The final race of the leaders takes about `race`. `memory` is what a
-    worker, its children and what they start may come to hold, in bytes, and what the address space of each may grow by (None:
-    half of the machine's memory; with a GPU, whose driver takes a large part of the address space, that may grow).
+    A build may take `build`, and after some builds MAX_BUILD_RATIO times their median (but always `build_floor`). A call may take
+    `run`, and at most `run_factor` times the best so far (but always `run_floor`); one slower than `cutoff` times the best is not
+    repeated. Others are repeated until they add up to `min_seconds` and `min_runs`, short ones only until a sign test finds them
+    slower than the best. Preparing data may take `setup`, the program as written `baseline`. The final race takes about `race`.
+
+    `memory` limits the memory that a worker and its children come to hold, and the growth of the address space of each. None is
+    half of the machine's memory; on a GPU, whose driver reserves much address space, that then has no limit.
     """
 
     build: float = 20.0
@@ -41,7 +42,7 @@ class Limits:
         return self.run if best is None else min(self.run, max(self.run_floor, self.run_factor * best))
 
     def build_limit(self, seconds: Collection[float]) -> float:
-        """The time limit of one build, given what earlier ones took."""
+        """The time limit of one build, given the seconds of earlier ones."""
         if len(seconds) < MIN_BUILDS:
             return self.build
         return min(self.build, max(self.build_floor, MAX_BUILD_RATIO * statistics.median(seconds)))

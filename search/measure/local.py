@@ -1,8 +1,7 @@
-"""Measuring on this machine: worker processes build in parallel, then one at a time runs, alone.
+"""Measurement on this machine: worker processes build in parallel, then one kernel runs at a time.
 
-No candidate is built or run in this process. Whatever becomes of one is a typed outcome: the parent holds the clock, kills the
-process group of a worker that exceeds its time, and starts it again; kernels that die with it through no fault of theirs are
-built again.
+No candidate is built or run in this process, and each ends in a typed outcome. The parent holds the clock, kills the process
+group of a worker that exceeds its time, and starts it again; other kernels of that worker are built again.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ from .reference import DISTRIBUTIONS, given_file, given_inputs
 if TYPE_CHECKING:
     from ..task import Task
 
-CALIBRATION_SHAPE = (192, 192, 192)  # of a matrix product: as small as fits the caches, and short
-BUILDS_A_WORKER = 4  # of several, before what they built is run: they seldom wait for one another, and results come soon
+CALIBRATION_SHAPE = (192, 192, 192)  # of a matrix product: short, and within the caches
+BUILDS_A_WORKER = 4  # builds of each of several workers before a group runs: few waits for one another, and early results
 MAX_CONFIRMATIONS = 4  # timings of a new best: two, and more while they are suspicious
 DEFAULT_REFERENCE_NOTE = "results are compared with the default's"
 SUSPICIOUS_SPREAD = 0.1  # relative to the median; a larger spread of timings is suspicious
@@ -45,8 +44,8 @@ SUSPICIOUS_SPREAD = 0.1  # relative to the median; a larger spread of timings is
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A candidate on its way. `again` has it built even if a program like it is known; it must not take longer than until
-    `deadline`, which is `limit` seconds after its build began."""
+    """A candidate under way. With `again` it is built even if its program is known. Its build must end by `deadline`, on the
+    monotonic clock, `limit` seconds after its start."""
 
     id: int
     candidate: Candidate
@@ -60,7 +59,7 @@ class _Job:
 
 @dataclass(slots=True)
 class _Builds:
-    """Jobs that wait to be built, and those that workers build."""
+    """Jobs that wait for a build, and those being built, by worker."""
 
     waiting: deque[_Job] = field(default_factory=deque)
     running: dict[WorkerProcess, _Job] = field(default_factory=dict)
@@ -70,14 +69,14 @@ class _Builds:
 
 
 class LocalMeasurer(Measurer):
-    """Builds, times and checks candidates of one task in worker processes; a context manager that ends them.
+    """The measurer of this machine: builds, times and checks candidates of one task in worker processes, which it ends on exit.
 
-    `workers` is how many build at once (default: the processors at hand, at most 4); `builder` names the module that turns traces
-    into kernels (default: `search.measure.builder`, for GPUs `search.measure.gpu_builder`); `seed` draws the data, but for the
-    `inputs` given by name. `best`, the shortest checked time so far, decides what is cut off. A `lock` on the device is held
-    while anything runs on it. One that only `builds` is for `objects`, also where nothing can be measured.
+    `workers` build at once (default: as many as processors, at most 4). `builder` names the module that turns traces into kernels
+    (default: `search.measure.builder`, for GPUs `search.measure.gpu_builder`). `seed` draws the data, except for the `inputs`
+    given by name. `best`, the shortest checked time so far, decides the cutoff of slow candidates. The `lock` on the device is
+    held while a kernel runs. A measurer that only `builds` serves `objects`, also on a machine that cannot run the target.
 
-    A group of what was submitted is built on all workers at once, and then run: nothing is built while a kernel is timed.
+    A group of candidates is built on all workers at once, and then run: nothing is built while a kernel is timed.
     """
 
     def __init__(
@@ -107,12 +106,12 @@ class LocalMeasurer(Measurer):
         self.build_seconds = self.run_seconds = 0.0
         self._results: dict[str, Measurement] = {}
         self._ids = itertools.count(1)
-        self._builds = _Builds()  # of what was submitted
-        self._submitted: deque[_Job] = deque()  # in the order in which they will run
-        self._again: deque[_Job] = deque()  # to be built and run once more, after the others
+        self._builds = _Builds()  # of submitted candidates
+        self._submitted: deque[_Job] = deque()  # in the order of their runs
+        self._again: deque[_Job] = deque()  # to build and run once more, after the others
         self._ended: deque[Measurement] = deque()
         self._ahead: dict[int, _Job] = {}  # built before their turn, by the identity of their candidate
-        self._turn = RLock()  # of who builds on the workers but the first, which `prepare` has
+        self._turn = RLock()  # held to build on the workers except the first, which belongs to `prepare`
         self._built: deque[float] = deque(maxlen=64)  # seconds of the latest builds
         try:
             self._directory = Path(tempfile.mkdtemp(prefix="tir-measure-"))
@@ -125,7 +124,7 @@ class LocalMeasurer(Measurer):
         except OSError as error:
             self.close()
             raise WorkerError(f"the inputs could not be written to {self._directory.parent}: {error}") from None
-        self._calibration: wire.Message | None = None  # the request to time the calibration kernel, once it was made
+        self._calibration: wire.Message | None = None  # the request to time the calibration kernel
         self._resident = resident = self.limits.memory or ((whole := memory()) and whole // 2)
         first_message = {
             "script": task.func.script(),
@@ -137,7 +136,7 @@ class LocalMeasurer(Measurer):
         }
         self._workers: list[WorkerProcess] = []
         count = workers or min(4, host_cores())
-        self._together = count * BUILDS_A_WORKER if count > 1 else 1  # candidates that are built before they run
+        self._together = count * BUILDS_A_WORKER if count > 1 else 1  # candidates of a group
         try:
             for _ in range(count):
                 inherited = () if lock is None else (lock.descriptor,)
@@ -150,7 +149,7 @@ class LocalMeasurer(Measurer):
         self.close()
 
     def close(self) -> None:
-        """Kill the workers and remove their files. May be called twice."""
+        """Kill the workers and remove their files; may be called twice."""
         for worker in self._workers:
             worker.close()
         self._workers.clear()
@@ -158,7 +157,7 @@ class LocalMeasurer(Measurer):
         GUARD.release(str(self._directory))
 
     def pause(self) -> None:
-        """End the worker processes until they are needed again; the data and all results are kept."""
+        """End the worker processes until the next request; the data and all results are kept."""
         with self._turn:
             for worker in self._workers:
                 worker.kill()
@@ -168,7 +167,7 @@ class LocalMeasurer(Measurer):
     # --- the reference -------------------------------------------------------------------------------------------------
 
     def prepare_data(self, distribution: int = 0) -> None:
-        """Draw the inputs, and compute the expected results if the workload is a known one. WorkerError if it cannot be done."""
+        """Draw the inputs, and compute the expected results of a named workload. WorkerError if that fails."""
         self._wait_for_builds()
         answer = self._ask(self._workers[0], self.limits.setup, op="prepare", seed=self.seed, distribution=distribution)
         if answer["outcome"] != "ok":
@@ -178,10 +177,10 @@ class LocalMeasurer(Measurer):
     def prepare(self) -> Baseline:
         """Draw the inputs, compute the expected results, and time the program as written, once if it is slow.
 
-        Where the workload is not one of `tir.workloads`, the reference is the function in float64, with bounds for errors of
-        rounding; inputs are sampled from other ranges if results are not finite, vanish, or may be off by more than faults are.
-        Where it is exact, the results of the program as written are, or of the default schedule where it takes longer than
-        `limits.baseline`. Raises WorkerError where no reference can be had.
+        Without a workload of `tir.workloads`, the reference is the function in float64, with bounds of rounding errors. Inputs
+        are drawn from other ranges if results are not finite, vanish, or have bounds so large that they hide faults. For an exact
+        function, the results of the program as written are the reference, or those of the default schedule if it takes longer
+        than `limits.baseline`. WorkerError if no reference can be made.
         """
         known = self.task.workload is not None
         answers: list[wire.Message] = []
@@ -202,12 +201,13 @@ class LocalMeasurer(Measurer):
             self._results.setdefault(measurement.digest, measurement)
         elif not known and (measurement.outcome == "wrong_result" or "good" not in answer):
             raise WorkerError(
-                f"the program as written fails, so there is no reference: {measurement.outcome}: {measurement.message}"
+                f"the program as written fails and cannot be the reference: {measurement.outcome}: {measurement.message}"
             )
         return Baseline(measurement, answer.get("tolerance"), note)
 
     def _drawn(self, distribution: int) -> tuple[Measurement, wire.Message, str]:
-        """The program as written on such inputs, what the worker says of its results, and a note on their reference."""
+        """The measurement of the program as written on inputs of a distribution, the worker's answer, and a note on the
+        reference."""
         known, note = self.task.workload is not None, ""
         self.prepare_data(distribution)
         measurement, answer = self._written() if known or not self._device else (Measurement(BASELINE, "run_timeout"), {})
@@ -220,7 +220,7 @@ class LocalMeasurer(Measurer):
         return measurement, answer, note
 
     def _written(self) -> tuple[Measurement, wire.Message]:
-        """Time the program as written, whose results become the reference where there is none; and the worker's answer."""
+        """The measurement of the program as written, whose results become a missing reference, and the worker's answer."""
         worker = self._workers[0]
         job = self._job(BASELINE, again=True)
         if failed := self._build([job], [worker]):
@@ -230,14 +230,14 @@ class LocalMeasurer(Measurer):
         return self._measurement(job, answer), answer
 
     def _reference(self) -> wire.Message:
-        """Take the results of the default schedule, on a processor, as the reference; the worker's answer."""
+        """Make the reference by the default schedule, on a processor; returns the worker's answer."""
         target = "llvm" if self._device else self.task.target
         trace = self.task.default_trace(target)
         return self._ask(self._workers[0], self.limits.setup, op="reference", trace=trace, target=target)
 
     def remember(self, measurements: Sequence[Measurement]) -> None:
-        """Programs measured in earlier runs: those of the same digest are not measured again, and the fastest one that was
-        compared with the reference is the one to beat."""
+        """Take measurements of earlier runs: their digests are not measured again, and the fastest checked one is the one to
+        beat."""
         for m in measurements:
             if m.digest:
                 self._results.setdefault(m.digest, m)
@@ -245,12 +245,12 @@ class LocalMeasurer(Measurer):
                 self.best = m.seconds if self.best is None else min(self.best, m.seconds)
 
     def peak(self, dtype: str = "float32") -> float | None:
-        """The measured rate of fused multiply-adds on the task's threads, operations a second; None if unknown."""
+        """The measured peak on the task's threads, floating-point operations a second; None if unknown."""
         answer = self._ask(self._idle(), 20.0, op="peak", threads=self.task.threads, dtype=dtype)
         return answer["flops"] if answer["outcome"] == "ok" else None
 
     def calibrate(self) -> float | None:
-        """Seconds of a call of the calibration kernel, the same for all tasks of a target, now; None if it could not be timed."""
+        """Seconds of a call, now, of the calibration kernel, which is the same for all tasks of a target; None if it failed."""
         if self._calibration is None:
             instance = workloads.make("gmm", CALIBRATION_SHAPE)
             task = type(self.task).of(instance.func, self.task.target)
@@ -259,7 +259,8 @@ class LocalMeasurer(Measurer):
         return min(answer["samples"]) if answer["outcome"] == "ok" else None
 
     def objects(self, candidate: Candidate) -> dict[str, str] | Measurement:
-        """The object files of a candidate, in base64, by their keys in any `ObjectCache`; or how building failed."""
+        """The object files of a candidate, in base64, by their keys in any `ObjectCache`; or a measurement, if the build
+        failed."""
         answer = self._ask(self._workers[0], self.limits.build, op="objects", trace=candidate.trace)
         if answer["outcome"] == "ok":
             return answer["objects"]
@@ -277,12 +278,11 @@ class LocalMeasurer(Measurer):
             self._start(self._builds, self._workers)
 
     def results(self, timeout: float | None = None) -> Iterator[Measurement]:
-        """One measurement for each candidate submitted, as it ends. Candidates are built in groups (of one where there is one
-        worker), and those of a group run one after another, alone, before the next group is built. A run that has begun ends
-        before the `timeout` counts.
+        """One measurement for each submitted candidate, as it ends. Candidates are built in groups (of one with a single worker),
+        and those of a group run one after another, before the next group is built. The `timeout` does not stop a run.
 
-        Each is compared with the reference unless it was cut off for being slow. One that beats `best` is timed once more before
-        it counts, and again while its timings disagree.
+        Each is compared with the reference unless it was cut off as slow. A new best is timed once more before it counts, and
+        again while its timings disagree.
         """
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         while self._ended or self._submitted or self._again:
@@ -295,17 +295,17 @@ class LocalMeasurer(Measurer):
                     self._advance(deadline)
 
     def cancel(self) -> None:
-        """Forget candidates that were submitted and have no result; builds under way are built to their end."""
+        """Forget submitted candidates without a result; builds under way go on to their end."""
         for left in (self._builds.waiting, self._submitted, self._again, self._ended):
             left.clear()
 
     def _advance(self, deadline: float) -> None:
-        """Wait for builds, no longer than until `deadline` on the monotonic clock, or where there are none run a candidate."""
+        """Wait for builds until `deadline` on the monotonic clock; without builds under way, run a candidate."""
         start = time.perf_counter()
         if building := len(self._builds.running):
             more = building + sum(bool(job.digest) for job in self._submitted) < self._together
         else:
-            more = not (self._submitted and self._submitted[0].digest)  # the next one to run is to be built first
+            more = not (self._submitted and self._submitted[0].digest)  # the next one to run is not built yet
         if more:
             self._start(self._builds, self._workers)
         if self._builds.running:
@@ -328,26 +328,26 @@ class LocalMeasurer(Measurer):
             self._drop([job])
 
     def _collect(self, until: float = float("inf")) -> None:
-        """Wait for builds of submitted candidates; those that fail have ended."""
+        """Wait for builds of submitted candidates; failures become results."""
         for job, failure in self._wait(self._builds, until):
             if failure is not None and job in self._submitted:
                 self._submitted.remove(job)
                 self._ended.append(failure)
 
     def _wait_for_builds(self) -> None:
-        """Wait until no submitted candidate is being built, so that the workers can be asked for something else."""
+        """Wait until no submitted candidate is being built, so that the workers can take other requests."""
         while self._builds.running:
             self._collect()
 
     def _idle(self) -> WorkerProcess:
-        """A worker that builds nothing, started again where `pause` has ended it."""
+        """An idle worker, started again after `pause`."""
         self._wait_for_builds()
         if not self._workers[0].running:
             self._workers[0].restart()
         return self._workers[0]
 
     def build_ahead(self, candidates: Sequence[Candidate], enough: Callable[[], bool]) -> None:
-        """Build next candidates on idle workers until there are `enough`; another thread may call it during `prepare`."""
+        """Build the next candidates on idle workers until `enough()`; another thread may call it during `prepare`."""
         jobs = [self._job(c) for c in candidates]
         with self._turn:
             self._build(jobs, self._workers[1:], enough)
@@ -356,10 +356,10 @@ class LocalMeasurer(Measurer):
     def compare(
         self, candidates: Sequence[Candidate], *, numpy: bool = False, rounds: int = 100, seconds: float = 2.0
     ) -> Comparison:
-        """Check the candidates, then time them in turns, in one process: for about `seconds`, and at least 3 rounds if these
-        don't take twice as long and a second more. The last third of the time is numpy's, if it is asked for.
+        """Check the candidates, then time them in turns, in one process: for about `seconds`, and at least 3 rounds unless these
+        take more than twice as long and a second. With `numpy` the last third of the time is numpy's.
 
-        Where one of several takes the process down with it, each is tried by itself first.
+        If the process dies with several candidates, each is tried alone, and the sound ones are compared again.
         """
         self._wait_for_builds()
         jobs = [self._job(c, again=True) for c in candidates]
@@ -399,7 +399,7 @@ class LocalMeasurer(Measurer):
     def _build(
         self, jobs: Sequence[_Job], workers: Sequence[WorkerProcess], enough: Callable[[], bool] | None = None
     ) -> dict[_Job, Measurement]:
-        """Build the jobs that are not yet built, on `workers` in parallel, until there are `enough`; the failures."""
+        """Build the jobs that are not yet built, on `workers` in parallel, until `enough()`; returns the failures."""
         builds = _Builds(deque(job for job in jobs if not job.digest))
         failures: dict[_Job, Measurement] = {}
         while True:
@@ -411,7 +411,7 @@ class LocalMeasurer(Measurer):
             failures |= {job: failure for job, failure in self._wait(builds) if failure is not None}
 
     def _start(self, builds: _Builds, workers: Sequence[WorkerProcess]) -> None:
-        """Give each idle worker one of the jobs that wait to be built."""
+        """Give each idle worker one of the waiting jobs."""
         for worker in workers:
             if builds.waiting and worker not in builds.running:
                 if not worker.running:
@@ -424,7 +424,7 @@ class LocalMeasurer(Measurer):
                 worker.send(op="build", id=job.id, trace=job.candidate.trace, known=known, again=job.again)
 
     def _wait(self, builds: _Builds, until: float = float("inf")) -> list[tuple[_Job, Measurement | None]]:
-        """Wait for the workers that build until `until`; the jobs that have ended, with what became of those that failed."""
+        """Wait for the building workers until `until`; returns the ended jobs, each with its failure or None."""
         ended: list[tuple[_Job, Measurement | None]] = []
         deadlines = {worker: job.deadline for worker, job in builds.running.items()}
         for worker in waited(deadlines, until) if deadlines else ():
@@ -446,7 +446,7 @@ class LocalMeasurer(Measurer):
         return ended
 
     def _run(self, job: _Job) -> Measurement:
-        """Time a built candidate, and check it unless it is so slow that it was cut off; if it beats the best, time it again."""
+        """Time a built candidate, check it unless it is cut off as slow, and time a new best again."""
         limits, worker = self.limits, job.worker
         assert worker is not None  # that built it
         limit = limits.run_limit(self.best)
@@ -467,7 +467,7 @@ class LocalMeasurer(Measurer):
         return measurement
 
     def _ask(self, worker: WorkerProcess, limit: float, **request: Any) -> wire.Message:
-        """Send a request and wait at most `limit` from each `running` on; a dead worker is started again."""
+        """Send a request, and wait for the answer, at most `limit` seconds after each `running`; a dead worker is restarted."""
         worker.wait_ready()
         with self._lock:
             return self._answer(worker, limit, **request)
@@ -487,7 +487,7 @@ class LocalMeasurer(Measurer):
             deadline = time.monotonic() + (self.limits.setup if message["event"] == "checking" else allowed)
 
     def _autopsy(self, worker: WorkerProcess, timeout: Outcome, limit: float) -> wire.Message:
-        """The outcome of the candidate of a worker that died or ran out of time; it is started again."""
+        """The outcome of the candidate of a worker that died or ran out of time; the worker is restarted."""
         if worker.excess is not None:
             held, most = (f"{n / 2**30:.3g} GiB" for n in (worker.excess, self._resident or 0))
             message = {"outcome": "memory", "message": f"killed: it came to hold {held} more than before, of {most} allowed"}
@@ -516,7 +516,7 @@ class LocalMeasurer(Measurer):
 
 
 def _suspicious(timings: Sequence[Sequence[float]]) -> bool:
-    """True where timings of one kernel disagree, or the last one has a wide spread: something else was running."""
+    """True if the timings of a kernel disagree, or the last one has a wide spread, as on a busy machine."""
     medians = [statistics.median(t) for t in timings]
     quartiles = statistics.quantiles(timings[-1], n=4) if len(timings[-1]) > 1 else (medians[-1],) * 3
     return max(medians) > (1 + SUSPICIOUS_SPREAD) * min(medians) or quartiles[2] - quartiles[0] > SUSPICIOUS_SPREAD * quartiles[1]

@@ -1,7 +1,7 @@
-"""A lock on a device of this machine: one kernel at a time runs on it, whichever process of whichever user asks.
+"""A lock on a device of this machine: one kernel at a time runs on it, for all processes of all users.
 
-It is a lock of the operating system on a file, tied to a file descriptor that worker processes inherit: when whoever took it is
-killed, it stays taken until the worker that may still run a kernel has ended, too, and then it is free.
+It is a lock of the operating system on a file, tied to a file descriptor that worker processes inherit. After a kill of the
+process that took it, it stays taken until the worker that may still run a kernel has ended, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import tempfile
 from pathlib import Path
 
-DIRECTORY = Path("/run/lock")  # of locks on devices, as the Filesystem Hierarchy Standard has it; elsewhere the temporary folder
+DIRECTORY = Path("/run/lock")  # of locks on devices, by the Filesystem Hierarchy Standard; else the temporary folder
 
 
 class DeviceLock:
@@ -34,12 +34,12 @@ class DeviceLock:
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Let go of the file; what children inherited stays theirs."""
+        """Close the file; children keep the descriptors that they inherited."""
         os.close(self.descriptor)
 
 
 def _opened(path: Path) -> int:
-    """The file of a lock, made where missing: never a link's target, and only what is made here is for other users."""
+    """The descriptor of a lock file, which is created if missing, writable for all users; links are not followed."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         return os.open(path, flags)
@@ -49,5 +49,5 @@ def _opened(path: Path) -> int:
         made = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:  # another process was faster
         return os.open(path, flags)
-    os.fchmod(made, 0o666)  # whatever the umask: other users lock it, too
+    os.fchmod(made, 0o666)  # for any umask: other users lock it, too
     return made

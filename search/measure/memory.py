@@ -1,5 +1,5 @@
-"""Memory in use by the processes of a worker, read from outside: a limit of the address space binds each process by itself,
-and not at all where a GPU's driver reserves more than there is."""
+"""Memory of the processes of a worker, read from outside: a limit of the address space holds for each process alone, and is
+useless with a GPU's driver, which reserves more than the machine has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 MIN_INTERVAL_SECONDS = 0.1  # seconds between two readings
-MAX_CPU_SHARE = 0.02  # of the time of a CPU that readings may take, because it is missing for what is timed
+MAX_CPU_SHARE = 0.02  # of a CPU's time that readings may take, because they disturb timings
 
 
 def memory() -> int | None:
@@ -25,8 +25,8 @@ def memory() -> int | None:
 
 
 def resident(group: int, shared: bool = False) -> int:
-    """Bytes that the processes of a group hold; what several share counts once, as far as the system tells, or, which is quick to
-    see, for each if `shared`. 0 where unknown."""
+    """Bytes that the processes of a group hold, 0 if unknown. Shared pages count once, or, with `shared`, for each process, which
+    is faster to read."""
     total = 0
     for entry in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         process = Path("/proc", entry)
@@ -44,15 +44,15 @@ def resident(group: int, shared: bool = False) -> int:
 
 
 class Watch:
-    """Looks now and then whether a process group holds more than `limit` bytes beyond what it held at the beginning."""
+    """A watch on the growth of a process group's memory since its start, against `limit` bytes."""
 
     def __init__(self, group: int, limit: int):
         self._group, self._start = group, resident(group)
         self.limit = limit
-        self.next = time.monotonic()  # when to look again
+        self.next = time.monotonic()  # time of the next reading
 
     def excess(self) -> int | None:
-        """Bytes that the group has come to hold, if they are more than the limit; None if not, or if it is too early to look."""
+        """The growth in bytes if it exceeds the limit; None if not, or before the next reading is due."""
         if (now := time.monotonic()) < self.next:
             return None
         more = resident(self._group, shared=True) - self._start

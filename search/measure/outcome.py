@@ -1,4 +1,4 @@
-"""The measurement of a candidate: a typed outcome, with timings if it is valid, and a message if it is not."""
+"""The measurement of a candidate: a typed outcome, with timings of a valid one, or the message of a failure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Outcome = Literal[
 ]  # fmt: skip
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-# Not caused by the machine: such a candidate is never valid again.
+# Failures of the program itself, not of the machine: such a candidate is never valid again.
 BROKEN: tuple[Outcome, ...] = ("illegal", "wrong_result", "crash")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a row in a search: the `operator` that made it of `parents`, other rows of its sketch, in a `generation` (an
-    evolution begins with number 0) of a `batch` of proposals, counted from 1."""
+    """The origin of a row in a search: its `operator`, its `parents`, other rows of its sketch, the `generation` (from 0), and
+    the `batch` of proposals (from 1)."""
 
     operator: str
     batch: int = 1
@@ -30,7 +30,7 @@ class Origin:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Origin:
-        """The origin whose `asdict` these data are. KeyError, TypeError or ValueError where they are none."""
+        """The origin of its `asdict` data. KeyError, TypeError or ValueError for any other data."""
         known = data["operator"], data["batch"], data["generation"]
         if [*map(type, known)] != [str, int, int]:
             raise ValueError(f"an origin is of an operator, a batch and a generation, got {known!r}")
@@ -39,14 +39,14 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A row that another was made of, with its own origin where it was not measured."""
+    """A parent row, with its own origin if it was not measured."""
 
     row: tuple[int, ...]
     origin: Origin | None = None
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Parent:
-        """The parent whose `asdict` these data are."""
+        """The parent of its `asdict` data."""
         if not all(type(n) is int for n in data["row"]):
             raise ValueError(f"a row has integers, got {data['row']!r}")
         return cls(tuple(data["row"]), None if data["origin"] is None else Origin.from_json(data["origin"]))
@@ -54,11 +54,11 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One point of the search space: a sketch, its row of numbers, and the trace that these give.
+    """One point of the search space: a sketch, its row of numbers, and their trace.
 
-    `trace` is JSON data; None is the original program. `score` is that of the cost model when the candidate was proposed (higher
-    is better), None without one; `scores` are those of each model that was asked, by its name, each on a scale of its own;
-    `origin` says how the search came to the row. Comparisons ignore all three.
+    `trace` is JSON data; None is the program as written. `score` is that of the cost model at the proposal (higher is better), or
+    None; `scores` are those of each model, by its name, each on a scale of its own; `origin` is that of the row. Comparisons
+    ignore all three.
     """
 
     sketch: str
@@ -70,18 +70,18 @@ class Candidate:
 
     def as_json(self) -> dict[str, Any]:
         """The candidate as JSON data."""
-        own = {f.name: getattr(self, f.name) for f in fields(self)}  # of which the trace, large, is data already
+        own = {f.name: getattr(self, f.name) for f in fields(self)}  # the trace, which is large, is JSON data already
         return {**own, "origin": self.origin and asdict(self.origin)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Candidate:
-        """The candidate whose `as_json` these data are."""
+        """The candidate of its `as_json` data."""
         origin = data.get("origin")
         return cls(**{**data, "row": tuple(data["row"]), "origin": None if origin is None else Origin.from_json(origin)})
 
 
 BASELINE = Candidate("unscheduled", (), None)
-DRIFTED = "its device drifted"  # how the message of a measurement begins that was taken while the device was not as usual
+DRIFTED = "its device drifted"  # start of the message of a measurement on a device that was slower than usual
 NO_BASELINE = "the program as written is for one thread; it ran on this processor, and only for its results"
 
 
@@ -89,13 +89,12 @@ NO_BASELINE = "the program as written is for one thread; it ran on this processo
 class Measurement:
     """The result of measuring a candidate.
 
-    `samples` are seconds a call, in the order taken. `cut` says that the candidate was stopped after too few runs to be timed
-    well because it was far slower than the best. `digest` identifies the scheduled program, so that two traces that make the
-    same program are noticed. `duplicate` says that the numbers were taken from an earlier candidate with the same digest.
-    `max_error` is set where the result was compared with the reference. `ended` is when it ended, in seconds after its run began
-    (None outside of a run). `provenance` names the device and the versions that measured, as the measurer found them
-    where it did (None: this machine's); it plays no part in comparisons. `elsewhere` is the fingerprint of the device that
-    measured if that is not the one that counts; then `samples` are what this one would take, as far as can be told.
+    `samples` are seconds a call, in the order taken. `cut` marks a candidate that was stopped early, with few samples, because it
+    was far slower than the best. `digest` identifies the scheduled program, so that two traces of one program are noticed.
+    `duplicate` marks numbers of an earlier candidate with the same digest. `max_error` is set if the result was compared with the
+    reference. `ended` is in seconds after the start of the run, None outside of one. `provenance` has the device and the versions
+    that measured (None: this machine's); comparisons ignore it. `elsewhere` is the fingerprint of another device that measured;
+    then `samples` are scaled to the device that counts.
     """
 
     candidate: Candidate
@@ -118,12 +117,12 @@ class Measurement:
 
     @property
     def drifted(self) -> bool:
-        """True where its device was not as usual: such a measurement is kept, but says nothing of the candidate."""
+        """True if its device was slower than usual: such a measurement is kept, but does not count."""
         return self.message.startswith(DRIFTED)
 
     @property
     def telling(self) -> bool:
-        """A measurement that tells of its candidate: the device did not drift, and the worker's own code did not fail."""
+        """True if it depends on the candidate alone: no drift of the device, and no fault of the worker's own code."""
         return not self.drifted and self.outcome != "fault"
 
     def as_json(self) -> dict[str, Any]:
@@ -133,7 +132,7 @@ class Measurement:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Measurement:
-        """The measurement whose `as_json` these data are."""
+        """The measurement of its `as_json` data."""
         origin = data["provenance"]
         own = {"candidate": Candidate.from_json(data["candidate"]), "samples": tuple(data["samples"])}
         return cls(**{**data, **own, "provenance": None if origin is None else Provenance(**origin)})
@@ -141,8 +140,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The program as written: its samples (none if it failed, then `message` says why), and its error where there is a
-    reference; `note` says what others are compared with if it is not this program."""
+    """The measurement of the program as written, and the tolerance of the reference; `note` names another reference, if any."""
 
     measurement: Measurement
     tolerance: float | None = None
@@ -151,7 +149,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Interleaved timings of several candidates, and of numpy: samples in seconds, medians, and errors against the reference."""
+    """Interleaved timings of several candidates, and of numpy in seconds, with the tolerance of the reference."""
 
     candidates: tuple[Measurement, ...]
     numpy: tuple[float, ...] = ()
@@ -159,7 +157,7 @@ class Comparison:
 
 
 def count(measurements: Iterable[Measurement]) -> dict[str, int]:
-    """The number of measurements with each outcome, every outcome listed."""
+    """The number of measurements with each outcome, zeros included."""
     counts: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
     for m in measurements:
         counts[m.outcome] += 1

@@ -1,4 +1,4 @@
-"""A worker process seen from the parent: started, spoken to, watched, killed and started again."""
+"""Worker processes seen from the parent: start, messages, watch, kill and restart."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from .provenance import Provenance
 ROOT = Path(tir.__file__).resolve().parents[1]
 START_SECONDS = 120.0  # seconds until a worker must be ready
 
-# The libraries that start threads of their own and read how many from the environment when they are loaded.
+# The numbers of threads of libraries, which read them from the environment when they are loaded.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
-# By which older versions of OpenBLAS are told of a processor that they do not know: they slow a current one, to half where it
-# then takes kernels for shorter vectors.
+# Hints about processors for older versions of OpenBLAS. They slow a current version, which may then choose kernels for shorter
+# vectors, by up to half.
 OPENBLAS_VARIABLES = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
 GUARD = Guard()  # of the workers and the folders of all measurers of this process
 
 
 def library_environment(threads: int) -> dict[str, str]:
-    """The environment of a process of our own, whose libraries are to use so many threads, which soon sleep where they wait, and
-    the kernels that they choose themselves."""
+    """The environment of a worker process. Its libraries use so many threads, which soon sleep when idle, and kernels of their
+    own choice."""
     kept = {name: value for name, value in os.environ.items() if name not in OPENBLAS_VARIABLES}
     return {**kept, **spin(kept), **dict.fromkeys(THREAD_VARIABLES, str(threads))}
 
 
 class WorkerError(RuntimeError):
-    """A worker could not be started, which is no candidate's fault."""
+    """A failure of workers, not of a candidate."""
 
 
 class WorkerProcess:
-    """One child process. `kernels` are the ids of the kernels that it holds; they die with it. `excess` is what it and its
-    children held when that was found to be too much. `provenance` is what it reported when it was ready.
+    """One child process. `kernels` are the ids of its kernels, which die with it. `excess` is the growth of its memory, with its
+    children, in bytes, once over the limit. `provenance` is that of its timings, reported when ready.
 
-    `task` is the first message to it (see `search.measure.worker`); with its children it may come to hold `resident` bytes
-    (None: no limit). It inherits the file descriptors `inherited`.
+    `task` is the first message to it (see `search.measure.worker`). With its children it may come to hold `resident` bytes (None:
+    no limit). It inherits the file descriptors `inherited`.
     """
 
     def __init__(self, task: wire.Message, threads: int, resident: int | None, inherited: tuple[int, ...] = ()):
@@ -68,7 +68,7 @@ class WorkerProcess:
     # --- life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process and tell it its task; `wait_ready` waits until it is understood. Raises WorkerError."""
+        """Start the process and send its task; `wait_ready` waits for its answer. Raises WorkerError."""
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
         environment = {**library_environment(self._threads), "PYTHONPATH": path}
         try:
@@ -97,7 +97,7 @@ class WorkerProcess:
         self._write({"op": "start", "path": [p for p in sys.path if p], **self._task})
 
     def wait_ready(self) -> None:
-        """Block until the worker has started; WorkerError, with what it printed, if it ends or hangs before."""
+        """Block until the worker has started; WorkerError, with its standard error, if it ends or hangs before."""
         while not self.ready:
             message = self.receive(self._start_deadline)
             if message is not None and message.get("event") == "ready":
@@ -119,11 +119,11 @@ class WorkerProcess:
 
     @property
     def running(self) -> bool:
-        """True where the process is there at all; it may have been killed from outside between two requests."""
+        """True if the process exists; it may have been killed from outside between two requests."""
         return self._process is not None and self._process.poll() is None
 
     def death(self) -> str:
-        """The way the process ended, or closed its pipe: the name of its signal, its exit status, or a remark."""
+        """The cause of the process's end: the name of its signal, its exit status, or a remark on its pipe."""
         assert self._process is not None
         if self._garbled:
             return "something else wrote to the pipe of its answers"
@@ -148,7 +148,7 @@ class WorkerProcess:
             return ""
 
     def kill(self) -> None:
-        """End the process, and all that it may have started, at once."""
+        """Kill the process, and all of its process group."""
         process = self._process
         if process is None:
             return
@@ -181,7 +181,7 @@ class WorkerProcess:
         self._errors.close()
 
     def look(self) -> float:
-        """See whether the process holds too much memory (`excess`); returns when to look again, on the monotonic clock."""
+        """Check the memory of the process (`excess`); returns the time of the next check, on the monotonic clock."""
         if self._watch is None:
             return float("inf")
         self.excess = self.excess or self._watch.excess()
@@ -201,7 +201,7 @@ class WorkerProcess:
             self._process.stdin.flush()
 
     def pump(self) -> bool:
-        """Read what has arrived into `inbox`; False where nothing more will, though a child may hold the worker's end."""
+        """Read messages into `inbox`; False if the worker has ended, even if a child holds its end of the pipe."""
         alive = self.running
         while True:
             try:
@@ -212,7 +212,7 @@ class WorkerProcess:
                 return alive
             except OSError:
                 return False
-            except ValueError:  # these are no messages; or the pipe was closed by another thread
+            except ValueError:  # not a message, or the pipe was closed by another thread
                 self._garbled = True
                 data = b""
             if not data:
@@ -227,8 +227,8 @@ class WorkerProcess:
 
 
 def waited(deadlines: Mapping[WorkerProcess, float], until: float = float("inf")) -> list[WorkerProcess]:
-    """Wait, no longer than `until`, for workers, each no longer than to its deadline, on the monotonic clock: those with messages
-    in the inbox; and those without that have died (`ended`), hold too much memory (`excess`) or are out of time. May be empty."""
+    """Wait for workers until `until`, and for each until its deadline, on the monotonic clock. Returns those with messages in the
+    inbox, and those that have died (`ended`), hold too much memory (`excess`) or are out of time; perhaps none."""
     with selectors.DefaultSelector() as selector:
         for worker in deadlines:
             selector.register(worker.stdout, selectors.EVENT_READ, worker)

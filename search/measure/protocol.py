@@ -1,8 +1,8 @@
 """The interface of a measurer to the tuning loop, on this machine or on another.
 
 A measurer is made for one task, which is data (`Task.as_json`), as are candidates and measurements (`Candidate.as_json`,
-`Measurement.from_json`): measuring on another machine needs nothing of the search. A measurer of your own derives from `Measurer`
-and implements prepare, submit, results and compare:
+`Measurement.from_json`): measurement on another machine needs no search. A measurer of your own derives from `Measurer` and
+implements prepare, submit, results and compare:
 
     class Elsewhere(Measurer):
         def __init__(self, task):
@@ -38,12 +38,12 @@ from .outcome import Baseline, Candidate, Comparison, Measurement
 
 
 class Measurer(ABC):
-    """Measures the candidates of one task; a context manager. `LocalMeasurer` does so on this machine.
+    """Measures the candidates of one task; a context manager. `LocalMeasurer` is that of this machine.
 
-    Every candidate that is submitted ends in one `Measurement`, whatever becomes of it, with the `provenance` of where it was
-    measured. A failure that is no candidate's fault is a `WorkerError`. `build_seconds` and `run_seconds` add up the time that
-    was spent so far on building and on running, as far as results waited for it. `written`, which one with `slots` is given, says
-    whether what it gave is in the records, so that its workers may forget it.
+    Every submitted candidate ends in one `Measurement`, valid or not, with the `provenance` of its device. A failure that is no
+    candidate's fault is a `WorkerError`. `build_seconds` and `run_seconds` add up the time for which results waited for builds
+    and runs. `written`, which the session sets for a measurer with `slots`, is True if its results are in the records, so that
+    its workers may forget them.
     """
 
     build_seconds: float = 0.0
@@ -54,11 +54,11 @@ class Measurer(ABC):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Let go of all that was started."""
+        """End all processes."""
         return
 
     def remember(self, measurements: Sequence[Measurement]) -> None:
-        """Programs measured in earlier runs: they need not be measured again, and the best of them is the one to beat."""
+        """Take measurements of earlier runs: they need not be repeated, and the best of them is the one to beat."""
         return
 
     @abstractmethod
@@ -67,20 +67,20 @@ class Measurer(ABC):
 
     @abstractmethod
     def submit(self, candidates: Sequence[Candidate]) -> None:
-        """Begin to measure these too; returns before they have ended."""
+        """Begin to measure candidates, beside earlier ones; returns before they have ended."""
 
     @abstractmethod
     def results(self, timeout: float | None = None) -> Iterator[Measurement]:
-        """One measurement for each candidate that was submitted, as each ends, in any order; one that may be the best was
-        compared with the reference. Ends when all have come, or when `timeout` seconds have passed, then another call gives the
-        rest. More may be submitted meanwhile."""
+        """One measurement for each submitted candidate, as it ends, in any order; a possible best has been compared with the
+        reference. Ends with the last one, or after `timeout` seconds, and then another call gives the rest. More may be submitted
+        meanwhile."""
 
     def cancel(self) -> None:
-        """Forget candidates that were submitted and have no result, where that can be done."""
+        """Forget submitted candidates without a result, if possible."""
         return
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[Measurement]:
-        """Submit candidates and give the results, as each ends; who stops listening cancels the rest."""
+        """Submit candidates and yield the results, as each ends; closing the iterator cancels the rest."""
         self.submit(candidates)
         try:
             yield from self.results()
@@ -97,36 +97,36 @@ class Measurer(ABC):
         """Floating-point operations a second of the device, None if unknown."""
         return None
 
-    # --- abilities, which a measurer may lack ---
+    # --- optional abilities ---
 
     def build_ahead(self, candidates: Sequence[Candidate], enough: Callable[[], bool]) -> None:
-        """Build the next candidates until there are `enough`; another thread calls it while `prepare` runs."""
+        """Build the next candidates until `enough()`; another thread calls it while `prepare` runs."""
         return
 
     def pause(self) -> None:
-        """End processes until they are needed again, as another task is measured; data and results are kept."""
+        """End processes until the next request, while another task is measured; data and results are kept."""
         return
 
     @property
     def slots(self) -> int:
-        """The number of candidates measured at once on devices that are kept full: some are submitted whenever there is `room`.
-        0 for a measurer that gets a round at a time, and the next one when all of it has come."""
+        """The number of candidates measured at once on devices that are kept busy: more are submitted as soon as they have
+        `room`. 0 for a measurer that gets a round at a time, each after the end of the last."""
         return 0
 
     @property
     def room(self) -> int:
-        """The number of further candidates that it should get now, so that no device waits for the search."""
+        """The number of further candidates to submit now, so that no device waits for the search."""
         return 0
 
     def comparable(self, measurement: Measurement) -> Measurement:
-        """The measurement as the device that counts would have made it, as far as can be told: that which prepared."""
+        """The measurement scaled to the device that counts, the one of `prepare`."""
         return measurement
 
     @property
     def remark(self) -> str:
-        """A remark on the measurements at the end, as that some were taken twice; empty for none."""
+        """A remark on the measurements at the end, as on repeated ones, or empty."""
         return ""
 
     def finished(self) -> Iterator[Measurement]:
-        """The measurements for an earlier, killed run. Asking for the next one says that the last is written down."""
+        """The measurements for an earlier, killed run; a request for the next one confirms that the last is recorded."""
         return iter(())

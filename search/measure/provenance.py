@@ -1,4 +1,4 @@
-"""Provenance of timings: the processor, the target in full, and the versions of what made the program."""
+"""Provenance of timings: the processor, the whole target, and the versions of the compiler and its libraries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The origin of a timing: the `fingerprint` of target and device, the name of the device, the versions that it depends on."""
+    """The provenance of a timing: the `fingerprint` of target and device, the name of the device, the versions that it depends
+    on."""
 
     fingerprint: str
     device: str
@@ -28,22 +29,23 @@ class Provenance:
 
 
 def fingerprint(target: str | Target, cpu: str | None = None) -> str:
-    """A hash of what decides which schedule is fast: the target's options, and the processor (default: this one) or GPU."""
+    """A hash of target and device, which decide the fastest schedule: the options, and the processor (default: this one) or
+    GPU."""
     from codegen import Target, backend
     from codegen.cache import data_key
 
     target = Target(target)
     found = backend(target)
-    if found.device is not None:  # which processor launches the kernels does not matter
+    if found.device is not None:  # the processor that launches the kernels does not matter
         described = {"kind": found.kind, **{key: getattr(target, key) for key in found.described}, "gpu": found.device()}
     else:
-        named = {k: v for k, v in asdict(target).items() if k != "mtriple" or v}  # records from before it was an option count
+        named = {k: v for k, v in asdict(target).items() if k != "mtriple" or v}  # as in records that are older than the option
         described = {**named, "cpu": processor() if cpu is None else cpu}
     return data_key(described)[:20]
 
 
 def device(target: str | Target) -> str:
-    """The name of what runs programs for the target here: the processor, or the GPU if there is one."""
+    """The name of the device of this machine for the target: the GPU, if any, for a GPU target, else the processor."""
     from codegen import Target, backend
 
     found = backend(Target(target)).device
@@ -63,7 +65,7 @@ def processor() -> str:
 
 
 def versions() -> dict[str, str]:
-    """The versions of everything that a timing depends on."""
+    """The versions that a timing depends on: of tir, python, numpy, llvmlite and LLVM."""
     import numpy
 
     from tir import __version__
@@ -78,10 +80,10 @@ def versions() -> dict[str, str]:
 
 
 def versions_text() -> str:
-    """The versions in words."""
+    """The versions as text."""
     return ", ".join(f"{name} {version}" for name, version in versions().items())
 
 
 def same_compiler(a: dict[str, str], b: dict[str, str]) -> bool:
-    """True where two sets of versions make the same machine code of a trace."""
+    """True if two sets of versions make the same machine code of a trace."""
     return all(a.get(name) == b.get(name) for name in ("tir", "llvmlite", "llvm"))

@@ -1,4 +1,4 @@
-"""The values of inputs for which a function has a meaning: indices lie within their buffers, and no divisor is zero."""
+"""The ranges of inputs for which a function is defined: indices within their buffers, and no divisor of zero."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tir.verify.accesses import ProgramPoint
 
 Span = tuple[int, int]  # the least and the largest value
 
-MAX_DIVISOR = 8  # of those that are drawn, so that quotients are not all 0
+MAX_DIVISOR = 8  # of drawn divisors, so that quotients are not all 0
 
 
 def index_bounds(func: PrimFunc) -> dict[str, Span]:
-    """The bounds of the elements of integer buffers, by name, for which indices stay within their buffers: of elements in an
-    index, times a number, beside terms that do not depend on elements."""
+    """The bounds of the elements of integer buffers, by name, for which indices stay within their buffers. Only indices linear in
+    an element count, with other terms that have bounds of their own."""
     found = Spans()
     for index, length, place in _indices(func):
         p = polynomial(place.closed(index))
@@ -44,12 +44,12 @@ def _indices(func: PrimFunc) -> Iterator[tuple[Expr, int, ProgramPoint]]:
 
 
 def meaningful(func: PrimFunc, wanted: Mapping[str, Span] | None = None) -> dict[str, Span]:
-    """Values for the elements of buffers, by name, for which a function has a meaning, as far as it says so: they index within
-    buffers, divide by positive numbers, shift by less than the width, and make the values `wanted` of other buffers."""
+    """Ranges of the elements of buffers, by name, for which a function is defined, as far as its text shows them. Such elements
+    index within buffers, divide by positive numbers, shift by less than the width, and give results in the `wanted` ranges."""
     found = Spans({**index_bounds(func), **(wanted or {})})
     for index, length, _ in _indices(func):
         read = {load.buffer.name for load in loads(index)}
-        if len(read) == 1 and read.isdisjoint(found):  # within bounds that the program sees to
+        if len(read) == 1 and read.isdisjoint(found):  # an index that the program itself bounds
             found.demand(index, 0, length - 1)
     for n in divisions(func.body):
         if dtypes.is_int(n.dtype) and (bounds(n.b, {})[0] or 0) < 1:
@@ -67,14 +67,14 @@ class Spans(dict[str, Span]):
     """The spans of elements of buffers, by name."""
 
     def narrow(self, load: Load, low: int, high: int) -> None:
-        """The elements of a buffer must lie between these values, too."""
+        """Narrow the range of a buffer's elements to these values."""
         limits = dtypes.limits(load.dtype) if dtypes.is_int(load.dtype) else (low, high)
         before = self.get(load.buffer.name, (int(limits[0]), int(limits[1])))
         self[load.buffer.name] = max(before[0], low), min(before[1], high)
 
     def demand(self, e: Expr, low: int, high: int) -> None:
-        """An expression must lie between these values: so must the elements that it is made of, where that is plain and leaves
-        some of them."""
+        """Narrow the ranges of the elements in an expression that must lie between these values, in simple cases and unless a
+        range became empty."""
         match e:
             case Load(buffer):
                 least, most = self.get(buffer.name, (low, high))

@@ -1,4 +1,4 @@
-"""References for a function: inputs, expected results, and how far from them a correct program may be."""
+"""References for a function: inputs, expected results, and the tolerance of a correct program."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from .rounding import MAX_BOUND, Expected, Reference
 if TYPE_CHECKING:
     from workloads import Instance
 
-EXACT = "exact"  # the file beside the data that says that no result is rounded
+EXACT = "exact"  # a file beside the data that marks a function without rounding
 CANARY_BYTE = 0xA5
 CANARY_BYTES = 4096  # bytes of canary on either side of each array
-SMALLEST = 1e-300  # a tolerance where no bound has a scale
-CHUNK_ELEMENTS = 1 << 15  # elements that are compared at a time
+SMALLEST = 1e-300  # the tolerance if no bound has a scale
+CHUNK_ELEMENTS = 1 << 15  # elements compared at a time
 
 
 class Distribution(NamedTuple):
-    """Random floats from `low` to `high`, of `whole` ones those two alone; all but a `share` of the elements are `rest`."""
+    """Random floats from `low` to `high`, or one of the two if `whole`; all but a `share` of the elements are `rest`."""
 
     low: float
     high: float
@@ -42,8 +42,8 @@ class Distribution(NamedTuple):
     whole: bool = False
 
 
-# Of the floats of a function about which nothing is known, tried in turn until its results are finite, not all too small for
-# their type, as a product of many factors, and bounded: in long sums of halves few terms may count, 1 or -1, or exp of few.
+# Distributions of floats for a function without a named workload, tried in turn. The results must be finite, not all subnormal
+# (as a product of many factors), and bounded. Long sums of halves need few terms that are not 0: 1 or -1, or exp of few.
 DISTRIBUTIONS = (
     Distribution(-1.0, 1.0),
     Distribution(-0.05, 0.05),
@@ -58,8 +58,8 @@ DISTRIBUTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class NamedWorkload:
-    """The name, shape and dtype of a workload of `tir.workloads` that a function computes: its reference is then float64 numpy,
-    and numpy can be timed, too."""
+    """The name, shape and dtype of the workload of `tir.workloads` that a function computes. It gives a reference in float64
+    numpy, and numpy can be timed, too."""
 
     name: str
     shape: tuple[int, ...]
@@ -67,7 +67,7 @@ class NamedWorkload:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> NamedWorkload:
-        """The workload whose fields these are, as `dataclasses.asdict` gives them."""
+        """The workload of its `dataclasses.asdict` data."""
         return cls(data["name"], tuple(data["shape"]), data["dtype"])
 
     def instance(self) -> Instance:
@@ -77,7 +77,7 @@ class NamedWorkload:
 
 
 def outputs(func: PrimFunc) -> tuple[int, ...]:
-    """The positions of the parameters that the function writes."""
+    """The positions of the written parameters."""
     written = stored_names(func.body)
     return tuple(i for i, p in enumerate(func.params) if isinstance(p, Buffer) and p.name in written)
 
@@ -90,8 +90,8 @@ def random_array(
     high: float = 1.0,
     within: tuple[int, int] | None = None,
 ) -> np.ndarray:
-    """Random data: floats uniform in `low .. high`, integers small (-8 .. 8, or 0 .. 8 unsigned), both integers `within` bounds
-    that are known; bools both."""
+    """Random data: floats uniform in `low .. high`, integers in -8 .. 8, or 0 .. 8 if unsigned, and bools. With `within`, floats
+    and integers are integers in those bounds."""
     if dtypes.is_float(dtype):
         values = rng.uniform(low, high, shape) if within is None else rng.integers(*within, shape, endpoint=True)
         return from_float(values.astype("float64" if dtype == "float64" else "float32"), dtype)
@@ -103,8 +103,8 @@ def random_array(
 
 
 def given_inputs(func: PrimFunc, inputs: Mapping[str, Any]) -> dict[int, np.ndarray]:
-    """Arrays for inputs of a function, by position instead of by name (see `tir.arrays.read`). ValueError for one that is not an
-    input, has another shape or dtype, or, where its elements are indices, points outside of what is indexed."""
+    """Arrays for inputs of a function, by position instead of by name (see `tir.arrays.read`). ValueError for a name that is no
+    input, another shape or dtype, or indices out of bounds."""
     written, bounds = outputs(func), index_bounds(func)
     named = {p.name: (i, p) for i, p in enumerate(func.params) if isinstance(p, Buffer) and i not in written}
     found = {}
@@ -128,8 +128,8 @@ def given_inputs(func: PrimFunc, inputs: Mapping[str, Any]) -> dict[int, np.ndar
 def random_inputs(
     func: PrimFunc, rng: np.random.Generator, distribution: int = 0, integers: int | None = None
 ) -> list[np.ndarray]:
-    """An array for each parameter, outputs too: what they hold before the call must not matter, or be read as it is. The function
-    has a meaning for them (see `ranges`). With `integers`, floats are integers up to that."""
+    """A random array for each parameter, outputs included, within the ranges for which the function is defined (see `ranges`).
+    With `integers`, floats are integers up to that magnitude."""
     how, known = DISTRIBUTIONS[distribution], meaningful(func)
     if integers is not None:
         known = {b.name: (-integers, integers) for b in func.buffers if dtypes.is_float(b.dtype)} | known
@@ -145,8 +145,8 @@ def random_inputs(
 def max_error(got: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> float:
     """The largest |got - expected| / scale, all float64 of one shape.
 
-    Non-finite elements must be the same in both, and elements of scale 0 exact, or the error is infinite. Where the scale is
-    infinite, and what is expected is not, whatever is got is right.
+    Non-finite elements must be equal, and elements of scale 0 exact, or the error is infinite. At an infinite scale any result is
+    right for a finite expected value.
     """
     if expected.size == 0:
         return 0.0
@@ -161,7 +161,7 @@ def max_error(got: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> float
 
 
 def stored_error(stored: np.ndarray, dtype: str, expected: np.ndarray, scale: np.ndarray) -> float:
-    """`max_error` of an array in the storage of `dtype`, some elements at a time, so that the caches hold what is computed."""
+    """The `max_error` of an array in the storage of `dtype`, in chunks that stay in the caches."""
     largest = 0.0
     flat = [array.reshape(-1) for array in (stored, expected, scale)]
     for n in range(0, expected.size, CHUNK_ELEMENTS):
@@ -171,13 +171,13 @@ def stored_error(stored: np.ndarray, dtype: str, expected: np.ndarray, scale: np
 
 
 def given_file(directory: Path, number: int) -> Path:
-    """The file in which a measurer keeps the array that was given for a parameter."""
+    """The file of the given array of a parameter."""
     return directory / f"{number}.given.npy"
 
 
 def make_reference(func: PrimFunc, workload: NamedWorkload | None, seed: int, distribution: int, directory: Path) -> bool:
-    """Write the inputs, those given and random ones, and for a known workload the expected results, of a function into
-    `directory`; True if the latter are there."""
+    """Write the inputs of a function, given and random ones, into `directory`; for a named workload also the expected results,
+    and return True."""
     rng = np.random.default_rng(seed)
     given = {i: np.load(file) for i in range(len(func.params)) if (file := given_file(directory, i)).exists()}
     for old in ("tolerance.json", EXACT):
@@ -212,7 +212,7 @@ def reference_of(func: PrimFunc) -> Reference:
 
 
 class Arrays:
-    """The arrays that kernels are run on in a worker: loaded from files, aligned to 64 bytes, with canaries around them."""
+    """The arrays of kernels in a worker: loaded from files, aligned to 64 bytes, with canaries around them."""
 
     def __init__(self, func: PrimFunc, directory: Path):
         self._func, self._outputs, self._directory = func, outputs(func), directory
@@ -223,7 +223,7 @@ class Arrays:
         self.reset()
 
     def reset(self) -> None:
-        """Every array as it was before the first call, canaries included."""
+        """Restore every array to its state before the first call, canaries included."""
         for initial, working, margins in zip(self.initial, self.working, self._margins, strict=True):
             for margin in margins:
                 margin[:] = CANARY_BYTE
@@ -231,7 +231,7 @@ class Arrays:
 
     @property
     def exact(self) -> bool:
-        """True where no result is rounded."""
+        """True if no result is rounded."""
         return (self._directory / EXACT).exists()
 
     @property
@@ -239,9 +239,9 @@ class Arrays:
         return (self._directory / "tolerance.json").exists()
 
     def accept(self) -> dict[str, Any]:
-        """Compute the expected results, those that are exact by taking the outputs as they are. `good` says that all are finite,
-        that none has only numbers so small that their type has few digits for them, and that none is `loose`, which names one
-        whose errors may be as large as what they would hide. NoBound for a function whose errors cannot be followed."""
+        """Compute the expected results; those of an exact function are its outputs. `good` is True if all are finite, none has
+        only subnormal numbers, and none is loose. `loose` is a message on a result with bounds so large that they hide faults, or
+        empty. NoBound for a function whose errors cannot be bounded."""
         found, bounds, loose = {}, {}, ""
         if not self.exact:
             found = reference_of(self._func)(self.initial)
@@ -255,13 +255,13 @@ class Arrays:
             if taken.loose:
                 loose = f"rounding may change `{self._func.params[i].name}` by more than {MAX_BOUND} of its scale"
             np.save(self._directory / f"{i}.expected.npy", expected)
-            # A result is within the tolerance of this where it is within its bound.
+            # Relative to this scale, the tolerance is the bound.
             np.save(self._directory / f"{i}.scale.npy", taken.bound / part)
         (self._directory / "tolerance.json").write_text(json.dumps(bounds))
         return {"good": good and not loose, "loose": loose}
 
     def verdict(self) -> dict[str, Any]:
-        """The verdict on the arrays after one call since `reset`: outcome ok or wrong_result, with the reason, max_error and
+        """The verdict on the arrays after one call since `reset`: outcome ok or wrong_result with a message, max_error and
         tolerance."""
         bounds = json.loads((self._directory / "tolerance.json").read_text())
         worst, bound = 0.0, max(bounds.values(), default=0.0)
@@ -288,7 +288,8 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """An array that starts at a multiple of 64, and the bytes before and after it, at least MARGIN of them on either side."""
+    """An array at an address that is a multiple of 64, and the bytes before and after it, at least CANARY_BYTES on either
+    side."""
     size = math.prod(shape) * dtype.itemsize
     storage = np.empty(size + 2 * CANARY_BYTES + 64, np.uint8)
     start = CANARY_BYTES + -(storage.ctypes.data + CANARY_BYTES) % 64

@@ -1,14 +1,14 @@
-"""The errors that rounding may make: a function, run in float64, that carries beside each number how far it may be off.
+"""Bounds of rounding errors: a function, run in float64, that carries an error bound beside each number.
 
-A bound holds for each order in which sums may be made, with products fused or not, and with numbers kept wider than they are
-stored. Rounding is counted once where it happens, by the type that is computed, and goes on through what uses the number:
+A bound holds for each order of a sum, with products fused or not, and with intermediate results of any wider type. A rounding is
+counted once, by the type of the operation, and propagates through the uses of the number:
 
-- an operation rounds to u = eps / 2 of its result (intrinsics to their ulps); errors of its operands grow by its derivatives,
-  or, of functions, by their values at both ends of the interval;
-- a sum of n terms errs by n u times the sum of their magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, section
-  4.2), where a term that is less than u of that errs by itself at most; and by nothing where all are exact integers and the sum
-  of their magnitudes is one that its type holds;
-- what a comparison within its error decides may be either; a number to which an uncertain index leads is not bounded (infinity).
+- An operation rounds to u = eps / 2 of its result (intrinsics to their ulps). Errors of its operands grow by its derivatives;
+  those of the arguments of a function by its values at both ends of the interval.
+- A sum of n terms errs by n u times the sum of their magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, section
+  4.2). A term below u of that sum errs by at most itself. Exact integers err by nothing if the type holds the sum of their
+  magnitudes.
+- A comparison of operands within their errors may have either result; an element at an uncertain index has no bound (infinity).
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from tir.traverse import blocks, loads, loops_to, variables
 
 from .carried import WIDE, Carried
 
-SLACK = 2.0  # for what the reference rounds itself, and for rewrites that round once more, as of constants that are multiplied
-HALF_SLACK = 1.25  # the same where halves are stored: neither is much of their roundings
+SLACK = 2.0  # factor for roundings of the reference itself, and of rewrites that round once more, as products of constants
+HALF_SLACK = 1.25  # the same for halves, whose roundings are much larger than these
 LANES = 8
-MANY = 10_000_000  # points of loops from which on scheduling them pays
+MANY = 10_000_000  # iterations of a nest from which scheduling it pays
 ONE_THREAD = "llvm -num-cores 1"
-MAX_BOUND = 0.1  # of the scale of a result: one that is checked within more is not checked
-MAX_LOOSE = 0.25  # of the elements of an output may have a larger bound, as indices of almost equal maxima
+MAX_BOUND = 0.1  # largest useful bound, relative to the scale of a result
+MAX_LOOSE = 0.25  # share of the elements of an output that may have a larger bound, as indices of almost equal maxima
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The values of an output, float64 or integers, and the largest distance of a right result from each: 0 from one that is
-    infinite or NaN, which must be met, and infinite where any result may be right."""
+    """The values of an output, float64 or integers, and the largest distance of a right result from each. The bound is 0 for an
+    infinity or NaN, which a result must equal, and infinite if any result may be right."""
 
     value: np.ndarray
     bound: np.ndarray
 
     def wrong(self, found: np.ndarray) -> np.ndarray:
-        """The elements of a result, float64 or integers, that are wrong."""
+        """A mask of the wrong elements of a result, float64 or integers."""
         with np.errstate(invalid="ignore"):
             off = np.abs(found.astype(WIDE) - self.value.astype(WIDE))
         same = (found == self.value) | ((found != found) & (self.value != self.value))
@@ -55,26 +55,26 @@ class Expected:
 
     @property
     def relative(self) -> np.ndarray:
-        """The bounds, as parts of the scale of their elements; 0 where all of an output is 0, which is compared with no scale."""
+        """The bounds relative to the scales of their elements; 0 for an output of zeros, which has no scale."""
         with np.errstate(invalid="ignore", divide="ignore"):
             scale = scale_of(self.value.astype(WIDE))
             return np.where((self.bound == 0) | (scale == 0), 0.0, self.bound / scale)
 
     @property
     def loose(self) -> bool:
-        """True where too many results are accepted for a comparison to mean something."""
+        """True if too many elements have a bound too large for a useful comparison."""
         return bool(self.bound.size) and bool(np.mean(self.relative > MAX_BOUND) > MAX_LOOSE)
 
     @property
     def tolerance(self) -> float:
-        """The largest bound, relative to the scale of its element, of those that mean something."""
+        """The largest useful bound, relative to the scale of its element."""
         return float(np.max(self.relative, where=self.relative <= MAX_BOUND, initial=0.0))
 
 
 class Reference:
-    """A function in float64 that gives, beside what each parameter that is written should hold, how far off that may be.
+    """A function in float64 that gives the expected values of each written parameter, with bounds of rounding errors.
 
-    Raises NoBound for a program that cannot be followed, as one of threads of a GPU.
+    Raises NoBound for an unsupported program, as one with threads of a GPU.
     """
 
     def __init__(self, func: PrimFunc):
@@ -83,7 +83,7 @@ class Reference:
         self._kernel = build(by_rows(self._carried.func, LANES) if fast else self._carried.func, "llvm" if fast else ONE_THREAD)
 
     def __call__(self, arrays: Sequence) -> dict[int, Expected]:
-        """The results, by position, of a call with these arguments, which are left as they are."""
+        """The results, by position, of a call with these arguments, which stay unchanged."""
         found: dict[int, tuple[np.ndarray, ...]] = {}
         given: list = []
         for i, (p, array) in enumerate(zip(self._func.params, arrays, strict=True)):
@@ -109,14 +109,15 @@ class Reference:
 
 
 def work(func: PrimFunc) -> int:
-    """The number of points of the largest nest of loops, as far as their extents are known."""
+    """The number of iterations of the largest loop nest."""
     points = [math.prod(as_int(loop.extent) for loop in loops_to(func.body, b.name)) for b in blocks(func.body) if b.iters]
     return max(points, default=0)
 
 
 def by_rows(func: PrimFunc, lanes: int = 0) -> PrimFunc:
-    """A function whose reductions lie outside of the last spatial loop, where that walks along rows of what is read: each sum is
-    made in the order that it had, but of many elements at once. With `lanes`, of so many, and by all threads."""
+    """The function with reductions outside of the last spatial loop, if that runs along the last dimension of an operand. Each
+    sum keeps its order, but many elements are summed at once. With `lanes`, that loop is vectorised by so many, and the outermost
+    is parallel."""
     schedule = Schedule(func)
     for block in blocks(func.body):
         spatial, reduced = ([it for it in block.iters if it.axis is axis] for axis in (Axis.SPATIAL, Axis.REDUCE))
@@ -135,7 +136,7 @@ def by_rows(func: PrimFunc, lanes: int = 0) -> PrimFunc:
 
 
 def scale_of(expected: np.ndarray, least: float = 0.0) -> np.ndarray:
-    """The size that errors are measured against where nothing better is known: max(|expected|, rms(expected), least), float64."""
+    """The default scale of errors: max(|expected|, rms(expected), least), float64."""
     finite = expected[np.isfinite(expected)]
     rms = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
     return np.maximum(np.abs(expected), max(rms, least))

@@ -1,4 +1,4 @@
-"""Timing by a worker of calls of a kernel, which may be one of a device that keeps the time itself (`clock`)."""
+"""Timing of a kernel's calls in a worker; a kernel for a device keeps the time itself (`clock`)."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from codegen.runtime.timing import seconds_of, without_collector
 WARM_UP_SECONDS = 0.02  # seconds of untimed calls of numpy, and of a kernel on a device, in a race
 TURN_SECONDS = 0.01  # seconds of untimed calls of a kernel in a turn of a race, and of timed ones
 LONG_CALL_SECONDS = 0.5  # seconds; longer calls in a race need no untimed call
-SIGN_TEST_RUNS = 7  # samples at a time that a candidate is compared with the best by, of which all may have to be slower
-SHORT_CALL_SECONDS = 0.02  # seconds; of shorter calls the first is a warm-up, and they are timed in groups
+SIGN_TEST_RUNS = 7  # samples between two comparisons of a candidate with the best; the test needs at least as many
+SHORT_CALL_SECONDS = 0.02  # seconds; shorter calls have a warm-up, and are timed in groups
 
 
 def clock(kernel: Any, arrays: list[np.ndarray]) -> float:
-    """Seconds of one call, as the kernel itself tells it if it runs on a device."""
+    """Seconds of one call, by the kernel's own clock if it has one."""
     if hasattr(kernel, "clock"):
         return kernel.clock(*arrays)
     return _once(call_of(kernel, arrays))
 
 
 def call(kernel: Any, arrays: list[np.ndarray]) -> None:
-    """Call a kernel once. An exception that passes through this module is the kernel's, not the worker's."""
+    """Call a kernel once. An exception that passes through this module counts as the kernel's, not the worker's."""
     kernel(*arrays)
 
 
 def call_of(kernel: Any, arrays: list[np.ndarray]) -> Callable[[], None]:
-    """The call of a kernel with these arrays, without what it prepares of constants, which is done here."""
+    """The call of a kernel with these arrays, after its preparation of constants, which runs here."""
     return kernel.bind(*arrays) if hasattr(kernel, "preparation") else partial(kernel, *arrays)
 
 
@@ -42,7 +42,7 @@ def samples_of(
 ) -> list[float]:
     """Timings of a kernel whose first call took `first` seconds: until both `min_seconds` and `min_runs` are reached.
 
-    Long calls count from the first on. For short ones that was the warm-up; they are timed in groups, by the kernel itself if it
+    The first call counts if it is long. For short calls it was the warm-up; they are timed in groups, by the kernel itself if it
     can.
     """
     if first >= SHORT_CALL_SECONDS and not hasattr(kernel, "clock"):
@@ -56,7 +56,7 @@ def samples_of(
 def samples_against(
     best: float, kernel: Any, arrays: list[np.ndarray], first: float, min_seconds: float, min_runs: int, max_runs: int
 ) -> list[float]:
-    """Timings as `samples_of` takes them, but no more once they are `slower` than `best` seconds."""
+    """Timings as of `samples_of`, which stop as soon as they are `slower` than `best` seconds."""
     samples: list[float] = []
     start = time.perf_counter()
     while len(samples) < max_runs and not (slower(samples, best) and len(samples) >= min_runs):
@@ -68,7 +68,8 @@ def samples_against(
 
 
 def slower(samples: Sequence[float], best: float) -> bool:
-    """A sign test: whether, were `best` their median, so few of the samples would be no slower once in 2**SIGN_TEST_RUNS."""
+    """A sign test: True if, with `best` as median, so few samples at or below it have a probability of 2**-SIGN_TEST_RUNS at
+    most."""
     few = sum(s <= best for s in samples)
     return sum(math.comb(len(samples), k) for k in range(few + 1)) << SIGN_TEST_RUNS <= 1 << len(samples)
 
@@ -76,7 +77,7 @@ def slower(samples: Sequence[float], best: float) -> bool:
 def _repeat(
     call: Callable[[], None], samples: list[float], calls: int, min_seconds: float, min_runs: int, max_runs: int
 ) -> list[float]:
-    """`samples` and more, each the mean of `calls` calls, until there are `min_runs` and they add up to `min_seconds`."""
+    """`samples` with more, each the mean of `calls` calls, up to `min_runs` and to `min_seconds` in all."""
     total = sum(samples)
     with without_collector():
         while (len(samples) < min_runs or total < min_seconds) and len(samples) < max_runs:
@@ -86,7 +87,7 @@ def _repeat(
 
 
 def kernel_sample(kernel: Any, arrays: list[np.ndarray], earlier: list[float]) -> float:
-    """Seconds a call, as `call_sample`; the kernel times short calls itself, if it can, and one on a device all."""
+    """Seconds a call, as `call_sample`; the kernel times short calls itself if it can, and on a device all calls."""
     if hasattr(kernel, "clock"):  # calls would copy the arrays to the device and back
         return kernel.time(*arrays, seconds=WARM_UP_SECONDS, runs=3).median
     call = call_of(kernel, arrays)
@@ -98,8 +99,8 @@ def kernel_sample(kernel: Any, arrays: list[np.ndarray], earlier: list[float]) -
 
 
 def call_sample(call: Callable[[], None], warm: float, earlier: list[float]) -> float:
-    """Seconds a call: of a single one if it is long, else the median of at least three groups of about a millisecond. For about
-    `warm` seconds, calls go before, as a processor that had nothing to do, or whose threads slept, is slow at first."""
+    """Seconds a call: of a single long one, else the median of at least three groups of about a millisecond. Untimed calls for
+    about `warm` seconds go before, because an idle processor, or sleeping threads, are slow at first."""
     expected = _expected(call, earlier)
     if expected >= SHORT_CALL_SECONDS:
         if expected < LONG_CALL_SECONDS:
@@ -111,7 +112,7 @@ def call_sample(call: Callable[[], None], warm: float, earlier: list[float]) -> 
 
 
 def _expected(call: Callable[[], None], earlier: list[float]) -> float:
-    """The estimated seconds of a call, from earlier ones or from one, or a second one if that was short, now."""
+    """The estimated seconds of a call: the least of earlier ones; without any, of a call now, or of two if short."""
     if earlier:
         return max(1e-9, min(earlier))
     first = _once(call)

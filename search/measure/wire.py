@@ -14,7 +14,7 @@ def encode(message: Message) -> bytes:
 
 
 def decoded(text: bytes | str) -> Message:
-    """The message of one line. ValueError where it is none."""
+    """The message of one line. ValueError for any other text."""
     try:
         message = json.loads(text)
     except RecursionError:
@@ -25,18 +25,18 @@ def decoded(text: bytes | str) -> Message:
 
 
 def read(stream: BinaryIO) -> Message | None:
-    """The next message of a blocking stream, or None where the stream has ended."""
+    """The next message of a blocking stream, or None at its end."""
     line = stream.readline()
     return decoded(line) if line.endswith(b"\n") else None
 
 
 class Decoder:
-    """Collects bytes as they arrive from a pipe and gives back the messages that are complete."""
+    """A decoder of bytes from a pipe into messages."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[Message]:
-        """Add `data`; all messages that it completes. ValueError where it is no message."""
+        """Add `data`; returns all messages that it completes. ValueError for a line that is no message."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [decoded(line) for line in lines]

@@ -1,8 +1,8 @@
-"""The process in which candidates are built, run and checked: `python -m search.measure.worker`, started by the measurer.
+"""The worker process, which builds, runs and checks candidates: `python -m search.measure.worker`, started by the measurer.
 
-It answers one request after another over its standard input and output (see `search.measure.wire`). Anything may happen to it:
-the parent watches the clock and kills it where it hangs. It lives in a session of its own, so that Ctrl-C in the terminal does
-not reach it, and ends when its parent does: by itself, or where it hangs by the parent's guard.
+It answers one request after another over its standard input and output (see `search.measure.wire`). The parent watches the clock
+and kills it if it hangs. It has a session of its own, so that Ctrl-C in the terminal does not reach it. It ends with its parent:
+by itself, or, if it hangs, by the parent's guard.
 
 Requests, by `op`, and their answers:
 
@@ -12,17 +12,17 @@ build    id, trace, known, again -> an outcome; digest, seconds
 objects  trace -> an outcome; the object files of the program, in base64, by their keys in a cache, and seconds
 run      id, best, check, ... : compare its results with the reference unless it is cut off, and time it -> an outcome; samples,
          cut, max_error
-baseline id: time the program as written; make a reference where there is none; check it -> an outcome; samples, good, loose
+baseline id: time the program as written; make a missing reference; check it -> an outcome; samples, good, loose
 reference trace, target: make a reference; exact results are those of this schedule for a processor -> ok, good, loose
 compare  ids, numpy, rounds, seconds: check, then time in turns -> ok; samples and verdicts by id (and numpy's samples)
 peak     threads, dtype -> ok; flops (a second)
 calibrate: script, trace: time this function, scheduled so -> ok; samples
 drop     ids: forget these kernels -> nothing
 
-An answer says `lost` where this process is to run nothing more, as after a kernel that raised: the parent starts another.
+An answer has `lost` if this process should run nothing more, as after a kernel that raised: the parent starts another.
 
-Before each thing whose duration is limited, the event `running` is sent: the clock of the parent starts there. The event
-`checking` stops it.
+The event `running` goes before each action of limited duration: the clock of the parent starts there. The event `checking` stops
+it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from . import builder, timing, wire
 from .provenance import Provenance
 from .reference import Arrays, NamedWorkload, make_reference, random_inputs
 
-MAX_SECOND_TIMINGS = 3  # of a short call, before its candidate is stopped as slow
+MAX_SECOND_TIMINGS = 3  # of a short call, before its candidate is cut off as slow
 PAUSE_SECONDS = 0.005  # before each of them
 SPIN_SECONDS = 0.2  # after which idle threads of numpy's library sleep: OpenBLAS spins for 2**28 cycles
 NUMPY_RACE_SHARE = 1 / 3  # of the time of a race
@@ -61,11 +61,11 @@ MAX_LONG_CALLS = 2  # in a turn of a race
 MAX_MESSAGE_CHARACTERS = 4000  # of the message of an outcome
 CALIBRATION_SECONDS = 0.005  # to time the calibration kernel for
 MAX_OPEN_FILES = 256  # more than at the start; with more, the process is replaced
-BUILDING = ("build", "objects", "reference", "calibrate")  # requests that a builder may raise in: the outcome of its candidate
+BUILDING = ("build", "objects", "reference", "calibrate")  # requests whose exceptions are those of the builder
 
 
 class Worker:
-    """The state of one worker process: the function, its data, and the kernels that it has built, by id."""
+    """The state of one worker process: the function, its data, and its kernels by id."""
 
     def __init__(self, channel: BinaryIO):
         self._channel = channel
@@ -76,8 +76,8 @@ class Worker:
         self._kernels: dict[int, Any] = {}
         self._known: set[str] = set()
         self._arrays: Arrays | None = None
-        self._calibration: tuple[Any, list[np.ndarray]] | None = None  # a kernel, and what it is called with
-        self._lost = False  # whether this process is to run nothing more
+        self._calibration: tuple[Any, list[np.ndarray]] | None = None  # a kernel and its arguments
+        self._lost = False  # this process should run nothing more
         self._descriptors = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
 
     def send(self, **header: Any) -> None:
@@ -93,25 +93,26 @@ class Worker:
                 self.send(**answer, **({"lost": True} if self._lost or self._burdened() else {}))
 
     def _answer(self, request: Callable[[], wire.Message | None], builds: bool = False) -> wire.Message | None:
-        """The answer to a request; where it raises, the outcome that this is: of what `builds` of a builder, else of a kernel."""
+        """The answer to a request. An exception becomes an outcome: of the builder if it `builds`, else of a kernel or the
+        worker."""
         try:
             return request()
         except MemoryError as error:
             return {"outcome": "memory", "message": _describe(error) or "out of memory"}
-        except Exception as error:  # the outermost frame: what is no candidate's is this code's own
+        except Exception as error:  # the outermost frame: an exception of the candidate, or of this code
             said, frames = _describe(error), traceback.extract_tb(error.__traceback__)
             if builds:
                 from schedule.error import ScheduleError
 
                 return {"outcome": "illegal" if isinstance(error, ScheduleError) else "build_error", "message": said}
             if any(frame.filename == timing.__file__ for frame in frames):  # a call of a kernel
-                self._lost = True  # what that leaves on a device or in this process is not to trouble others
+                self._lost = True  # the state of the device and of this process may be damaged
                 return {"outcome": "crash", "message": said}
             where = [f for f in frames if Path(f.filename).parent == Path(__file__).parent][-1]
             return {"outcome": "fault", "message": f"{said} ({Path(where.filename).name}:{where.lineno}, in {where.name})"}
 
     def _burdened(self) -> bool:
-        """True where candidates left so many files open that others may find no more, as far as the system tells."""
+        """True if candidates left so many files open that others may fail to open more, where the system shows it."""
         try:
             return len(os.listdir("/proc/self/fd")) > self._descriptors + MAX_OPEN_FILES
         except OSError as error:  # looking takes a descriptor itself
@@ -186,7 +187,7 @@ class Worker:
         if short:  # that was the warm-up; a short call is easily disturbed, and hidden by the checks of its arguments
             first = min(timing.samples_of(kernel, arrays, first, 0.0, 3, 3))
             min_runs = max(min_runs, 5)
-            for _ in range(MAX_SECOND_TIMINGS):  # it may be another process that makes it slow
+            for _ in range(MAX_SECOND_TIMINGS):  # another process may have made it slow
                 if best is None or first <= cutoff * best:
                     break
                 time.sleep(PAUSE_SECONDS)
@@ -207,7 +208,7 @@ class Worker:
         return {"outcome": "ok", "samples": samples, "max_error": error}
 
     def _checked(self, id: int) -> wire.Message:
-        """The verdict over one call of a kernel."""
+        """The verdict on one call of a kernel."""
         self.send(event="running")
         data = self._data()
         data.reset()
@@ -215,7 +216,7 @@ class Worker:
         return self._verdict()
 
     def _verdict(self) -> wire.Message:
-        """The verdict over the arrays after the one call since they were reset."""
+        """The verdict on the arrays after the one call since their reset."""
         self.send(event="checking")
         return self._data().verdict()
 
@@ -224,7 +225,7 @@ class Worker:
         data.reset()
         self.send(event="running")
         first = timing.clock(kernel, data.working)
-        if hasattr(kernel, "clock"):  # which leaves the results on the device
+        if hasattr(kernel, "clock"):  # `clock` leaves the results on the device
             timing.call(kernel, data.working)
         accepted = {} if data.has_reference else self._accepted()
         answer = {**data.verdict(), **accepted}
@@ -255,7 +256,7 @@ class Worker:
         share = 0.0 if not numpy or self._workload is None else NUMPY_RACE_SHARE if sound else 1.0
         kernels = {i: partial(timing.kernel_sample, self._kernels[int(i)], data.working) for i in sound}
         self._turns(kernels, samples, rounds, (1 - share) * seconds)
-        if share:  # after the others: its threads, and what it does to the caches, would slow down whoever comes next
+        if share:  # last, because its threads and its use of the caches would slow down the next kernel
             samples["numpy"] = []
             self._turns(
                 {"numpy": partial(timing.call_sample, self._numpy_call(data), timing.WARM_UP_SECONDS)},
@@ -274,19 +275,19 @@ class Worker:
         rounds: int,
         seconds: float,
     ) -> None:
-        """Add a sample of each contender to its `samples` in each of so many rounds, or until `seconds` are over."""
+        """Add a sample of each contender to its `samples` in each round, until `seconds` are over."""
         start = time.perf_counter()
         for n in range(rounds if contenders else 0):
-            # Once a round: the parent takes a core when it wakes, and the threads of who has its turn then share the other.
+            # Once a round: the parent takes a core when it wakes, and the kernel's threads then share the others.
             self.send(event="running", repeats=MAX_LONG_CALLS * len(contenders))
-            # In another order each round: whoever follows a kernel that cools the caches pays for it.
+            # In another order each round, because a kernel that cools the caches slows the next one.
             for name in np.random.default_rng(n).permutation(list(contenders)).tolist():
                 samples[name].append(contenders[name](samples[name]))
             if time.perf_counter() - start > (seconds if n >= 2 else 2 * seconds + 1):
                 return
 
     def _numpy_call(self, data: Arrays) -> Any:
-        """The workload in numpy, on the same data, as a function without arguments that has been called once."""
+        """The workload in numpy, on the same data, as a function without arguments, already called once."""
         assert self._workload is not None
         instance = self._workload.instance()
         count = len(instance.inputs(np.random.default_rng(0)))
@@ -324,13 +325,13 @@ class Worker:
 def _describe(error: BaseException) -> str:
     try:
         text = str(error).strip()
-    except Exception:  # of a class of a candidate's
+    except Exception:  # the class may be a candidate's
         text = ""
     return f"{type(error).__name__}: {text}"[:MAX_MESSAGE_CHARACTERS] if text else type(error).__name__
 
 
 def _limit_memory(memory: int) -> None:
-    """Let the address space grow by `memory` bytes from here, where the system can limit it."""
+    """Limit the growth of the address space to `memory` bytes, where the system can."""
     try:
         import resource
 
@@ -349,7 +350,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     stdin = os.fdopen(os.dup(0), "rb")
     channel = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a candidate prints goes to standard error
+    os.dup2(2, 1)  # output of a candidate goes to standard error
     devnull = os.open(os.devnull, os.O_RDONLY)
     os.dup2(devnull, 0)
     worker = Worker(channel)
@@ -358,14 +359,14 @@ def main() -> None:
     def receive() -> None:
         while (received := wire.read(stdin)) is not None:
             requests.put(received)
-        if os.getpgrp() == os.getpid():  # with it goes what candidates have started
+        if os.getpgrp() == os.getpid():  # with all processes that candidates have started
             os.killpg(0, signal.SIGKILL)
         os._exit(0)
 
     threading.Thread(target=receive, daemon=True).start()
     try:
         worker.serve(requests)
-    except BaseException as error:  # a candidate asked the interpreter to end, whose orderly end takes a while
+    except BaseException as error:  # a candidate asked the interpreter to exit; an orderly exit takes a while
         os.write(2, f"{_describe(error)}\n".encode(errors="replace"))
         os._exit(1)
 

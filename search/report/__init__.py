@@ -1,6 +1,6 @@
 """Report on a tuning run, as one self-contained HTML page: `write("report.html", tir.autotune(...))`.
 
-That of a network is `network.write`.
+For a network it is `network.write`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ CELL = 200  # width of a block's column, in units of the drawing
 
 
 def edges(func: PrimFunc) -> list[tuple[str, str, str]]:
-    """The buffers between blocks: a block that writes, one that reads, and the buffer."""
+    """The edges of the graph of blocks: the writer, the reader, and the buffer of each."""
     wrote: dict[str, str] = {}
     found: list[tuple[str, str, str]] = []
     for b in _leaves(func):
@@ -31,7 +31,7 @@ def _leaves(func: PrimFunc) -> list[Block]:
 
 
 def by_block(rules: tuple[str, ...], names: list[str]) -> dict[str, list[str]]:
-    """The rules of a sketch by the block that each was applied to; those on blocks that rules made are under the empty name."""
+    """The rules of a sketch by block; those on blocks that rules made are under the empty name."""
     found: dict[str, list[str]] = {}
     for said in rules:
         block, colon, rule = said.partition(": ")
@@ -40,7 +40,7 @@ def by_block(rules: tuple[str, ...], names: list[str]) -> dict[str, list[str]]:
 
 
 def derivations(result: Result) -> str:
-    """The graph of the blocks, and below it a row for each sketch with the rule that was applied to each block."""
+    """The graph of the blocks, and below it a row for each sketch with its rule for each block."""
     names = [b.name for b in _leaves(result.task.func)]
     tried = Counter(m.candidate.sketch for m in result.measurements)
     if not result.sketches or not names:
@@ -54,7 +54,7 @@ def derivations(result: Result) -> str:
 
 
 def graph(func: PrimFunc) -> str:
-    """The blocks in their order, with arrows from those that write to those that read."""
+    """The blocks in their order, with arrows from writers to readers."""
     names = [b.name for b in _leaves(func)]
     place = {n: k * CELL + CELL // 2 for k, n in enumerate(names)}
     parts = []

@@ -14,8 +14,8 @@ from ..drawing.svg import COLOURS, Chart, bars
 from ..measure import Measurement
 from ..tuning.result import MEASURING, PHASES, Result
 
-MIN_SCORED = 3  # candidates with scores below which nothing is compared
-FEATURES = 12  # that are shown
+MIN_SCORED = 3  # least number of scored candidates for a figure
+FEATURES = 12  # shown at most
 
 
 def tuning_curve(result: Result) -> str:
@@ -45,7 +45,7 @@ def tuning_curve(result: Result) -> str:
 
 
 def about(result: Result, trial: int, m: Measurement) -> str:
-    """A trial in a few words."""
+    """A short description of a trial."""
     origin = m.candidate.origin
     came = "" if origin is None else f", {origin.operator}"
     ended = f"{speed(result, m.seconds):.1f} {unit(result)}" if m.outcome == "ok" else m.outcome
@@ -59,7 +59,7 @@ def default(result: Result) -> float | None:
 
 
 def beliefs(result: Result) -> list[tuple[str, int, float | None, str]]:
-    """The beliefs of each model that scored: its name, how many, the rank correlation, and a figure of scores against speeds."""
+    """The accuracy of each model: its name, the number of scores, the rank correlation, and a figure of scores against speeds."""
     scored: dict[str, list[tuple[float, Measurement]]] = {}
     for m in result.measurements:
         if m.outcome == "ok" and not m.duplicate:
@@ -86,7 +86,7 @@ def beliefs(result: Result) -> list[tuple[str, int, float | None, str]]:
 
 
 def opinions(result: Result) -> str | None:
-    """The features that moved the model's opinion of the best candidate most."""
+    """The features with the largest effect on the prediction for the best candidate."""
     top = sorted(result.opinions.items(), key=lambda item: -abs(item[1]))[:FEATURES]
     rows = [(name, value, f"{math.exp(value) - 1:+.0%}", "red" if value > 0 else "green") for name, value in top if value]
     return bars("features that moved the model's opinion", rows) if rows else None
@@ -122,7 +122,7 @@ def phases(result: Result) -> str:
 
 
 def roofline(result: Result, bandwidth: float | None) -> str | None:
-    """The roofline of a program that moves each parameter once, with the candidates; None where nothing is computed."""
+    """The roofline of a program that moves each parameter once, with the candidates; None for a program without operations."""
     if not result.task.flop:
         return None
     intensity, ceiling = result.task.flop / buffer_nbytes(*result.task.func.buffers), result.ceiling
@@ -150,7 +150,7 @@ def roofline(result: Result, bandwidth: float | None) -> str | None:
 
 
 def wins(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """The measurements that were the best so far when they were taken."""
+    """The measurements that were new bests."""
     found: list[Measurement] = []
     for m in measurements:
         if m.max_error is not None and m.seconds < min((w.seconds for w in found), default=math.inf):
@@ -159,7 +159,7 @@ def wins(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 
 def speed(result: Result, seconds: float) -> float:
-    """A time as the speed that is plotted: GFLOP/s, or calls a second where nothing is computed; 0 for a failure."""
+    """The plotted speed of a time: GFLOP/s, or calls a second for a program without operations; 0 for a failure."""
     return (result.task.flop / 1e9 if result.task.flop else 1.0) / seconds if seconds < math.inf else 0.0
 
 

@@ -1,4 +1,4 @@
-"""The line of the winner: each row that it descends from, by what it was made, and what that changed."""
+"""The lineage of the winner: each of its ancestors, the operator that made it, and the changed numbers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..space.sketch import Sketch
 from ..tuning.history import first_trials
 from ..tuning.result import Result
 
-MAX_STEPS = 40  # of a line that are shown, the last ones
+MAX_STEPS = 40  # last steps of a line that are shown
 
 
 @dataclass(frozen=True)
 class Ancestor:
-    """A row of the winner's line, the origin that led to it, and the number of its trial if it was measured in this run."""
+    """A row of the winner's line, its origin, and the number of its trial if it was measured in this run."""
 
     row: tuple[int, ...]
     origin: Origin | None
@@ -28,12 +28,12 @@ class Ancestor:
 
 
 def winner(result: Result) -> Measurement | None:
-    """The trial whose schedule is the result; None where that is of an earlier run, or the program as written."""
+    """The trial whose schedule is the result; None if that is of an earlier run, or the program as written."""
     return next((m for m in result.measurements if m.candidate.trace == result.trace and m.outcome == "ok"), None)
 
 
 def line(result: Result) -> list[Ancestor]:
-    """The rows from the first to the winner, along first parents; empty where the winner is no trial."""
+    """The rows from the first to the winner, along first parents; empty if the winner is no trial."""
     best = winner(result)
     if best is None:
         return []
@@ -51,7 +51,7 @@ def line(result: Result) -> list[Ancestor]:
 
 
 def columns(sketch: Sketch) -> list[str]:
-    """The meaning of each column of a sketch, in a few words."""
+    """A short description of each column of a sketch."""
     names = [""] * sketch.columns
     for t in sketch.tiles:
         for level, column in enumerate(t.columns, 1):
@@ -62,12 +62,12 @@ def columns(sketch: Sketch) -> list[str]:
 
 
 def changes(sketch: Sketch, before: Sequence[int], after: Sequence[int]) -> list[tuple[str, int, int]]:
-    """The columns that differ: what each is, the number before, and the number after."""
+    """The columns that differ: a description, the number before, and the number after."""
     return [(name, a, b) for name, a, b in zip(columns(sketch), before, after, strict=True) if a != b]
 
 
 def lineage(result: Result) -> str:
-    """The line of the winner as a list, its first row at the top; empty where it is not known."""
+    """The line of the winner as a list, its first row at the top; empty if unknown."""
     found = line(result)[-MAX_STEPS:]
     best = winner(result)
     if not found or best is None:

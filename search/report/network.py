@@ -1,4 +1,4 @@
-"""Report on tuning a network: the kernels that take its time, before and after, as a page or as a picture."""
+"""Report on the tuning of a network: times of its kernels, before and after, as a page or as a picture."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class TaskTime:
 
     @property
     def gain(self) -> str:
-        """The speedup, as a factor; empty where it did not become faster."""
+        """The speedup, as a factor; empty without a gain."""
         return f"{self.before / self.after:.2f} ×" if self.after < self.before else ""
 
 
 @dataclass(frozen=True)
 class NetworkReport:
-    """A network that was tuned: a call of it in seconds, measured `before` and `after`; its tasks, those that took longest first;
-    `curve`, what it was estimated to take after so many seconds of the run; how long the run took; the `device` that measured, if
-    it was not this machine's, and then `before` and `after` are the sums of the kernels."""
+    """A tuned network: seconds of a call, measured `before` and `after`; its tasks, longest first. `curve` is pairs of the
+    seconds of the run and the estimated seconds of a call. `elapsed` are the seconds of the run. `device` is the one that
+    measured, if not this machine's; `before` and `after` are then the sums of the kernels."""
 
     name: str
     target: str
@@ -58,7 +58,7 @@ class NetworkReport:
 
 
 def write(path: str | Path, report: NetworkReport) -> None:
-    """Write the report, or its picture alone where the file is named so. OSError, ModuleNotFoundError (matplotlib)."""
+    """Write the report, or its picture alone for a file name of PICTURES. OSError, ModuleNotFoundError (matplotlib)."""
     place = Path(path)
     if place.suffix in PICTURES:
         from .network_figures import picture
@@ -69,7 +69,7 @@ def write(path: str | Path, report: NetworkReport) -> None:
 
 
 def page(report: NetworkReport) -> str:
-    """The report as HTML, with nothing that has to be loaded from elsewhere."""
+    """The report as one self-contained HTML page."""
     trials = sum(t.trials for t in report.tasks)
     cores = counted(report.threads, "thread")
     where = report.device or processor()
@@ -111,7 +111,7 @@ def _latency(report: NetworkReport) -> str | None:
 
 
 def joined(tasks: Sequence[TaskTime], most: int = BARS) -> list[TaskTime]:
-    """The tasks that took longest, and all others as one."""
+    """The longest tasks, and all others as one."""
     if len(tasks) <= most:
         return list(tasks)
     rest = tasks[most - 1 :]
@@ -120,7 +120,7 @@ def joined(tasks: Sequence[TaskTime], most: int = BARS) -> list[TaskTime]:
 
 
 def rows(tasks: Sequence[TaskTime]) -> list[tuple[str, ...]]:
-    """A row of a table for each task: its label, and COLUMNS; its share is that of the kernels' time before."""
+    """A table row for each task: its label, and COLUMNS; its share is that of the kernels' time before."""
     whole = sum(t.before for t in tasks)
     return [
         (
@@ -132,5 +132,5 @@ def rows(tasks: Sequence[TaskTime]) -> list[tuple[str, ...]]:
 
 
 def _times(before: float, after: float) -> str:
-    """The speedup, once both times are known."""
+    """The speedup, or a dash for an unknown time."""
     return f"{before / after:.2f}" if after else "-"

@@ -1,4 +1,4 @@
-"""The picture of a network that was tuned, drawn with matplotlib, which the extra `report` installs."""
+"""The picture of a tuned network, drawn with matplotlib, which the extra `report` installs."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def write(path: str | Path, result: Result) -> None:
 
 
 def cached(result: Result) -> bool:
-    """True where all arrays fit into the last cache, so that memory is no limit of a kernel that is called again and again."""
+    """True if all arrays fit into the last cache, so that memory does not limit repeated calls."""
     target = Target(result.task.target)
     return backend(target).device is None and buffer_nbytes(*result.task.func.buffers) <= target.l3
 
@@ -98,7 +98,7 @@ children."""
 
 
 def _timings(result: Result) -> str:
-    """The table of times: the original program, the default schedule, the best one, and numpy."""
+    """The table of times: the program as written, the default schedule, the best one, and numpy."""
     rows = []
     if result.baseline_stopped is not None:
         rows.append(("as written", f"> {duration(result.baseline_stopped)}", "stopped", "–", "–"))
@@ -114,7 +114,7 @@ def _timings(result: Result) -> str:
 
 
 def _roof(result: Result, bandwidth: float | None) -> str:
-    """The meaning of the lines of the roofline."""
+    """The explanation of the lines of the roofline."""
     if not result.ceiling:
         return "The speeds of the candidates; the peak of the machine is not known."
     text = f"The peak is {result.ceiling / 1e9:.0f} GFLOP/s, "
@@ -130,7 +130,7 @@ def _roof(result: Result, bandwidth: float | None) -> str:
 
 
 def _beliefs(result: Result) -> str:
-    """The beliefs of each model, against measurements."""
+    """The scores of each model against measurements."""
     found = []
     for name, count, correlation, figure in figures.beliefs(result):
         how = "" if correlation is None else f"; rank correlation {correlation:.2f}"
@@ -142,7 +142,7 @@ below 0 a model has not learned yet."""
 
 
 def _operators(result: Result) -> str:
-    """One row for each operator: what became of its children, by their scores and by measurement."""
+    """One row for each operator: the success of its children, by their scores and by measurement."""
     bred: dict[str, tuple[int, int]] = {}
     for a in result.applied:
         children, better = bred.get(a.operator, (0, 0))
@@ -190,7 +190,7 @@ def _failures(result: Result) -> str:
 
 
 def _nests(result: Result) -> str:
-    """The loop nest of the default schedule, or the one that was written where that was no trial, beside the best one."""
+    """The loop nest of the default schedule, or, if that was no trial, of the program as written, beside the best one."""
     default = next((m for m in result.measurements if m.candidate.sketch == "default" and m.outcome == "ok"), None)
     first, name, seconds = result.task.func, "As written", result.baseline
     if default is not None and default.candidate.trace is not None:
@@ -203,7 +203,7 @@ def _nests(result: Result) -> str:
 
 
 def _scripts(result: Result) -> str:
-    """The nest and the script that were written, the best script, and its steps."""
+    """The nest and the script as written, the best script, and its steps."""
     written, best = result.task.func, result.schedule.func
     more = (
         ("The loop nest as written", written.outline()),

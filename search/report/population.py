@@ -14,7 +14,7 @@ from ..tuning.result import Result
 from .figures import about, speed
 from .lineage import winner
 
-MAX_SKETCHES = 8  # that are shown, those with the most trials
+MAX_SKETCHES = 8  # shown, those with the most trials
 MAX_FRAMES = 60  # generations of a sketch that are shown, evenly over the run
 
 HTML = """<div class=map><p><label>sketch <select id=island></select></label> <button id=play>play</button>
@@ -24,14 +24,14 @@ HTML = """<div class=map><p><label>sketch <select id=island></select></label> <b
 
 
 def population(result: Result) -> str:
-    """The data of the map and its place in the page; empty where the policy keeps no generations."""
+    """The data of the map and its place in the page; empty if the policy keeps no generations."""
     found = islands(result)
     return HTML + data("population", found) if found else ""
 
 
 def islands(result: Result) -> list[dict[str, Any]]:
-    """The frames and the measured rows of sketches with generations, the winner's and those with the most trials first, in a
-    plane from 0 to 1: the two directions in which their rows, as doublings of sizes, differ most."""
+    """The frames and the measured rows of sketches with generations, the winner's and then most trials first. Rows are points
+    from 0 to 1 along the two main directions of their differences in doublings of sizes."""
     bred: dict[str, list[Generation]] = {}
     for g in result.generations:
         bred.setdefault(g.sketch, []).append(g)
@@ -64,7 +64,7 @@ def _island(result: Result, sketch: Sketch, bred: list[Generation]) -> dict[str,
 
 
 def plane(points: np.ndarray) -> np.ndarray:
-    """Points of many dimensions in the plane of their two largest principal components, each scaled to 0..1: (n, 2) of (n, d)."""
+    """Projection of (n, d) points to their two largest principal components, each scaled to 0..1: (n, 2)."""
     centred = points - points.mean(axis=0)
     _, _, directions = np.linalg.svd(centred, full_matrices=False)
     flat = centred @ np.pad(directions[:2], ((0, max(0, 2 - len(directions))), (0, 0))).T

@@ -1,6 +1,6 @@
 """The search space of a function: its sketches, derived block by block by `rules`, then annotated.
 
-`generation` asks the backend of a target for its spaces, which `derivation` defines; so its names are imported when first used.
+`generation` asks the backend of a target for its spaces, which `derivation` defines; so its names are imported at first use.
 """
 
 from typing import TYPE_CHECKING, Any

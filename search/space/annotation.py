@@ -1,7 +1,7 @@
 """Annotation as Ansor does it (OSDI 2020, section 4.2): compute locations, parallel loops, unrolling and vectorisation.
 
-Where Ansor samples a number or a place, the sketch has a column with the same options. Tile sizes are open here, so limits that
-depend on them are left to sampling. The innermost loop may always be vectorised, because no later step does it.
+The sketch has a column for each number or place that Ansor samples, with the same options. Tile sizes are open here, so limits
+that depend on them are left to sampling. The innermost loop may always be vectorised, because no later step does it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tir.ir import NOT_SPATIAL, Block, For, Kind
 from tir.traverse import blocks, driving, iterations, loops_to, walk_stmts
 
 UNROLL = (0, 16, 64, 512)  # maximum number of statements in an unrolled nest
-VECTOR = 16  # maximum number of iterations that are fused into a vector
+VECTOR = 16  # maximum number of iterations fused into a vector
 DEPTHS = 4  # numbers of loops that may be parallel
 PLACES = 8  # maximum number of combinations of compute locations in a sketch
 
@@ -37,7 +37,8 @@ def annotate_in_place(state: OpenSchedule) -> None:
 
 
 def _placements(state: OpenSchedule) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
-    """Places for movable stages, (block, loop) pairs with a label: as they are, then fewest moves from the outermost."""
+    """Placements of movable stages, (block, loop) pairs with a label: first no move, then by fewest moves from the first
+    choice."""
     movable = [b.name for b in reversed(blocks(state.func)) if _movable(state, b.name)]
     order = itertools.count(0, -1)
     work: list[tuple[int, int, int, OpenSchedule, tuple[tuple[str, str], ...]]] = [(0, next(order), 0, state, ())]
@@ -59,13 +60,13 @@ def _placements(state: OpenSchedule) -> list[tuple[str, tuple[tuple[str, str], .
 
 
 def _movable(state: OpenSchedule, block: str) -> bool:
-    """True where a stage is neither tiled, nor tied to one that is, nor an output."""
+    """True if a stage is not tiled, not tied to a tiled one, and no output."""
     return state.scheduled.get(block) in (None, Stage.FACTORED) and not state.is_output(block)
 
 
 def _candidates(state: OpenSchedule, block: str) -> list[str]:
-    """The loops at which a stage may be computed: of its consumers, or of the stage in which they are computed, from the outside
-    up to the first reduction of an untiled one, and not inside the tiles of a second level of a tiled one."""
+    """The loops at which a stage may be computed: serial loops around all its consumers, from the outermost inwards. They end
+    before the first reduction loop of an untiled consumer, and after the first run of reduction loops of a tiled one."""
     consumers = state.get_consumers(block)
     if not consumers:
         return []
@@ -89,7 +90,7 @@ def _candidates(state: OpenSchedule, block: str) -> list[str]:
 
 
 def _finisher(steps: tuple[tuple[str, str], ...]):
-    """A way that moves stages to these places and annotates the result."""
+    """The branch that moves stages to these places and annotates the result."""
 
     def way(state: OpenSchedule) -> None:
         for block, loop in steps:
@@ -126,7 +127,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
 
         return way
 
-    # As many as give every thread 16 iterations, where the lengths are known; then the other numbers.
+    # First the number of loops with 16 iterations for every thread, by their known lengths; then the other numbers.
     enough = next((n for n in range(1, len(chain)) if iterations(loops[:n]) > 16 * state.target.num_cores), len(chain))
     depths = sorted(range(1, len(chain) + 1), key=lambda n: (abs(n - enough), -n))[:DEPTHS]
     owner = next((b for b in stages if state.tiled(b) is not None), stages[-1])
@@ -136,8 +137,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
 
 
 def outer_spatial(loop: For, reduced: set[str]) -> list[For]:
-    """The outermost loops of a nest while they are serial and none that is `reduced`, up to and with the first that has several
-    statements."""
+    """The outermost serial loops of a nest that are not `reduced`, up to and with the first that has several statements."""
     chain: list[For] = []
     while loop.kind is Kind.SERIAL and loop.name not in reduced:
         chain.append(loop)
@@ -159,7 +159,7 @@ def _finish_nest(state: OpenSchedule, outermost: str, stages: list[str]) -> None
 
 
 def _own_loop(state: OpenSchedule, block: str, outermost: str) -> str | None:
-    """The outermost loop of a stage that encloses no other, or of its nest for the stage that the others are computed in."""
+    """The outermost loop that encloses a stage alone, or None."""
     loops = loops_to(state.func.body, block)
     own_loops = [x.name for x in loops if sum(isinstance(s, Block) for s in walk_stmts(x)) == 1]
     return outermost if loops and loops[0].name == outermost and own_loops[:1] == [outermost] else next(iter(own_loops), None)

@@ -1,4 +1,4 @@
-"""Search spaces, and how the rules of one derive the sketches of a function, block by block."""
+"""Search spaces, and the derivation of a function's sketches by the rules of one, block by block."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .rules import ANSOR, DEFAULT, LIMITED, Rule, Skip, Verdict
 from .sketch import Sketch
 
 RULES_A_BLOCK = 100  # applications of rules to one block; more mean that a rule makes its block pending again and again
-MANY_BLOCKS = 10  # of a function; more may be placed in so many ways that writing them all down takes minutes
-MAX_SKETCHES = 64  # of more, those with the fewest departures from the first rule that applies are taken
+MANY_BLOCKS = 10  # blocks of a function; the placements of more take minutes to list
+MAX_SKETCHES = 64  # those with the fewest departures from the first rule that applies
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A search space: the rules that derive its sketches, and what annotates their loops at the end. `templates` schedules the
-    blocks of a function that match a template and returns the other blocks; the first sketches begin with its result."""
+    """A search space: the rules that derive its sketches, and the function that annotates their loops at the end. `templates`
+    schedules the blocks that match a template and returns the other blocks; the first sketches begin with its result."""
 
     name: str
     rules: tuple[Rule, ...]
@@ -36,7 +36,7 @@ class Space:
     templates: Callable[[OpenSchedule], list[str]] | None = None
 
     def sketch(self, state: OpenSchedule, name: str, func: PrimFunc) -> Sketch:
-        """The sketch of `func` that a finished derivation makes."""
+        """The sketch of `func` from a finished derivation."""
         self.annotate(state)
         return state.finish(name, func)
 
@@ -58,7 +58,7 @@ GPU_SPACES: dict[str, Space] = {
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """An incomplete schedule, with pending blocks, and how often it departs from the first rule that applies."""
+    """An incomplete schedule, with pending blocks, and the number of its departures from the first rule that applies."""
 
     schedule: OpenSchedule
     departures: int = 0
@@ -78,8 +78,8 @@ class Derivation:
     templates: Callable[[OpenSchedule], list[str]] | None = None
 
     def start(self) -> list[Partial]:
-        """The roots of the tree: first the function with its matched blocks scheduled by templates, if there are such blocks;
-        then the function as it is, unless the templates know all of its many blocks. ValueError if a size is symbolic."""
+        """The roots of the tree: first the function with its matched blocks scheduled by templates, if any; then the unscheduled
+        function, unless the templates match all of more than MANY_BLOCKS blocks. ValueError if a size is symbolic."""
         check_shapes(self.func)
         nothing = OpenSchedule(self.func, self.target)
         plain_loops(nothing)
@@ -93,7 +93,7 @@ class Derivation:
         return [Partial(known), Partial(nothing)] if known.scheduled else [Partial(nothing)]
 
     def expand(self, partial: Partial) -> list[Partial]:
-        """The states that the rules make of the last pending block, most preferred first; empty if no block is pending."""
+        """The states after the rules for the last pending block, most preferred first; empty without a pending block."""
         if not partial.schedule.pending:
             return []
         if len(partial.schedule.rules) > RULES_A_BLOCK * len(blocks(self.func)):
@@ -103,17 +103,17 @@ class Derivation:
         return [Partial(new, partial.departures + min(n, 1)) for n, new in enumerate(made)]
 
 
-Value = Callable[[Partial], float]  # the value of an incomplete schedule: lower is expanded first
+Value = Callable[[Partial], float]  # the value of an incomplete schedule; the lowest is expanded first
 
 
 def departures(partial: Partial) -> float:
-    """The value of limited discrepancy search: how often the first choice was not taken."""
+    """The value of limited discrepancy search: the number of departures from the first choice."""
     return partial.departures
 
 
 def best_first(derivation: Derivation, max_sketches: int = MAX_SKETCHES, value: Value = departures) -> list[OpenSchedule]:
-    """The first `max_sketches` complete schedules, where the incomplete one with the lowest value is always expanded next; among
-    equal values the newest one, and among its successors the most preferred."""
+    """The first `max_sketches` complete schedules of a best-first search. The incomplete one with the lowest value is expanded
+    next; among equal values the newest, and among its successors the most preferred."""
     order = itertools.count(0, -1)
     work = [(value(start), next(order), start) for start in reversed(derivation.start())]
     heapify(work)
@@ -141,7 +141,7 @@ def check_shapes(func: PrimFunc) -> None:
 
 
 def _made(rule: Rule, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-    """The states that a rule makes; none where a step is refused, of which a warning tells."""
+    """The states that a rule makes; none, with a warning, if a step is refused."""
     try:
         made = rule.apply(state, block)
     except Declined:
@@ -155,7 +155,7 @@ def _made(rule: Rule, state: OpenSchedule, block: str) -> list[OpenSchedule]:
 
 
 def _branches(state: OpenSchedule, block: str, rules: Sequence[Rule]) -> list[OpenSchedule]:
-    """The states that the rules make of the next block, most preferred first."""
+    """The states after the rules for the next block, most preferred first."""
     branches: list[OpenSchedule] = []
     for rule in rules:
         verdict = rule.applies(state, block)

@@ -20,7 +20,7 @@ Opening = Callable[[OpenSchedule], object]  # a user's search space: a function 
 def named(name: str, kind: str = "llvm") -> Space:
     """The space of that name: `full`, all rules; `ansor`, the rules of the paper and tile sizes that divide the extent;
     `limited`, tiles SRS with an innermost size of at most 16 and fixed compute locations. GPUs (targets of the kind `cuda`) have
-    the first two. ValueError if there is none."""
+    the first two. ValueError for another name."""
     known = search_backend(kind).spaces
     if name not in known:
         raise ValueError(no_such(f"space for {kind}", name, known))
@@ -35,15 +35,15 @@ def generate(
     max_sketches: int = MAX_SKETCHES,
 ) -> list[Sketch]:
     """The sketches of `func` (Ansor, section 4.1), at least one: from the last block to the first, each rule that applies
-    branches the derivation. Where the space has templates, the first sketches begin with what these make of the blocks that they
-    know.
+    branches the derivation. If the space has templates, the first sketches begin with the matched blocks scheduled by them.
 
-    `space` is a name or a Space; `rules`, where they are given, are tried instead of its own and its templates, in the order of
-    preference. Sketches come in the order of how often they depart from the first choice, as in limited discrepancy search
-    (Harvey and Ginsberg, IJCAI 1995), at most `max_sketches` of them. Or `space` is a function that calls the primitives of an
-    `OpenSchedule`: then the schedule that it makes is the only sketch.
-    Raises ValueError if a size is symbolic, there is no such space, or no rule applies to a block (`Skip` always does);
-    ScheduleError where a step of a function is refused.
+    `space` is a name or a Space; `rules`, if given, replace its own and its templates, in the order of preference. Sketches come
+    in the order of their departures from the first choice, as in limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), at
+    most `max_sketches` of them. Or `space` is a function that calls the primitives of an `OpenSchedule`: the only sketch is then
+    its result.
+
+    Raises ValueError for a symbolic size, an unknown space, or a block without a rule that applies (`Skip` always does);
+    ScheduleError for a refused step of a function.
     """
     target = Target(target)
     if not isinstance(space, (str, Space)):
@@ -54,14 +54,14 @@ def generate(
     sketches: list[Sketch] = []
     for state in best_first(derivation, max_sketches):
         sketch = chosen.sketch(state, f"sketch {len(sketches)}", func)
-        # Rules may make the same steps as templates.
+        # Rules may repeat the steps of templates.
         if derivation.templates is None or all(s.steps != sketch.steps for s in sketches):
             sketches.append(sketch)
     return sketches
 
 
 def opened(func: PrimFunc, target: Target, opening: Opening) -> Sketch:
-    """The sketch that a function makes of the open schedule of `func`."""
+    """The sketch by a user's function from the open schedule of `func`."""
     check_shapes(func)
     schedule = OpenSchedule(func, target)
     opening(schedule)

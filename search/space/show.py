@@ -1,4 +1,4 @@
-"""Sketches as text: the rules that made each, its open numbers, and its program with these as names."""
+"""Sketches as text: rules, open numbers, and the program with these as names."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .sketch import Sketch
 
 
 def sketch_text(sketch: Sketch, variant: Sequence[int] | None = None) -> str:
-    """The rules of a sketch and the names of its columns as comments, and its program as a script in which t0, t1, ... are the
-    numbers in these columns. Of each branch the sequence that `variant` picks is shown, by default the first."""
+    """The rules of a sketch and the names of its columns as comments, and its program as a script with the names t0, t1, ... for
+    the numbers in the columns. `variant` picks the options of branches, by default the first ones."""
     shown = (0,) * len(sketch.branches) if variant is None else tuple(variant)
     lines = [f"# {sketch.name}", *(f"#   {rule}" for rule in sketch.rules), *(f"#   {text}" for text in _columns(sketch, shown))]
     return "\n".join([*lines, _script(sketch, shown), ""])
@@ -83,7 +83,7 @@ def _expression(formula: Formula) -> Expr:
 
 
 def _ceiling(formula: Formula) -> tuple[Formula, Formula] | None:
-    """The two sides of a division that rounds up, -(-a // b), if the formula is one."""
+    """The operands a and b of a ceiling division, -(-a // b); None for any other formula."""
     match formula:
         case ("-", ("const", 0), ("//", ("-", ("const", 0), a), b)):
             return a, b

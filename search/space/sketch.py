@@ -1,4 +1,4 @@
-"""Sketches: the open schedules that rules derive (Ansor, OSDI 2020, section 4.1)."""
+"""Sketches: open traces derived by rules (Ansor, OSDI 2020, section 4.1)."""
 
 from schedule.open_trace import OpenTrace
 

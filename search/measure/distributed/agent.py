@@ -1,25 +1,25 @@
-"""The agent in a Dask worker: it performs jobs by the same `LocalMeasurer`, in the same disposable processes, as one machine.
+"""The agent in a Dask worker: it performs jobs by a `LocalMeasurer`, in disposable processes, as a single machine does.
 
-A job and its answer are JSON texts. Of code Dask sends names alone: of `perform`, `finished`, `confirm` and of this plugin, whose
-modules a worker must have; an agent of another version refuses every job.
-A job names the operation `op`; its `context` (a hash of the task, the seed, the limits and the versions) and its `key` (a hash of
-the context and the candidate); `versions`; and what the operation takes:
+A job and its answer are JSON texts. Dask sends no code, only the names of `perform`, `finished`, `confirm` and of this plugin,
+whose modules a worker must have; an agent of another version refuses every job. A job has the operation `op`; its `context` (a
+hash of the task, the seed, the limits and the versions) and its `key` (a hash of the context and the candidate); `versions`; and
+the arguments of the operation:
 
-resolve  target: what is this machine's where the target does not say it -> options, provenance
+resolve  target: the options that the target leaves to this machine -> options, provenance
 prepare  task, seed, limits -> measurement, tolerance, note, calibration
 build    task, seed, limits, candidate -> objects, object code in base64 by the keys of the cache of compiled objects; or
-         measurement, where there is none, and seconds
-measure  task, seed, limits, candidate, best; objects, where a builder made some -> measurement, seconds that this took, and
-         calibration, those of the calibration kernel; drift, where that took so many times longer
+         measurement, if the build failed, and seconds
+measure  task, seed, limits, candidate, best; objects of a builder, if any -> measurement, its seconds, and calibration, those of
+         the calibration kernel; drift, the slowdown of the calibration kernel if too large
 compare  task, seed, limits, candidates, numpy, rounds, seconds -> candidates, numpy, tolerance
 peak     task, seed, limits, dtype -> flops
 
-Instead of an answer there is `refused` (another version, or object code that the worker does not take), `aside` (the device is
-not to be trusted) or `failed` (what is no candidate's fault, such as a full disk), each with the reason.
+In place of an answer it sends `refused` (another version, or object code that the worker does not take), `aside` (a device not to
+be trusted) or `failed` (no candidate's fault, such as a full disk), each with the reason.
 
 Options of the machine are in Dask's configuration: `tir.device`, the name of the device in its lock, for a machine with several;
-`tir.drift`, the calibration kernel's largest slowdown (default 1.1); `tir.trust`, whether it runs the object code of builders
-(default: no).
+`tir.drift`, the calibration kernel's largest slowdown (default 1.1); `tir.trust`, true to run the object code of builders
+(default: false).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from .finished import Finished
 NAME = "tir-agent"
 _TASK: dict[str, tuple[type, ...]] = {"context": (str,), "task": (dict,), "seed": (int,), "limits": (dict,)}
 _CANDIDATE = {**_TASK, "key": (str,), "candidate": (dict,)}
-# By operation: what its jobs must have, and of which types that is.
+# By operation: the fields of its jobs, with their types.
 OPERATIONS: dict[str, dict[str, tuple[type, ...]]] = {
     "resolve": {"target": (str,)},
     "prepare": _TASK,
@@ -68,7 +68,7 @@ OPERATIONS: dict[str, dict[str, tuple[type, ...]]] = {
     "compare": {**_TASK, "candidates": (list,), "numpy": (bool,), "rounds": (int,), "seconds": (float, int)},
     "peak": {**_TASK, "dtype": (str,)},
 }
-_DESCRIBED: dict[str, tuple[type, ...]] = {"script": (str,), "target": (str,), "name": (str,)}  # what a job says of its task
+_DESCRIBED: dict[str, tuple[type, ...]] = {"script": (str,), "target": (str,), "name": (str,)}  # fields of a job's task
 _JSON = {
     str: "a string",
     dict: "an object",
@@ -82,7 +82,7 @@ MAX_PREPARED = 4  # tasks whose data are kept; only one has a process
 MAX_DRIFT = 1.1  # of the time of the calibration kernel, relative to the shortest so far
 CALIBRATIONS = 3  # timings of it that must agree before it counts as drifted
 ASIDE_AFTER = 3  # candidates in a row during which it drifted
-LOOK_SECONDS = 60.0  # between two looks whether a device that was put aside is as before
+LOOK_SECONDS = 60.0  # between two calibrations of a device that was put aside
 
 Job = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -110,14 +110,14 @@ def finished(contexts: list[str], dask_worker: Worker) -> dict[str, Answer]:
 
 
 async def confirm(keys: dict[str, list[str]], dask_worker: Worker) -> None:
-    """Forget the answers of these jobs, by context: a coordinator has them. (Dask need not wait for coroutines.)"""
+    """Forget the answers of these jobs, by context, which a coordinator has. (Dask need not wait for coroutines.)"""
     if (agent := _agent(dask_worker)) is not None:
         for context, own in keys.items():
             agent.finished.confirm(context, own)
 
 
 def malformed(job: Job) -> str:
-    """The reason why something is no job, empty if it is: names of files of this machine are checked before they are used."""
+    """The fault in a job, or empty. Contexts and keys become names of files of this machine, so they are checked."""
     op = job.get("op")
     if not isinstance(op, str) or op not in OPERATIONS:
         return f"a job's op must be one of {', '.join(OPERATIONS)}, got {op!r}"
@@ -141,7 +141,7 @@ def malformed(job: Job) -> str:
 
 
 def refusal(theirs: Mapping[str, str], mine: Mapping[str, str]) -> str:
-    """The reason why jobs of other versions are not performed; empty if they are the same."""
+    """The reason to refuse jobs of other versions; empty for the same ones."""
     if same_compiler(dict(theirs), dict(mine)):
         return ""
     asked, here = (", ".join(f"{n} {v.get(n, 'unknown')}" for n in ("tir", "llvmlite", "llvm")) for v in (theirs, mine))
@@ -149,14 +149,14 @@ def refusal(theirs: Mapping[str, str], mine: Mapping[str, str]) -> str:
 
 
 class Agent(WorkerPlugin):
-    """Performs jobs on its worker's device, one at a time; `doing` and `busy` seconds are among the worker's metrics."""
+    """Performs jobs on its worker's device, one at a time; `doing` and the seconds `busy` are among the worker's metrics."""
 
     name = NAME
-    idempotent = True  # whoever connects first brings it
+    idempotent = True  # the first coordinator to connect installs it
 
     def setup(self, worker: Worker) -> None:
         self._mine = versions()
-        self._turn = threading.Lock()  # the device's; Dask's resources give jobs one at a time, but two kinds may be asked for
+        self._turn = threading.Lock()  # of the device; Dask gives one job at a time for each resource, of which there may be two
         self._measurers: OrderedDict[str, LocalMeasurer] = OrderedDict()
         self._baselines: dict[str, Baseline] = {}
         self._builders: dict[int, tuple[str, LocalMeasurer]] = {}  # by thread, with the context
@@ -167,7 +167,7 @@ class Agent(WorkerPlugin):
         self._busy = 0.0
         self._measured = 0
         self.doing = self.aside = ""
-        self._returns = 0  # times that it was put aside and came back
+        self._returns = 0  # times that it came back from aside
         self._look: threading.Timer | None = None
         self.finished = Finished()
         self.address = worker.address
@@ -184,13 +184,13 @@ class Agent(WorkerPlugin):
             lock.close()
 
     def status(self) -> Answer:
-        """The status of this worker for a display."""
+        """The status of this worker, for a display."""
         now = 0.0 if (began := self._began) is None else time.monotonic() - began
         own = {"doing": self.doing, "busy": self._busy + now, "measured": self._measured, "aside": self.aside}
         return {**own, "returns": self._returns, "device": self._device}
 
     def answer(self, job: Job) -> Answer:
-        """Perform a job, whatever comes of it."""
+        """Perform a job; any failure becomes an answer."""
         if wrong := malformed(job):
             return {"failed": wrong, "worker": self.address}
         if refused := refusal(job["versions"], self._mine):
@@ -267,7 +267,7 @@ class Agent(WorkerPlugin):
     def _peak(self, job: Job) -> Answer:
         return {"flops": self.measurer(job).peak(job["dtype"])}
 
-    # --- what they need ------------------------------------------------------------------------------------------------
+    # --- measurers, builders and locks -----------------------------------------------------------------------------------
 
     def measurer(self, job: Job) -> LocalMeasurer:
         """The measurer of a job's task, prepared."""
@@ -293,7 +293,7 @@ class Agent(WorkerPlugin):
         return self._measurers[context]
 
     def builder(self, job: Job) -> LocalMeasurer:
-        """The builder for a job's task on this thread: a process of its own, until another task is built for."""
+        """The builder for a job's task on this thread: a process of its own, until the next task."""
         thread = threading.get_ident()
         context, made = self._builders.get(thread, ("", None))
         if made is None or context != job["context"]:
@@ -316,14 +316,14 @@ class Agent(WorkerPlugin):
         return self._locks[name]
 
     def _pause(self) -> None:
-        """Pause the task that measured last: only one at a time has worker processes."""
+        """Pause the task that measured last, because only one task has worker processes at a time."""
         if self._measurers:
             self._measurers[next(reversed(self._measurers))].pause()
 
     # --- drift ---------------------------------------------------------------------------------------------------------
 
     def _drift(self, measurer: LocalMeasurer) -> float | None:
-        """The factor by which the device is slower than it was, if too much; where that lasts, the agent steps aside."""
+        """The slowdown of the device, if too large, else None; if that lasts, the agent steps aside."""
         drift = self._slowdown(measurer)
         self._drifted = 0 if drift is None else self._drifted + 1
         if self._drifted >= ASIDE_AFTER:
@@ -337,7 +337,7 @@ class Agent(WorkerPlugin):
         self._look.start()
 
     def _look_again(self) -> None:
-        """Come back if the device is as it was before."""
+        """Return from aside if the device is as fast as before."""
         with self._turn:
             try:
                 drift = self._slowdown(self._measurers[next(reversed(self._measurers))])
@@ -349,7 +349,7 @@ class Agent(WorkerPlugin):
                 self._look_later()
 
     def _slowdown(self, measurer: LocalMeasurer) -> float | None:
-        """The factor by which the calibration kernel takes longer than it did, if that is too much however often it is timed."""
+        """The slowdown of the calibration kernel, if it is too large in each of CALIBRATIONS timings, else None."""
         target, ratios = measurer.task.target, []
         for _ in range(CALIBRATIONS):
             if (seconds := measurer.calibrate()) is None:

@@ -1,4 +1,4 @@
-"""The farm as a coordinator sees it: a Dask cluster, its runners, and the jobs that are under way there."""
+"""The farm of a coordinator: a Dask cluster, its runners, and the jobs under way there."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from ..provenance import versions
 from . import agent
 
 MAX_ATTEMPTS = 3  # of a job that workers fail to perform
-PATIENCE_SECONDS = 600.0  # to wait for a scheduler, or for a runner, that is gone
-ASKING_SECONDS = 10.0  # to wait for workers that are asked what they have finished
+PATIENCE_SECONDS = 600.0  # to wait for a lost scheduler or runner
+ASKING_SECONDS = 10.0  # to wait for the finished answers of workers
 CONFIRMED_AT_ONCE = 64  # answers
-ARRIVAL_SECONDS = 2.0  # to wait for the first worker of a cluster that was just started
+ARRIVAL_SECONDS = 2.0  # to wait for the first worker of a new cluster
 RETRY_SECONDS = 0.5
-LOOK_SECONDS = 2.0  # between two looks at which workers there are
-POLL_SECONDS = 0.02  # between two looks at which jobs have ended: far less than one takes
+LOOK_SECONDS = 2.0  # between two checks of the list of workers
+POLL_SECONDS = 0.02  # between two checks for ended jobs: far less than a job takes
 
 BUILD = "build"  # the resource of workers that compile
 
-LOST = (OSError, CommClosedError, TimeoutError)  # raised where the scheduler does not answer
+LOST = (OSError, CommClosedError, TimeoutError)  # raised if the scheduler does not answer
 
 
 @dataclass(eq=False)
 class Job:
-    """A job under way, for a worker that is `fit` (None: any), and the one to do `then`, with what it has made. Its answer goes
-    to `reply`, with the job; it was `sent` so often, at last `bound` to these workers (none: to all), and `attempts` have failed;
-    workers that are not to get it again are `avoided`."""
+    """A job under way, for a worker that is `fit` (None: any). `then` is the job that takes its result. Its answer goes to
+    `reply`, with the job. It was `sent` so many times, last `bound` to these workers (none: to all), and so many `attempts` have
+    failed; `avoided` workers do not get it again."""
 
     content: dict[str, Any]
     resource: str
@@ -54,17 +54,17 @@ class Job:
 
 @dataclass(frozen=True)
 class Runner:
-    """A worker that has a resource: how many jobs it performs at once, and what it says of itself (see `Agent.status`)."""
+    """A worker with a resource: the number of jobs that it performs at once, and its status (see `Agent.status`)."""
 
     address: str
     name: str
     slots: int
     status: dict[str, Any]
-    silent: float  # seconds since it was heard of last
+    silent: float  # seconds since its last sign of life
 
 
 class Farm:
-    """Jobs on a Dask client's workers, which survive lost workers and schedulers. Methods are for one thread."""
+    """Jobs on a Dask client's workers, which survive lost workers and schedulers; for one thread."""
 
     def __init__(self, client: Client, patience: float = PATIENCE_SECONDS):
         self.client, self.agent = client, agent.Agent()
@@ -74,23 +74,23 @@ class Farm:
         self._versions = versions()
         self._looked = 0.0
         self._given: dict[str, Job] = {}  # by the key that the scheduler knows
-        self.repeated = 0  # times that a job was given to another worker, though one may have performed it
+        self.repeated = 0  # times that a job was given to another worker, though the first may have performed it
         self._enter()
 
     def _enter(self) -> None:
-        """Bring the agent to workers that have none, and hear of those that are lost."""
+        """Install the agent on workers, and subscribe to events of lost ones."""
         self.client.register_plugin(self.agent)
         with suppress(ValueError):  # it listens already
             self.client.subscribe_topic("all", self._heard)
 
     def _heard(self, event: tuple[float, Any]) -> None:
-        """Count the jobs that begin again elsewhere, where the scheduler tells of the loss of a worker."""
+        """Count the jobs that begin again elsewhere, at an event of the scheduler on a lost worker."""
         if isinstance(event[1], dict) and event[1].get("action") == "remove-worker":
             keys = {*event[1]["processing-tasks"], *event[1]["lost-computed-tasks"]}
             self.repeated += sum(key in self._given for key in keys)
 
     def close(self) -> None:
-        """Hear no more of the cluster, whose client stays open."""
+        """Unsubscribe from the cluster, whose client stays open."""
         self.flush()
         with suppress(ValueError, *LOST):
             self.client.unsubscribe_topic("all")
@@ -103,7 +103,7 @@ class Farm:
         return self.client.dashboard_link or ""
 
     def runners(self, resource: str) -> list[Runner]:
-        """The workers that have a resource now."""
+        """The present workers with a resource."""
         known = self.client.scheduler_info(n_workers=-1)["workers"]
         now = time.time()
         found = []
@@ -119,7 +119,7 @@ class Farm:
         return sorted({name for worker in workers for name in worker["resources"]})
 
     def need(self, resource: str) -> list[Runner]:
-        """The runners with a resource, those aside left out. WorkerError where there are none, though it waited for some."""
+        """The runners with a resource, without those aside. WorkerError if all are aside, or none arrives in time."""
         start = time.monotonic()
         while True:
             with suppress(*LOST):
@@ -129,7 +129,7 @@ class Farm:
                 if found:
                     reasons = "; ".join(f"{r.name}: {r.status['aside']}" for r in found)
                     raise WorkerError(f"all workers with the resource {resource} have been put aside: {reasons}")
-                if not self._jobs and time.monotonic() > start + ARRIVAL_SECONDS:  # nothing has been measured there yet
+                if not self._jobs and time.monotonic() > start + ARRIVAL_SECONDS:  # no job is under way
                     there = ", ".join(self.resources()) or "none"
                     raise WorkerError(f"no worker of the cluster has the resource {resource}; there are: {there}")
             if time.monotonic() > start + self._patience:
@@ -150,7 +150,7 @@ class Farm:
         self._send(jobs)
 
     def _send(self, jobs: Sequence[Job]) -> None:
-        alike: dict[tuple[str, frozenset[str]], list[Job]] = {}  # jobs that go to the scheduler at once
+        alike: dict[tuple[str, frozenset[str]], list[Job]] = {}  # jobs of one call of the scheduler
         for job in jobs:
             job.bound = set()
             if job.fit is not None or job.avoided:
@@ -158,7 +158,7 @@ class Farm:
                 if not able:
                     raise WorkerError(f"no worker with the resource {job.resource} is fit to {job.content['op']} any more")
                 job.bound = (able - job.avoided) or able
-            # The scheduler knows the first one by the first key.
+            # The scheduler keeps a key with its first task, so a job that is sent again gets another one.
             job.name = f"tir-{job.content['key']}" + (f"-{job.sent}" if job.sent else "")
             job.sent += 1
             self._given[job.name] = job
@@ -171,7 +171,7 @@ class Farm:
                 job.future = future
 
     def cancel(self, jobs: Iterable[Job]) -> None:
-        """Forget jobs; a worker ends those that it has begun."""
+        """Forget jobs; those that a worker has begun run to their end."""
         gone = [job for job in jobs if job in self._jobs]
         for job in gone:
             self._end(job)
@@ -179,7 +179,7 @@ class Farm:
             self.client.cancel([job.future for job in gone if job.future is not None])
 
     def advance(self, timeout: float) -> None:
-        """Wait at most `timeout` until a job has ended, and hand over all answers. Raises WorkerError."""
+        """Wait at most `timeout` seconds for the end of a job, and deliver all answers. Raises WorkerError."""
         deadline = time.monotonic() + timeout
         while not (ended := {job: job.future for job in self._jobs if job.future and job.future.status != "pending"}):
             if (left := deadline - time.monotonic()) <= 0 or self.client.status == "closed":
@@ -198,7 +198,7 @@ class Farm:
             texts = self.client.gather(list(good.values()), errors="skip")
             if len(texts) == len(good):
                 answers = {job: json.loads(text) for job, text in zip(good, texts, strict=True)}
-            else:  # a worker went before it was asked
+            else:  # a worker was lost before it was asked
                 lost += list(good)
         except (*LOST, CancelledError, FutureCancelledError):
             lost += list(good)
@@ -211,7 +211,7 @@ class Farm:
             self._begin_again(lost)
 
     def _answered(self, job: Job, answer: dict[str, Any]) -> None:
-        """An answer, or why there is none."""
+        """Deliver an answer, or deal with the reason for a missing one."""
         if "refused" in answer:
             self.cancel([job])
             raise WorkerError(f"a worker refused the job: {answer['refused']}")
@@ -232,7 +232,7 @@ class Farm:
         self._given.pop(job.name, None)
 
     def _again(self, job: Job, reason: str, worker: str | None) -> None:
-        """A worker could not perform a job: others may, if it has not failed too often."""
+        """Send a job that a worker failed to perform to others; WorkerError after MAX_ATTEMPTS."""
         job.attempts += 1
         self.repeated += 1
         if worker is not None:
@@ -245,7 +245,7 @@ class Farm:
     # --- loss ----------------------------------------------------------------------------------------------------------
 
     def _begin_again(self, jobs: Sequence[Job]) -> None:
-        """The scheduler has forgotten these: what workers have finished of them is taken, the rest begins again."""
+        """Take the finished answers of jobs that the scheduler has lost, and send the others again."""
         for resource in {job.resource for job in jobs}:
             self.need(resource)
         self._enter()
@@ -258,7 +258,7 @@ class Farm:
                 self._answered(job, known[job.content["key"]])
 
     def _release(self) -> None:
-        """Jobs that are bound to workers which have all gone begin again: Dask would wait for these."""
+        """Send jobs again whose bound workers are all lost; Dask would wait for these workers."""
         self._looked = time.monotonic()
         with suppress(*LOST):
             there = set(self.client.scheduler_info(n_workers=-1)["workers"])
@@ -267,15 +267,15 @@ class Farm:
             self._send(stranded)
 
     def _reconnect(self) -> None:
-        """A new client where the old one gave up."""
+        """Make a new client if the old one is closed."""
         if self.client.status == "closed":
             with suppress(*LOST):
                 self.client = Client(self.client._start_arg, security=self.client.security, timeout=RETRY_SECONDS * 4)
 
-    # --- what workers have finished ------------------------------------------------------------------------------------
+    # --- finished answers ----------------------------------------------------------------------------------------------
 
     def finished(self, contexts: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """The unconfirmed answers of these contexts by the keys of their jobs, of all machines whose workers answer in time."""
+        """The unconfirmed answers of these contexts by the keys of their jobs, from all workers that answer in time."""
 
         def ask(worker: str) -> dict[str, dict[str, Any]]:
             return self.client.run(agent.finished, list(contexts), workers=[worker]).get(worker, {})
@@ -291,13 +291,13 @@ class Farm:
         return found
 
     def confirm(self, context: str, key: str) -> None:
-        """The answer to a job is written down, so that workers need not keep it."""
+        """Confirm that the answer to a job is recorded, so that workers need not keep it."""
         self._confirmed.setdefault(context, []).append(key)
         if sum(map(len, self._confirmed.values())) >= CONFIRMED_AT_ONCE:
             self.flush()
 
     def flush(self) -> None:
-        """Tell the workers which results are confirmed."""
+        """Send confirmations to the workers."""
         keys, self._confirmed = self._confirmed, {}
         with suppress(*LOST):
             if keys:

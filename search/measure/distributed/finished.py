@@ -1,4 +1,4 @@
-"""Ended measurements that no coordinator has confirmed: a file each, so that nothing measured is lost."""
+"""Finished measurements that no coordinator has confirmed, in a file each, so that none is lost."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 from codegen.cache import default_path
 from tir.files import replace_file
 
-MAX_AGE = 7 * 24 * 3600.0  # seconds after which nobody will ask for a measurement
-PURGE_SECONDS = 3600.0  # between two looks for such
+MAX_AGE = 7 * 24 * 3600.0  # seconds that a measurement is kept
+PURGE_SECONDS = 3600.0  # between two purges
 
 
 class Finished:
-    """The answers of jobs in a folder that all agents of a user on this machine share, by the context of the job and its key."""
+    """The answers of jobs, by context and key, in a folder shared by all agents of a user on this machine."""
 
     def __init__(self, directory: Path | None = None):
         self._directory = directory or default_path().with_name("finished")
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._purged = -PURGE_SECONDS  # when, on the monotonic clock
+        self._purged = -PURGE_SECONDS  # time of the last purge, on the monotonic clock
         self._purge()
 
     def _purge(self) -> None:
-        """Remove results that are too old, from time to time, and empty folders."""
+        """Remove old results and empty folders, once in PURGE_SECONDS."""
         if time.monotonic() < self._purged + PURGE_SECONDS:
             return
         self._purged = time.monotonic()
@@ -37,7 +37,7 @@ class Finished:
                 folder.rmdir()
 
     def keep(self, context: str, key: str, answer: dict[str, Any]) -> None:
-        """Keep an answer, whole or not at all. A full disk keeps none, which only matters if the coordinator is lost as well."""
+        """Keep an answer, atomically. A full disk keeps none, which matters only if the coordinator is lost as well."""
         self._purge()
         folder = self._directory / context
         for _ in range(2):  # another agent may remove the folder before there is a file in it
@@ -59,7 +59,7 @@ class Finished:
         return {name: answer for name in names if (answer := self.get(context, name)) is not None}
 
     def confirm(self, context: str, keys: list[str]) -> None:
-        """Forget answers that a coordinator has written down."""
+        """Forget answers that a coordinator has recorded."""
         for key in keys:
             with suppress(OSError):
                 (self._directory / context / key).unlink()

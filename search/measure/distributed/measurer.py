@@ -22,25 +22,25 @@ from .farm import BUILD, PATIENCE_SECONDS, Farm, Job
 if TYPE_CHECKING:
     from distributed import Client
 
-LOOK_SECONDS = 2.0  # after which the farm's size is looked at again
-LEAD = 1.5  # candidates under way, relative to the devices, where the search takes no time: what it knows is the older the more
-SPARE = 1.5  # of the candidates that the devices measure while the search does not look
+LOOK_SECONDS = 2.0  # between two readings of the farm's size
+LEAD = 1.5  # candidates under way a device for a search that takes no time; more of them make proposals from older results
+SPARE = 1.5  # factor of the candidates that the devices measure while the search is away
 MAX_LEAD = 8
 
 
 def resource(target: str | Target) -> str:
-    """The name of the device that measures for a target, as a resource of Dask workers: `cpu:znver4`, `gpu:sm_90`."""
+    """The resource of Dask workers that measure for a target: `cpu:znver4`, `gpu:sm_90`."""
     target = Target(target)
     return f"cpu:{target.mcpu}" if backend(target).device is None else f"gpu:{target.arch}"
 
 
 class DaskMeasurer:
-    """Makes measurers of tasks on the workers of a Dask `client`'s cluster that have the resource of the task's target.
+    """A factory of task measurers on the workers of a Dask `client`'s cluster that have the resource of the task's target.
 
-    `limits` and `seed` are those of `LocalMeasurer`. With `rounds` a batch is proposed when the last one has been measured, as on
-    one machine; without, the devices are kept busy. `patience` is for how many seconds it waits for a scheduler that has gone,
-    or for workers when all have. With `builders`, the workers that have the resource `build` compile for a processor, and their
-    object code is sent to those that measure, which must trust it (`tir.worker --trust-builders`).
+    `limits` and `seed` are those of `LocalMeasurer`. With `rounds` a batch is proposed after the end of the last one, as on one
+    machine; without, the devices are kept busy. `patience` is the seconds to wait for a lost scheduler, or if all workers are
+    lost. With `builders`, the workers with the resource `build` compile for a processor, and their object code is sent to those
+    that measure, which must trust it (`tir.worker --trust-builders`).
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class DaskMeasurer:
         return TaskMeasurer(self.farm, task, self._limits, self._seed, self._rounds, self._builders)
 
     def resolve(self, target: str | Target) -> Target:
-        """The target with the cores and caches of the machines that measure for it where it does not say them."""
+        """The target, with cores and caches that it does not name taken from the machines that measure for it."""
         text = str(target)
         given = Target(text)
         answer = _ask(self.farm, resource(given), {"op": "resolve", "target": text})
         return Target(given, **answer["options"])
 
     def devices(self, target: str) -> list[Provenance]:
-        """The devices that measure for a target, that of the most workers first."""
+        """The devices that measure for a target, most workers first."""
         own = resource(target)
         names = Counter(r.status.get("device") for r in self.farm.need(own))
         answers = [_ask(self.farm, own, {"op": "resolve", "target": target}, name) for name, _ in names.most_common()]
@@ -70,7 +70,7 @@ class DaskMeasurer:
 
 
 def _ask(farm: Farm, needed: str, content: dict[str, Any], device: str | None = None) -> dict[str, Any]:
-    """Have one job performed, on a device of this name if one is given, and wait for it."""
+    """The answer to one job, performed on a device of this name, if given."""
     reply: deque[tuple[Job, dict[str, Any]]] = deque()
     context = content.get("context", "")
     key = f"{content['op']}-{_hash(context, content, str(time.time_ns()))}"
@@ -91,8 +91,8 @@ def _hash(*data: Any) -> str:
 
 
 class TaskMeasurer(Measurer):
-    """Measures the candidates of one task on a farm, in `rounds`, or keeps it busy, also with other tasks. `best` is the shortest
-    checked time so far by the fingerprint of the device; `twice` counts programs that were measured more than once."""
+    """The measurer of one task on a farm, in `rounds`, or without waits between candidates. `best` is the shortest checked time
+    so far by the fingerprint of the device; `twice` counts programs measured more than once."""
 
     def __init__(self, farm: Farm, task: Task, limits: Limits, seed: int, rounds: bool, builders: bool):
         self.task, self.farm = task, farm
@@ -104,7 +104,7 @@ class TaskMeasurer(Measurer):
         own = [versions().get(name) for name in ("tir", "llvmlite", "llvm")]
         self._context = _hash(content, own)
         self._content = {**content, "context": self._context}
-        self._built: dict[str, Any] | None = None  # what is the same in all jobs of builders
+        self._built: dict[str, Any] | None = None  # the fields shared by all jobs of builders
         if builders:
             if backend(task.target).device is not None:
                 raise ValueError(f"builders compile for processors, target llvm, got {task.target}")
@@ -120,9 +120,9 @@ class TaskMeasurer(Measurer):
         self._rounds = rounds
         self._building = 0  # candidates that builders build at once
         self._before = farm.repeated
-        self._slots = (0, 0.0)  # their number, and when that was seen
-        self._left = time.monotonic()  # when the search last turned away
-        self._away = 0.0  # seconds until it came back, lately
+        self._slots = (0, 0.0)  # their number, and the time of the reading
+        self._left = time.monotonic()  # time of the search's last departure
+        self._away = 0.0  # seconds until its return, lately
 
     def __exit__(self, *_: object) -> None:
         self.cancel()
@@ -133,8 +133,8 @@ class TaskMeasurer(Measurer):
             self._note(m)
 
     def prepare(self) -> Baseline:
-        """Draw the data on a machine with the commonest device, on which races will run, too, and time the program as written
-        there; the other machines do so when they get their first candidate."""
+        """Draw the data and time the program as written on a machine with the most common device, which also runs the races;
+        other machines do so at their first candidate."""
         devices = Counter(r.status.get("device") for r in self.farm.need(self.resource))
         answer = self._ask("prepare", {}, devices.most_common(1)[0][0])
         measurement = Measurement.from_json(answer["measurement"])
@@ -161,7 +161,7 @@ class TaskMeasurer(Measurer):
         self.farm.submit([*jobs])
 
     def results(self, timeout: float | None = None) -> Iterator[Measurement]:
-        """Measurements as they arrive. Who asks for the next has written the last one down."""
+        """Measurements as they arrive; a request for the next one confirms that the last is recorded."""
         self._away = max(0.5 * self._away, time.monotonic() - self._left)
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         start = time.perf_counter()
@@ -206,12 +206,12 @@ class TaskMeasurer(Measurer):
     # --- steps ---------------------------------------------------------------------------------------------------------
 
     def _ask(self, op: str, more: dict[str, Any], device: str | None = None) -> dict[str, Any]:
-        """Have a job performed on the device that races run on, by whichever of the machines that have it."""
+        """The answer to a job on any machine with the device of races."""
         device = device if self._primary is None else self._primary.device
         return _ask(self.farm, self.resource, {"op": op, **self._content, **more}, device)
 
     def _measurement(self, job: Job, candidate: Candidate, answer: dict[str, Any]) -> Measurement:
-        """The measurement in an answer; of a program that is known, the known one."""
+        """The measurement in an answer; for a known program, the known one."""
         self._took.append(answer["seconds"])
         m = replace(Measurement.from_json(answer["measurement"]), candidate=candidate)
         if job.then is not None:  # a builder could not build it, nor could the device
@@ -235,7 +235,7 @@ class TaskMeasurer(Measurer):
             self._calibrations[m.provenance.fingerprint] = min(known, answer["calibration"])
 
     def comparable(self, measurement: Measurement) -> Measurement:
-        """A measurement on another device than that of races, in proportion to how fast both run the calibration kernel."""
+        """The measurement, scaled to the device of races by the ratio of the times of the calibration kernel."""
         if self._primary is None or measurement.provenance is None:
             return measurement
         elsewhere = measurement.provenance.fingerprint
@@ -279,7 +279,7 @@ class TaskMeasurer(Measurer):
         return (said + twice).removeprefix("; ")
 
     def finished(self) -> Iterator[Measurement]:
-        """The measurements for an earlier run of this task, and this seed, that was killed."""
+        """The measurements for an earlier, killed run of this task and seed."""
         for key, answer in self.farm.finished([self._context]).items():
             yield Measurement.from_json(answer["measurement"])
             if self.written():

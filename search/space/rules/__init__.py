@@ -1,4 +1,4 @@
-"""Sketch rules: each looks at one block of an incomplete schedule, and says whether and how it schedules this block.
+"""Sketch rules: each may schedule one block of an incomplete schedule, in one or several ways.
 
 A rule is an object with a `name` and two methods: `applies(state, block)` returns a Verdict, and `apply(state, block)` a list of
 new schedules, each an `OpenSchedule`. `search.space.generate` tries the rules of `DEFAULT` in order on each block, consumers

@@ -1,4 +1,4 @@
-"""Accumulate in a small local buffer, and copy each finished tile to the result."""
+"""Accumulation in a small local buffer, with a copy of each finished tile to the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .tiling import FULL, Tiling
 
 class CacheWrite(Template):
     """Rule 5 of Ansor (table 1): a block that reuses data and has no elementwise consumer gets one, the copy from a cache stage.
-    Not for blocks with several results, nor where `unless` is true, because other rules are better there."""
+    Not for blocks with several results, nor if `unless` is true, because other rules are better then."""
 
     name = "cache write"
 
@@ -32,4 +32,4 @@ class CacheWrite(Template):
 
     def change(self, new: OpenSchedule, block: str) -> None:
         new.copies[block] = new.cache_write(block, 0, "local")
-        new.pending.append(block)  # to be tiled, with the copy computed in the tile
+        new.pending.append(block)  # for tiling, with the copy computed in the tile

@@ -18,12 +18,12 @@ PACKING = SumOfProducts(gemm)
 
 
 class FuseProducts(Template):
-    """Compute a matrix product by blocks of rows, and its consumers in the same loops: another product of which it is the left
-    operand, perhaps after an elementwise stage (matmul, exp, matmul), or stages that work row by row, as the softmax of
-    attention. The intermediate rows stay in the second-level cache. The rows of two products are tiled in the same way, and their
-    loops over batches and blocks of rows are merged.
+    """Compute a matrix product by blocks of rows, and its consumers in the same loops.
 
-    Ansor does not fuse two reductions. Chimera (HPCA 2023) measures the gain.
+    Consumers are another product with this one as its left operand, perhaps after an elementwise stage (matmul, exp, matmul), or
+    stages that work row by row, as the softmax of attention. The intermediate rows stay in the second-level cache. The rows of
+    two products are tiled in the same way, and their loops over batches and blocks of rows are merged. Ansor does not fuse two
+    reductions. Chimera (HPCA 2023) measures the gain.
     """
 
     name = "fuse products"
@@ -54,7 +54,7 @@ class FuseProducts(Template):
                 new.scheduled[b] = replace(new.scheduled[b], levels=levels)  # type: ignore[type-var]
 
     def _consumers(self, state: OpenSchedule, c: Contraction) -> list[str]:
-        """The consumers of the product by blocks of rows, whose loops can be merged with its own; empty if none."""
+        """The consumers whose loops over blocks of rows can be merged with those of the product; empty if none."""
         depth, last = len(c.batch) + 1, c.block
         elementwise = epilogue(state, last)
         if elementwise is not None:
@@ -81,7 +81,7 @@ class FuseProducts(Template):
 
 
 def host(state: OpenSchedule, block: str) -> str | None:
-    """The packed product that a block is, or in whose outermost loops it is; None if there is none."""
+    """The packed product around a block, or the block itself if it is one; else None."""
     around = {s.name for s in loops_to(state.func.body, block)}
     packed = [
         b for b, t in state.scheduled.items()
@@ -91,12 +91,12 @@ def host(state: OpenSchedule, block: str) -> str | None:
 
 
 def block_of_rows(state: OpenSchedule, block: str) -> list[int]:
-    """The sizes of the tiles of rows of a packed product, whose product is the number of rows in a block."""
+    """The tile sizes of the rows of a packed product; multiplied, the number of rows in a block."""
     return next(lengths for (b, _), lengths in state.lengths.items() if b == block)
 
 
 def by_rows(state: OpenSchedule, block: str, consumers: Sequence[str], depth: int) -> bool:
-    """True where each consumer reads only the rows of a block that it writes itself, given by the first `depth` indices."""
+    """True if each consumer reads only the rows of a block that it writes itself, by their first `depth` indices."""
     written = stored_names(state.block(block))
 
     def own(consumer: Block) -> bool:

@@ -1,4 +1,4 @@
-"""Unroll the axes that index small constant tensors."""
+"""Unrolling of axes that index small constant tensors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .tiling import CONSTANT_TENSORS
 
 
 class UnrollConstants(Template):
-    """Ansor's simplification of constant tensors, for the transforms of Winograd's convolution. In a block with the annotation
-    `simplify_const_tensor_indices`, a list of axes, these axes become innermost and unrolled, so that the constants that they
-    index become literals in the code. The other axes are tiled in two levels."""
+    """Ansor's simplification of constant tensors, for the transforms of Winograd's convolution. The axes in the annotation
+    `simplify_const_tensor_indices` of a block become innermost and unrolled, so that the constants at their indices become
+    literals in the code. The other axes are tiled in two levels."""
 
     name = "unroll constants"
 

@@ -1,4 +1,4 @@
-"""Inline a block into its consumers: where computing it again costs nothing, and where it may be faster."""
+"""Inlining of a block into its consumers: if recomputation costs nothing, or may be faster."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Inline(Template):
     """Rule 2 of Ansor (table 1): a strictly inlineable stage is always inlined.
 
     A stage is strictly inlineable if it is no reduction and no output; it has no select and no costly intrinsic; and each index
-    that it reads is a constant, or an axis plus a constant, with the axes in order and each at most once. Computing it again at
-    each use then costs almost nothing. A stage that reads nothing is inlineable too. `costly` are the intrinsics that are too
-    costly to compute again, None for all intrinsics. With `once`, a stage is also inlined if each of its elements is read once,
-    by one consumer, because nothing is computed twice then.
+    of its reads is a constant, or an axis plus a constant, with the axes in order and each at most once. Its recomputation at
+    each use then costs almost nothing. A stage without reads is inlineable too. `costly` are the intrinsics that are too costly
+    to recompute, None for all intrinsics. With `once`, a stage is also inlined if each of its elements is read once, by one
+    consumer, because nothing is computed twice then.
     """
 
     name = "inline"
@@ -53,9 +53,8 @@ class Inline(Template):
 
 
 class InlineAgain(Template):
-    """A stage that consumers read point by point may be computed again in each consumer instead of being stored, for example the
-    exponentials of a softmax, which the sum and the division read. Ansor does not do this. Not for a stage that a block with data
-    reuse reads."""
+    """Recompute a stage in each consumer that reads it point by point, for example the exponentials of a softmax, which the sum
+    and the division read. Ansor does not do this. Not for a stage that a block with data reuse reads."""
 
     name = "inline again"
 
@@ -78,13 +77,13 @@ def _legal(state: OpenSchedule, block: str) -> bool:
 
 
 def _read_once(state: OpenSchedule, block: str) -> bool:
-    """True where a block has one consumer, which reads each element once."""
+    """True if a block has one consumer, which reads each element once."""
     body, consumers = state.block(block).body, state.get_consumers(block)
     return isinstance(body, Store) and len(consumers) == 1 and _point_by_point(state.block(consumers[0]), body.buffer.name)
 
 
 def _point_by_point(consumer: Block, buffer: str) -> bool:
-    """True where each point of a consumer reads one element of a buffer, and each another one."""
+    """True if each point of a consumer reads one element of a buffer, and each a different one."""
     places = {x.indices for x in loads(consumer.body) if x.buffer.name == buffer}
     lengths = {it.var.name: extent(it) for it in consumer.iters}
     if len(places) != 1:
@@ -96,7 +95,7 @@ def _point_by_point(consumer: Block, buffer: str) -> bool:
 
 
 def _counts(index: Expr, lengths: dict[str, int]) -> bool:
-    """True where an index is another one for each value of its axes: they are its parts in mixed radix."""
+    """True if an index is injective over its axes, because they are its digits in mixed radix."""
     p = polynomial(index)
     steps = sorted((abs(coefficient(p, name) or 0), lengths.get(name, 0)) for name in variables(index))
     reach = 1

@@ -1,4 +1,4 @@
-"""Reduce contiguous elements in vector lanes."""
+"""Reduction of contiguous elements in vector lanes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ class ReduceInLanes(Template):
 
     If the reduction has its own loops, they are merged with those of its partial results, and several rows may be reduced at
     once: each row is a separate stream from memory, and other operands are loaded once for all. If the reduction is in the loops
-    of its consumers, it stays there. Where the axis is long enough for lanes, nothing else is worth a trial, so later rules are
-    not tried.
+    of its consumers, it stays there. Later rules are not tried: for an axis long enough for lanes, nothing else is worth a trial.
     """
 
     name = "reduce in lanes"
@@ -65,7 +64,7 @@ class ReduceInLanes(Template):
         return partial
 
     def _widths(self, state: OpenSchedule, block: str) -> tuple[int, ...]:
-        """Lengths of a part that is reduced in lanes, in whole registers; the axis has at least two parts."""
+        """Lengths of a part for the lanes, in whole registers; the axis has at least two parts."""
         lanes = state.target.lanes(element_bits(state.block(block)))
         loop = self._loop(state, block)
         length = next(extent(it) for it, own in state.axes(block) if own == loop)

@@ -1,4 +1,4 @@
-"""Factor reductions so that partial results can be computed in parallel."""
+"""Factored reductions, whose partial results can be computed in parallel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Rfactor(Template):
     split by an open factor. One sketch has partial results for the outer loop, which may then run in parallel; another sketch for
     the inner loop, which may then be vectorised.
 
-    `needed(block, threads)` says which reductions have too little parallelism.
+    `needed(block, threads)` is true for a reduction with too little parallelism.
     """
 
     name = "rfactor"
@@ -67,21 +67,21 @@ class Rfactor(Template):
 
 
 def ansor_needs_rfactor(block: Block, threads: int) -> bool:
-    """Ansor's NeedsRfactor (HasMoreReductionParallel): a block that is tiled has at most as many results as terms of each,
-    and at most 16 results for each thread; another block has more terms than there are threads."""
+    """Ansor's NeedsRfactor (HasMoreReductionParallel). True for a tiled block with at most as many results as terms of each, and
+    at most 16 results a thread; and for another block with more terms than threads."""
     spatial, reduce = spatial_size(block), reduce_size(block)
     if needs_tiling(block):
         return spatial <= reduce and spatial <= threads * 16
     return reduce > max(1, threads)
 
 
-PARTS = (1, 2, 3, 4, 5, 6, 7, 8)  # of a reduction axis, for each thread, if their number divides it
+PARTS = (1, 2, 3, 4, 5, 6, 7, 8)  # of a reduction axis, a thread; the number of all parts must divide the axis
 
 
 class ReduceInThreads(Template):
     """Rule 6 of Ansor (table 1) for several threads: the longest axis of a reduction with few results is split into parts, and
     each thread reduces some parts to partial results. The rules schedule the block of partial results like any other. At the end
-    the partial results are combined. Later rules are not tried if there are fewer results than threads and the work is large."""
+    the partial results are combined. Later rules are not tried for large work with fewer results than threads."""
 
     name = "reduce in threads"
 
@@ -96,7 +96,7 @@ class ReduceInThreads(Template):
         threads = machine.threads(work * machine.core.latency)  # as if each step waited for the one before
         if spatial_size(b) >= 16 * threads or threads == 1 or not self._parts(state, block):
             return Verdict.SKIP
-        surely = machine.threads(work * machine.read_cycles(32)) > 1  # even if it is as fast as memory is read
+        surely = machine.threads(work * machine.read_cycles(32)) > 1  # even at the speed of memory
         return Verdict.ONLY if spatial_size(b) < threads and surely else Verdict.APPLY
 
     def change(self, new: OpenSchedule, block: str) -> None:

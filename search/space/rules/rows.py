@@ -1,4 +1,4 @@
-"""Compute a producer row by row, inside the loops that it shares with its consumers."""
+"""Fusion of a producer row by row, inside the loops that it shares with its consumers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tir.traverse import iterations, loads, loops_to, stored_names, stores
 from .chains import by_rows, host
 from .rule import Verdict
 
-ROWS_A_THREAD = 4  # rows for each thread, from which on threads are busy for about the same time
+ROWS_A_THREAD = 4  # least rows a thread for which all threads are busy for about the same time
 
 
 class FuseRows(Template):
     """Compute a stage without data reuse in the outer loops that all its consumers share, so that a row (of a softmax, a norm)
     stays in the cache between stages. Ansor samples such compute locations; here each gives a sketch.
 
-    Later rules are not tried if there are enough rows for all threads and the row of the stage fits half of the second-level
-    cache. A stage that a packed product reads may be computed for each block of rows of that product. The rule does not apply
-    where there are fewer rows than threads that the work is worth.
+    Later rules are not tried with enough rows for all threads if a row of the stage fits half of the second-level cache. A stage
+    that a packed product reads may be computed for each block of rows of that product. The rule does not apply to fewer rows than
+    threads that the work is worth.
     """
 
     name = "fuse rows"
@@ -48,7 +48,8 @@ class FuseRows(Template):
             new.pending.append(block)  # it may still be reduced in lanes
 
     def _block(self, state: OpenSchedule, block: str) -> str | None:
-        """The loop over blocks of rows of a packed product that alone consumes, perhaps through other stages; else None."""
+        """The loop over blocks of rows of the packed product that is the only consumer, perhaps through other stages; else
+        None."""
         consumers = state.get_consumers(block)
         hosts = {host(state, b) for b in consumers}
         if block in state.scheduled or state.is_output(block) or len(hosts) != 1 or None in hosts:
@@ -88,7 +89,7 @@ class FuseRows(Template):
         written = stored_names(state.block(block))
         place = None
         for position, loop in enumerate(common):
-            # In each consumer, the variable of this loop must be the index of dimension `position` of what is read; dimensions of
+            # In each consumer, the variable of this loop must be the index of dimension `position` of the reads; dimensions of
             # one element are left out.
             if loop.extent.is_one and place is None:
                 continue

@@ -1,4 +1,4 @@
-"""The interface of sketch rules, rules made of functions, and loading them from a file."""
+"""The interface of sketch rules, rules from functions, and rules from a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from schedule.templates import Template, Verdict
 @runtime_checkable
 class Rule(Protocol):
     """A way to schedule a block. `apply` returns new states, each made with `state.fired(self.name, block)` and then changed by
-    primitives; an empty list where that is illegal. In each state the block is done, unless the rule adds it to `pending`
+    primitives, or an empty list if that is illegal. In each state the block is done, unless the rule adds it to `pending`
     again."""
 
     @property
@@ -30,10 +30,10 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FunctionRule(Template):
-    """A rule of two functions: `when(state, block)` says whether it applies, `function(state, block)` changes a state in place.
+    """A rule of two functions: it applies if `when(state, block)` is true, and `function(state, block)` changes a state in place.
 
-    With `only`, no later rule is tried where it applies. Where `function` raises ScheduleError, the rule makes nothing, and
-    the warning RefusedRule says why.
+    With `only`, no later rule is tried if it applies. If `function` raises ScheduleError, the rule makes no state, and the
+    warning RefusedRule has the reason.
     """
 
     name: str
@@ -51,13 +51,13 @@ class FunctionRule(Template):
 
 
 def rule(name: str, when: Callable[[OpenSchedule, str], bool], only: bool = False) -> Callable[[Callable], FunctionRule]:
-    """Decorator: make a rule of a function that changes a state in place, for blocks of which `when(state, block)` is true."""
+    """Decorator: a rule from a function that changes a state in place, for blocks with a true `when(state, block)`."""
     return lambda function: FunctionRule(name, when, function, only)
 
 
 def load_rules(spec: str) -> tuple[Rule, ...]:
-    """The rules that `module:name` stands for: a rule, or several in a tuple or list. The module may be the path of a file, as in
-    `my_rules.py`, of which the name is RULES if none is given. ValueError where there are none."""
+    """The rules under `module:name`: a rule, or a tuple or list of several. The module may be the path of a file, as
+    `my_rules.py`, with the default name RULES. ValueError for any other object."""
     found = load(spec, "rules", "my_rules:RULES")
     rules = tuple(found) if isinstance(found, (tuple, list)) else (found,)
     for r in rules:
@@ -69,7 +69,7 @@ def load_rules(spec: str) -> tuple[Rule, ...]:
 
 
 def load(spec: str, what: str, example: str) -> Any:
-    """The object called `module:name`; the module may be the path of a file, whose name is by default that in the example."""
+    """The object called `module:name`; the module may be the path of a file, with the name in `example` as default."""
     module, _, name = spec.partition(":")
     path = Path(module)
     if path.suffix == ".py":
@@ -83,7 +83,7 @@ def load(spec: str, what: str, example: str) -> Any:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """The module that a file is, under the name of the file."""
+    """The module of a file, under the name of the file."""
     spec = spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None  # as the name ends in .py
     module = module_from_spec(spec)

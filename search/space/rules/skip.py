@@ -1,4 +1,4 @@
-"""Leave a block where it is."""
+"""The rule that leaves a block unchanged."""
 
 from __future__ import annotations
 

@@ -15,19 +15,19 @@ from tir.traverse import stores
 
 from .rule import Verdict
 
-CONSTANT_TENSORS = "simplify_const_tensor_indices"  # annotation of a block: the axes that index constant tensors, to be unrolled
+CONSTANT_TENSORS = "simplify_const_tensor_indices"  # annotation of a block: its axes that index constant tensors, to unroll
 
 
 def needs_tiling(block: Block) -> bool:
-    """True if Ansor tiles a block (its NeedsMultiLevelTiling): two of the buffers it reads lack a spatial axis, or one does and
-    it is a reduction. Blocks that index constant tensors are not tiled."""
+    """True if Ansor tiles a block (its NeedsMultiLevelTiling): two of its inputs lack a spatial axis, or one input of a reduction
+    does. Blocks that index constant tensors are not tiled."""
     if annotation(block.annotations, CONSTANT_TENSORS, ()):
         return False
     return lacking(block) >= (1 if block.is_reduction else 2)
 
 
 def reuses_vectors(block: Block) -> bool:
-    """True where a block reuses data and its vectors are contiguous in memory."""
+    """True if a block reuses data and its vectors are contiguous in memory."""
     return reuses_data(block) and walks_memory(block)
 
 
@@ -35,9 +35,9 @@ def reuses_vectors(block: Block) -> bool:
 class Tiling:
     """A way to tile blocks.
 
-    `structure` has the levels, outermost first: S all spatial axes, R all reduction axes. `perfect` and `limit` say which
-    sizes are sampled (see `Tile`). With `innermost`, the axis of the last dimension of the result is the last of the innermost
-    level, to be vectorised; without, levels have the axes in their order. `needed` says which blocks are tiled.
+    `structure` has the levels, outermost first: S all spatial axes, R all reduction axes. `perfect` and `limit` restrict the
+    sampled sizes (see `Tile`). With `innermost`, the axis of the last dimension of the result is the last of the innermost level,
+    to be vectorised; without, levels have the axes in their order. `needed` is the predicate of blocks to tile.
     """
 
     structure: str = "SSRSRS"
@@ -47,7 +47,7 @@ class Tiling:
     needed: Callable[[Block], bool] = reuses_vectors
 
     def applies(self, state: OpenSchedule, block: str) -> bool:
-        """True where the block is to be tiled, and its loops are unchanged and contain no other block."""
+        """True if the block is `needed`, and its loops are unchanged and contain no other block."""
         return state.untouched(block) and self.needed(state.block(block))
 
     def apply(self, state: OpenSchedule, block: str) -> None:
@@ -81,7 +81,7 @@ class Tiling:
         state.scheduled[block] = Tiled.of(state, block, levels, 1, (depth, depth - 1), panels=False)
 
     def _vector(self, state: OpenSchedule, block: str) -> str | None:
-        """The axis that will be vectorised."""
+        """The axis to vectorise, or None."""
         b = state.block(block)
         store = stores(b.body)[0]
         if self.innermost:
@@ -123,7 +123,7 @@ class TilingWithFusion(Template):
         consumer = epilogue(state, block)
         if consumer is None or consumer in state.scheduled or not self.tiling.applies(state, block):
             return Verdict.SKIP
-        # The copy from a cache stage exists only to be fused.
+        # The copy from a cache stage exists only for fusion.
         return Verdict.ONLY if self.only or state.copies.get(block) == consumer else Verdict.APPLY
 
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
