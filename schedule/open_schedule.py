@@ -110,7 +110,7 @@ class Operands:
 
     `gathered` allows an operand whose vectors are strided to be read in place, too. `panels` allows packing in the outermost
     level, if each iteration of its loops reads another panel. With `by_blocks` an operand without the vectorised axis is packed
-    block by block: in the last loop of the first two levels, or with `in_front` before the nest, by all threads. `seed` has the
+    block by block, in the last loop of the first two levels. With `in_front` all threads pack it before the nest. `seed` has the
     way of each operand at the seed.
     """
 
@@ -143,8 +143,8 @@ class _Open:
 class OpenSchedule(Schedule):
     """A schedule of a function for a target, with open numbers; `finish` makes its `OpenTrace`.
 
-    In a derivation block by block, `pending` are the unvisited blocks, last first, `rules` the rules applied so far, and
-    `scheduled` the treatment of each block. A copy is independent.
+    In a derivation block by block, `pending` are the unvisited blocks, last first. `rules` are the rules applied so far, and
+    `scheduled` is the treatment of each block. A copy is independent.
     """
 
     def __init__(self, func: PrimFunc, target: Any, pending: Sequence[str] = (), at_seed: bool = False):

@@ -66,11 +66,10 @@ class Tile:
     innermost level; both bound the space, not legality. Tiles in `registers` are limited so that the accumulators of a block's
     innermost levels fit there.
 
-    On a GPU `roles` has a letter for each column: g for blocks that run together, v virtual threads, t threads, w warps, s
-    elements of a thread, f fragments of a warp, r steps of a reduction. Tiles of a `padded` axis may exceed the extent, and are
-    filled up. With a `unit` of several iterations (of an instruction, or classes that outer loops enumerate) `extent` and
-    columns count units, and the last unit lacks `missing` iterations. An axis that steps make of others enumerates `parts`,
-    axes of the function, the last of them fastest.
+    On a GPU `roles` has a letter for each column: g blocks that run together, w warps, t threads, v virtual threads. The elements
+    of a thread have s, the fragments of a warp f, the steps of a reduction r. Tiles of a `padded` axis may exceed the extent.
+    `extent` and columns count units of `unit` iterations, of an instruction or of a class that outer loops enumerate. The last
+    unit lacks `missing` iterations. An axis that steps make of others enumerates `parts`, axes of the function, the last fastest.
     """
 
     block: str

@@ -2,7 +2,7 @@
 
 A dot product is implemented by a vectorised loop. The LLVM backend makes it one instruction if the processor has that, else
 ordinary vector code. A tile product is implemented by the nest of its description, its outer loop annotated with the
-instruction; on a processor without AMX the nest runs as written.
+instruction. On a processor without AMX the nest runs as written.
 
     dot_{16x4,8x4}_{u8s8,s8u8,s8s8}       C[lanes] += A[4] * B[lanes, 4] in int32; dot_16x4_vnni is that of u8s8
     dot_{16x2,8x2}_bf16                   C[lanes] += A[2] * B[lanes, 2] in float32

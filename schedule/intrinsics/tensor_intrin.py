@@ -31,8 +31,8 @@ class TensorIntrin:
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> TensorIntrin:
         """Register an intrinsic under a name.
 
-        ValueError if the name is taken (unless `override`), if the parameters are not buffers of the same constant shapes and
-        dtypes in both functions, or if one has a foreign call.
+        ValueError if the name is taken (unless `override`), or a function has a foreign call. The parameters of both must be
+        buffers of the same constant shapes and dtypes.
         """
         if name in registered() and not override:
             raise ValueError(f"a tensor intrinsic called {name!r} is registered already; override=True replaces it")

@@ -1,7 +1,7 @@
 """Windows: the values that the iteration variables of a block take in one iteration of its outer loops.
 
-A binding such as `i_0 * 16 + i_1 * 4 + i_2` is a sum of terms, one for each loop (see `iter_map`). If the inner loops have the
-smallest coefficients, and no value is skipped or repeated, an iteration of the outer loops takes contiguous values: a window.
+A binding such as `i_0 * 16 + i_1 * 4 + i_2` is a sum of terms, one for each loop (see `iter_map`). A window is the contiguous
+values in an iteration of the outer loops. For this, inner loops have the smallest coefficients, and no value is skipped or repeated.
 The windows of all iterations then tile the domain.
 """
 
@@ -47,7 +47,7 @@ class Window:
 def windows(block: Block, outer: Sequence[For], inner: Sequence[For], facts: Sequence[Expr] | None = None) -> dict[str, Window]:
     """The window of each spatial iteration variable in one iteration of `outer`; `inner` are the loops inside these.
 
-    Theorem: the points at which the block runs in that iteration are the product of the windows; each point of the spatial
+    Theorem: the points at which the block runs in that iteration are the product of the windows. Each point of the spatial
     domain belongs to exactly one iteration of `outer`, in which all of its reduction is done. Raises Unproved.
 
     With `facts` about sizes, extents may be symbolic: then windows may reach beyond the domain, where the block does not run.
@@ -209,8 +209,8 @@ def _window(it: Iter, terms: Sequence[IterTerm], bounds: Sequence[PredicateBound
 def _with_bounds(terms: Sequence[IterTerm], bounds: Sequence[PredicateBound]) -> Iterator[tuple[IterTerm, list[DueBound]]]:
     """The terms in order, each with the bounds whose highest term it is.
 
-    A bound comes with the number of its first term, and that term's coefficient: times it, the bounded sum is all terms from the
-    first to this one. If it is not, the factor is 0.
+    A bound comes with the number of its first term, and that term's coefficient. The bounded sum times the coefficient is all
+    terms from the first to this one; if it is not, the factor is 0.
     """
     left = list(bounds)
     for n, term in enumerate(terms):

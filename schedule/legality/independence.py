@@ -179,8 +179,9 @@ def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances:
 
 
 def _has_disjoint_iterations(path: list[Stmt]) -> bool:
-    """True if the last loop of a path holds one block, with store indices over all axes that the loop drives, and its instances
-    in different iterations differ in a spatial axis. This is found by enumeration: fused and split loops are beyond algebra."""
+    """True if the last loop of a path holds one block, whose instances in different iterations differ in a spatial axis.
+
+    All store indices use the axes that the loop drives. Instances are enumerated: fused and split loops are beyond algebra."""
     loop = last_loop(path)
     chain, inner = nest_at(loop)
     if type(inner) is not Block or loop.name in driving(inner, *NOT_SPATIAL):

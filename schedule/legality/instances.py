@@ -21,10 +21,10 @@ from .requirements import conditions_on_axes
 
 
 def instances(scope: Scope, leaf: Leaf) -> tuple[dict[str, Window], list[Expr], list[Expr]]:
-    """The windows of axes whose loops skip values at an end, and the conditions of a block's instances: those over its axes, ends
-    of windows included, and those that only its loops can express.
+    """The windows of axes whose loops skip values at an end, and the conditions of a block's instances over its axes and loops.
 
-    If the loops skip values of an axis in another way, `axis == binding` is one of the latter.
+    Conditions over axes include the ends of windows. The others are conditions that only loops can express. If the loops skip
+    values of an axis in another way, `axis == binding` is one of these.
     """
     block = leaf.block
     names = {x.name for x in leaf.loops}

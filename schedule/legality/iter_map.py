@@ -1,4 +1,4 @@
-"""Iter maps: the bindings of a block as sums of loops, each times a constant, such as `i_0 * 16 + i_1 * 4 + i_2`.
+"""Iter maps: bindings of a block as sums of loops, each times a constant, such as `i_0 * 16 + i_1 * 4 + i_2`.
 
 Such a sum is a number in mixed radix if each coefficient is the product of the extents of the terms below it. A loop under `//`
 and `%` by constants, such as `fuse` makes, is first split into parts in mixed radix. The parts of a fused loop `f` are named
@@ -62,8 +62,8 @@ class PredicateBound:
 
 @dataclass(frozen=True, slots=True)
 class IterMap:
-    """By spatial iteration variable of a block: the terms of its binding, by ascending coefficient; the added constant; and the
-    conditions of the predicate that bound it."""
+    """By spatial iteration variable of a block: the terms of its binding by ascending coefficient, the constant, and the
+    conditions that bound it."""
 
     terms: dict[str, list[IterTerm]]
     constants: dict[str, int]

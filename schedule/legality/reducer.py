@@ -79,8 +79,8 @@ def reducer_of(block: Block, reordered: bool) -> Reducer:
     """The reducer of a block; refuses operations that are not recognised as associative, on one or several values.
 
     `reordered` requires a commutative operation, too: terms will be combined in another order. On one value, +, *, min, max,
-    and, or are known. A reducer of several values is recognised where each old value meets its new one (`select(c, old, new)`,
-    `old op new`), and then tried on numbers.
+    and, or are known. In a reducer of several values each old value meets its new one (`select(c, old, new)`, `old op new`); it
+    is tried on numbers.
     """
     stores, values = _stores_and_values(block)
     _need_same_places(block, stores)
@@ -213,9 +213,8 @@ def _need_associative(block: Block, r: Reducer, reordered: bool) -> None:
     """Refuse an operation on several values that trials show not to be associative (or, if `reordered`, not commutative).
 
     Three small numbers for each value are tried in all combinations. For operations that only compare and select values of one
-    output, that is a proof: the result depends on the order of the three values that meet, and all orders are tried. Other
-    operations, such as one with a threshold, are also tried on numbers around their constants, and on large ones. Arithmetic is
-    exact.
+    output, that is a proof: their order decides, and all orders are tried. Other operations, such as one with a threshold, are
+    also tried on numbers around their constants, and on large ones. Arithmetic is exact.
     """
     first = tuple(_evaluated(i, {}) for i in r.identities)
     small = list(product(*(SMALL_NUMBERS[dtypes.TABLE[o.dtype].kind] for o in r.outputs)))

@@ -113,10 +113,10 @@ def need_unchanged_inputs(scope: Scope, leaf: Leaf, targets: Iterable[tuple[Stmt
     """Refuse if a block could read other values at a later place than where it stands.
 
     Theorem: the block reads the same values at each of `targets` (paths from the root of the scope) under these conditions.
-    Among the statements that run between the two places, each writer of an input stands before the block and writes only final
-    values: in every iteration of the shared loops it writes the same value to an element. If the input had values before, as a
-    parameter has, the elements must also have been written before the block reads them. No input is made inside of a parallel
-    loop that the block leaves: each iteration of that may have its own.
+    Of the statements that run between the two places, each writer of an input stands before the block. It writes only final
+    values: in every iteration of the shared loops the same value to an element. If the input had values before, as a parameter
+    has, the elements must also have been written before the block reads them. No input is made inside of a parallel loop that
+    the block leaves: each iteration of that may have its own.
     """
     for target in targets:
         _need_shared_inputs(scope, leaf, shared(leaf.above, target))

@@ -79,8 +79,8 @@ def with_starting_inits(
 ) -> Stmt:
     """`stmt`, a copy that runs in some iterations only, with the inits of the reductions that start in it.
 
-    An init is dropped if a reduction axis is provably never 0, given the facts. Else the reduction must start here: `starts`,
-    called with the loops that drive it, is True if the copy runs where these are 0 (None: always True). Refuses if neither is
+    An init is dropped if a reduction axis is provably never 0, given the facts. Else the reduction must start here. `starts`,
+    called with the loops that drive it, is True if the copy runs where these are 0; None means always. Refuses if neither is
     certain. Refuses to drop the init of a cross-thread reduction, with loops in the statement or on the path to it, `around`.
     """
 

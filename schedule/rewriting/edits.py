@@ -124,8 +124,8 @@ def without_buffers(func: PrimFunc, names: Iterable[str]) -> PrimFunc:
 
 @dataclass(frozen=True, eq=False)
 class Names:
-    """Fresh names for a function. Loops, buffers and lets differ from each other, loops from blocks and iteration variables,
-    blocks from each other; several blocks may share names of iteration variables."""
+    """Fresh names for a function. Loops, buffers and lets differ from each other, and so do blocks. Loops differ from blocks and
+    iteration variables, too. Several blocks may share names of iteration variables."""
 
     outer: set[str]  # buffers, loops, lets, parameters
     axes: set[str]  # iteration variables of blocks

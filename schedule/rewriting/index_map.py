@@ -35,7 +35,7 @@ INDEX_MAP = "the index map"
 class IndexMap:
     """A function from indices to indices: `outputs` over the variables `inputs`.
 
-    It is built from `identity` by `permute`, `tile` and `fuse` of the outputs, or read from a function or its text:
+    It is built from `identity` by `permute`, `tile` and `fuse` of the outputs, or read from a function or its text. For example,
     `IndexMap.identity(2).tile(0, 16).permute(0, 2, 1)` is `lambda i0, i1: (i0 // 16, i1, i0 % 16)`. Primitives accept all three;
     traces store the text. `AXIS_SEPARATOR` among the outputs begins a new group of dimensions, as for `set_axis_separator`;
     `separators` are their numbers.
@@ -169,8 +169,8 @@ def _result_text(result: Any) -> str:
 
 
 def parse_index_map(index_map: IndexFunction, func: PrimFunc, before: Sequence[Expr]) -> IndexMap:
-    """The index map of a function or a text such as `lambda i, j: (j, i)`, with an index for each extent of `before`, of its
-    dtype. It may use the sizes of `func`."""
+    """The index map of a function or a text such as `lambda i, j: (j, i)`, of indices with the extents `before`. It may use the
+    sizes of `func`."""
     if isinstance(index_map, IndexMap):
         return index_map
     text = function_text(index_map, lambda: len(before), INDEX_MAP)
@@ -232,7 +232,7 @@ def place_names(func: PrimFunc, names: Names, count: int) -> list[str]:
 def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) -> Layout:
     """The layout of a box under an index map, over variables called `places`; refuses a map that is not provably one to one.
 
-    A source is an index, or a sum of whole indices under `//` and `%` such as `i * 13 + j` with j < 13. Division by constants
+    A source is an index, or a sum of whole indices under `//` and `%`: `i * 13 + j` with j < 13. Division by constants
     splits it into parts. The map is one to one if every output is a sum of parts in mixed radix, and every part occurs in one
     output. If a factor does not divide the extent, the extent of the highest part is rounded up, which adds padding. An index may
     count backwards, as in `12 - i` with i < 13.

@@ -130,8 +130,8 @@ def useful_iterations(loop: For, ranges: dict[str, Interval]) -> int:
 
 
 def parsed_condition(func: PrimFunc, above: Sequence[Stmt], text: str) -> Expr:
-    """A condition over the variables visible at the end of a path: loops within its block, the block's iteration variables, and
-    the sizes of the function."""
+    """A condition over the variables visible at the end of a path: loops in its block, that block's axes, and the function's
+    sizes."""
     from tir.script.conditions import read_condition
     from tir.script.source import python_tree
 

@@ -79,8 +79,8 @@ class TileNest:
 
 @dataclass(frozen=True, slots=True)
 class SplitAxes:
-    """The iteration variables of the block outside and of the one inside; by old variable, the outer one (if any), and its value
-    in terms of both."""
+    """The iteration variables of the blocks outside and inside; by old variable, the outer one (if any), and its value in terms
+    of both."""
 
     outside: tuple[Iter, ...]
     inside: tuple[Iter, ...]
@@ -90,12 +90,12 @@ class SplitAxes:
 
 @primitive
 def blockize(func: PrimFunc, target: LoopName | list[BlockName], preserve_unit_iters: bool = True) -> tuple[PrimFunc, str]:
-    """Make the nest at a loop the body of a new block; returns the name of the block, that of the one inside with `_o` added.
+    """Make the nest at a loop the body of a new block; returns the name of that, the inner block's with `_o` added.
 
-    The target may also be a list of blocks: the statements below their innermost common loop that hold them become the body of
+    The target may also be a list of blocks, held by statements below their innermost common loop. These become the body of
     `outer_B_C_`, whose iteration variables are the loops around that they use.
 
-    The iteration variables `v` of the block become `v_o` outside and `v_i` inside, and the init of a reduction moves to the new
+    The iteration variables `v` of the block become `v_o` outside and `v_i` inside. The init of a reduction moves to the new
     block, over the whole tile. Iteration variables of one value are left out unless `preserve_unit_iters`. If no reduction axis
     is left outside, the init stays inside. Source: TensorIR, ASPLOS 2023, section 3.2.
 
@@ -104,15 +104,15 @@ def blockize(func: PrimFunc, target: LoopName | list[BlockName], preserve_unit_i
                   with T.block("B_o"):
                       v_o = i_0
                       for i_1 in range(f): with T.block("B"): v_i = i_1; S(v_o * f + v_i)
-    Legal     if the loop holds nothing but perfectly nested loops and one block, and each binding is `outer * f + inner` over the
+    Legal     if the loop holds nothing but perfectly nested loops and one block. Each binding is `outer * f + inner` over the
               loops outside and those inside, 0 <= inner < f. No extent inside depends on the loops outside, and a condition on
-              both concerns one axis only. If an init moves outside, each loop inside drives spatial or reduction axes, not both,
-              and is bound to no thread if it drives the reduction. These loops visit each point once, and the reduction starts
-              where they start.
+              both concerns one axis only. If an init moves outside, each loop inside drives spatial or reduction axes, not both;
+              in the latter case it is bound to no thread. These loops visit each point once, and the reduction starts where
+              they start.
               Several blocks: they stand in neighbouring statements that hold no others. No loop around that is bound to a thread,
               or that may have no iterations, drives a reduction with its init. No extent of the loops that they use depends on
-              another loop around. An iteration variable is spatial if the iterations of its loop are independent, as for
-              `parallel`, and those of the used loops around are, too; else it is opaque.
+              another loop around. An iteration variable is spatial if the iterations of its loop, and of the used loops around
+              it, are independent, as for `parallel`. Else it is opaque.
     Example   matmul: s.blockize("k")
     """
     if isinstance(target, list):

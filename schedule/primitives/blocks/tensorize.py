@@ -63,8 +63,8 @@ def tensorize(
     2023, section 4.1.
 
     Rewrite   with T.block("C_o"): for i_1: for j_1: with T.block("C"): S        =>   with T.block("C_o"): impl
-    Legal     if the body equals the description up to names of loop variables and buffers, order of operands of +, *, min, max,
-              and, or, and loops of extent 1. No block in it has a condition or allocates a buffer. The description uses all its
+    Legal     if the body equals the description, up to names, loops of extent 1, and order of operands (+, *, min, max, and, or).
+              No block in it has a condition or allocates a buffer. The description uses all its
               parameters, and no buffer is matched to both an output and another parameter. The implementation computes the same
               as the description, tried on random small integers. For a loop, `blockize` is legal.
     Example   matmul_16: s.tensorize("j", "fma_16_f32")
@@ -166,8 +166,8 @@ def _matched_views(intrinsic: TensorIntrin, name: str, target: Block, named: For
 
 @dataclass(frozen=True, slots=True)
 class BufferView:
-    """The place of a parameter of an intrinsic: its dimension n is dimension `dims[n]` of `buffer` (None: of extent 1, without
-    one there), from `base` on."""
+    """The place of a parameter of an intrinsic: its dimension n is dimension `dims[n]` of `buffer`, from `base` on. None marks a
+    dimension of extent 1 that the buffer lacks."""
 
     buffer: Buffer
     dims: tuple[int | None, ...]

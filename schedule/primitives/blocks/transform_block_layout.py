@@ -27,8 +27,8 @@ def transform_block_layout(
 
     Rewrite   for i in range(7): for j in range(13): S(i, j)
            => for ax0 in range(91): S(ax0 // 13, ax0 % 13)                 # lambda i, j: (i * 13 + j,)
-    Legal     if all loops around the block hold nothing else, are serial and not annotated, and each drives one of its variables
-              over the whole extent. Variables without a loop have one value, none is opaque, and the block has no predicate. The
+    Legal     if all loops around the block hold nothing else, are serial and not annotated. Each drives one of its variables over
+              the whole extent. Variables without a loop have one value, none is opaque, and the block has no predicate. The
               index map is one to one, and each new variable depends on spatial axes only, or on reduction axes only.
     Example   matmul: s.transform_block_layout("C", lambda i, j, k: (j, i, k))
     """

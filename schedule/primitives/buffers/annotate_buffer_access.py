@@ -28,8 +28,8 @@ def annotate_buffer_access(
     stop), for each dimension.
 
     Rewrite   with T.block("B"): S   =>   with T.block("B"): T.reads(A[v:v + 3]); S
-    Legal     if the region has one range a dimension, provably contains every element that the body accesses, and is not beyond
-              the buffer in all iterations. In some it may be: the part out of bounds is ignored.
+    Legal     if the region has one range a dimension, and provably contains every element that the body accesses. It is not
+              beyond the buffer in all iterations. In some it may be: the part out of bounds is ignored.
     Example   chain: s.annotate_buffer_access("C", 0, "read", lambda i, j: (i, (0, 13)))
     """
     target, above = block_at(func, block)

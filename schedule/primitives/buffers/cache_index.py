@@ -30,8 +30,8 @@ from ...rewriting.placement import laid_out
 
 @primitive
 def cache_index(func: PrimFunc, block: BlockName, storage_scope: str, cse_thresh: int = 0) -> tuple[PrimFunc, list[str]]:
-    """Compute the read indices of a block before its nest, and read them from memory; returns the names of the new blocks, one
-    for each expression.
+    """Compute the read indices of a block before its nest, and load them; returns the names of the new blocks, one for each
+    expression.
 
     An index counts if it is an arithmetic expression over the axes, not a variable, a constant or a load. Indices of buffers that
     the block writes stay, and so do those of buffers written in a parallel loop around it, to keep independence provable.

@@ -45,7 +45,7 @@ def cache_read(
               The copy stands after the last writer of A, or first if nothing writes A. Inside loops that the writer and the
               consumers share, and inside another block, only elements read in their iteration are copied. Of a temporary only
               elements that are read at all are copied.
-    Legal     if no consumer writes A, and nothing writes A between the copy and the last use: writers of A before a consumer
+    Legal     if no consumer writes A, and nothing writes A between the copy and the last use. Writers of A before a consumer
               are before all of them, and later ones in no loop around the copy. Each of `consumer_blocks` must read A; those
               after the loops of the copy read only elements that some iteration has copied. Inside another block whose
               instances write A, the copy reads no element that other instances write.

@@ -50,10 +50,10 @@ def cache_write(
               inside a block, it copies the part that is finished in their iteration, under the block's conditions on its axes.
               The copy of a reduction without an init, such as the one inside of a blockized one, starts from C, if C is used
               outside of the enclosing block.
-    Legal     if the block is data parallel, a reduction with or without its init, or a block that reads of C only elements that
-              it has written before. It alone writes C, nothing reads C before it, and all copied elements are written. For
-              that, the block runs over its whole domain, or where conditions on its axes hold. Each of its spatial axes (or a
-              tile for each of its values, plus an offset from outside) indexes one dimension of C, the same in all stores.
+    Legal     if the block is data parallel, a reduction with or without its init, or reads of C only elements that it has
+              written before. It alone writes C, nothing reads C before it, and all copied elements are written. For that, the
+              block runs over its whole domain, or where conditions on its axes hold. Each spatial axis indexes one dimension of
+              C, the same in all stores, perhaps with a tile for each value and an offset from outside.
               Else C is a temporary whose readers share no loop with the block, and is copied as far as it is read. Each of
               `consumer_blocks` must read C, and, if C had values before, only elements that the block has written by then.
               Results of foreign calls are copied as by `cache_inplace`.

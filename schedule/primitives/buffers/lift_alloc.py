@@ -17,8 +17,8 @@ from ...rewriting.layouts import with_layout
 def lift_alloc(func: PrimFunc, buffer: BufferName, n_lifts: int = 1) -> tuple[PrimFunc, None]:
     """Allocate a temporary of a block in the next block around, or else in the function; `n_lifts` times.
 
-    It gets a dimension in front for each axis of the block with more than one value, so that instances of the block still do not
-    share memory. The backend allocates only the part in use at a time.
+    It gets a dimension in front for each axis of the block with more than one value, so that instances still share no memory.
+    The backend allocates only the part in use at a time.
 
     Rewrite   for i: with T.block("B"): v_i = i; X = T.alloc_buffer((13,)); S(v_i, X[j])
            => X = T.alloc_buffer((N, 13))

@@ -41,8 +41,8 @@ def pack(
            => for j_0, k, j_1: P[j_0, k, j_1] = B[k, j_0 * 16 + j_1] if j_0 * 16 + j_1 < N else 0
               for j_0: for k: for j_1 in range(16): S(P[j_0, k, j_1])
     Legal     if `cache_read` is legal, and the block reads the buffer at one place. Each index there is a constant, an axis v, or
-              c - v for a constant c (the copy is then read backwards, too), no axis twice. v is a sum of loops, each times the
-              product of the extents (constants) of those with smaller steps, no loop in two axes.
+              c - v for a constant c; no axis occurs twice. For c - v the copy is read backwards, too. v is a sum of loops, each
+              times the product of the extents (constants) of those with smaller steps, no loop in two axes.
     Example   matmul: s.split("j", [None, 4]); s.pack("C", 1)
     """
     _, leaf = locate(func, block)
@@ -80,8 +80,7 @@ def _used_axes(block: Block, source: Buffer) -> IndexMap:
 
 
 def _walk_order(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> IndexMap:
-    """The index map that puts the elements of a buffer into the order of the loops; with `units`, loops of extent 1 have a
-    dimension, too."""
+    """The index map from a buffer to the order of the loops; with `units`, loops of extent 1 have a dimension, too."""
     places = {n.indices for n in loads(block) if n.buffer.name == source.name}
     if len(places) > 1:
         raise ScheduleError(

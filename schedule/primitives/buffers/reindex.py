@@ -43,9 +43,9 @@ def reindex(func: PrimFunc, block: BlockName, buffer: BufferOfBlock, place: int 
     Rewrite   S(i, j): B[i, j] = A[j, i + 1]
            => for ax0: for ax1: A_reindex[ax0, ax1] = A[ax1, ax0 + 1]
               S(i, j): B[i, j] = A_reindex[i, j]
-    Legal     if the block accesses the buffer at one place, or at that of number `place`, over its axes alone (no inner loop, no
-              loaded index). Reading: it does not write the buffer, nothing writes it between copy and use, and the place is in
-              bounds for all values of the axes. Writing: the block is data parallel or a reduction with its init, and the only
+    Legal     if the block accesses the buffer at one place (or only number `place` counts), over its axes alone: no inner loop,
+              no load. Reading: it does not write the buffer, nothing writes that between copy and use, and the place is in
+              bounds for all axis values. Writing: the block is data parallel or a reduction with its init, and the only
               writer of the buffer, which nothing reads before. All its spatial axes of more than one value occur in the place,
               and it runs over its whole domain, once.
     Example   matmul: s.reindex("C", ("read", 1))
@@ -190,8 +190,8 @@ def _write_through_copy(func: PrimFunc, block: str, target: Buffer, memory: str,
 def _copy_blocks(
     names: Names, wanted: str, memory: str, buffer: Buffer, block: Block, place: tuple[Expr, ...], back: bool
 ) -> tuple[Buffer, Block, Block]:
-    """A copy of a buffer over the axes of a block that occur in its indices `place`, the block that copies to it (or with `back`
-    from it), and the block that uses it."""
+    """A copy of a buffer over the axes in a block's indices `place`, the copying block (with `back` from it), and the block that
+    uses it."""
     used = _used_axes(block, place)
     copy = Buffer(names.buffer(wanted), tuple(it.extent for it in used) or (Const(1),), buffer.dtype, memory)
     indices: tuple[Expr, ...] = tuple(it.var for it in used) or (Const(0),)

@@ -35,13 +35,13 @@ def rolling_buffer(func: PrimFunc, block: BlockName, write_buffer_index: BufferP
                      S(X[r * s], ..., X[r * s + W - 1])
            => for r: for x in range(W) where r == 0 or x >= W - s: X[(r * s + x) % W] = f(r * s + x)
                      S(X[(r * s) % W], ..., X[(r * s + W - 1) % W])
-    Legal     if the block is data parallel, or a reduction with its init that is whole in an iteration, and the only writer of a
+    Legal     if the block is data parallel, or a reduction with its init that is whole in an iteration. It alone writes a
               temporary, by one store at its own axes. All loops around it that hold other statements are serial or unrolled.
               The innermost of them that moves the window rolls; all readers are in it, after the block. An iteration writes a
               window of W elements of one dimension, and the same part of all others; readers access nothing else. The window
               starts 0 < s < W elements after the one before. If s changes, it is nowhere negative, somewhere below W, and not
-              always 0. The block reads the same values in all iterations: writers of its inputs in the loop stand before it,
-              and always write the same value to an element.
+              always 0. The block reads the same values in all iterations. Writers of its inputs in the loop stand before it, and
+              always write the same value to an element.
     Example   blur: s.compute_at("B", "i_1"); s.rolling_buffer("B", 0)
     """
     return rolled(func, block, write_buffer_index), None

@@ -37,11 +37,10 @@ from ...rewriting.placement import laid_out
 
 @primitive
 def stage_padding(func: PrimFunc, block: BlockName, buffer: BufferOfBlock) -> tuple[PrimFunc, str]:
-    """Read a buffer, which a block reads under conditions and a constant elsewhere, through a copy padded with that constant;
-    returns the name of the copying block.
+    """Read a buffer through a copy with its padding; returns the name of the copying block.
 
-    The buffer is given as for `reindex`. The copy has all places from the first to the last that the block reads in each
-    dimension, padding included.
+    The block reads the buffer under conditions, and a constant elsewhere: the padding. The buffer is given as for `reindex`. The
+    copy has all places from the first to the last that the block reads in each dimension, padding included.
 
     Rewrite   S(i, r): B[i] = B[i] + T.if_then_else(i + r >= 1, A[i + r - 1], 0)
            => for ax0: A_padded[ax0] = T.if_then_else(ax0 >= 1, A[ax0 - 1], 0)

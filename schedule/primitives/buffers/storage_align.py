@@ -22,8 +22,8 @@ def storage_align(
     some multiple of that one's stride has the form. Rows in different cache sets, or banks of shared memory, avoid conflicts.
 
     Rewrite   with T.block("B"): S   =>   with T.block("B"): T.block_attr({"buffer_dim_align": [[0, 0, 32, 8]]}); S
-    Legal     if the buffer is a temporary and passed to no foreign call, the axis is not its last one, whose stride is 1, and
-              0 <= offset < factor.
+    Legal     if the buffer is a temporary and passed to no foreign call, and 0 <= offset < factor. The axis is not the last one,
+              whose stride is 1.
     Example   chain: s.storage_align("B", 0, 0, 16, 4)
     """
     target, above = block_at(func, block)

@@ -26,8 +26,8 @@ def unsafe_set_dtype(func: PrimFunc, block: BlockName, buffer_index: BufferPlace
 
     Rewrite   X = T.alloc_buffer(shape, "int32");  X[i] = x;  S(X[i])
            => X = T.alloc_buffer(shape, "int8");  X[i] = T.Cast("int8", x);  S(T.Cast("int32", X[i]))
-    Legal     if the buffer is a temporary, and `dtype` can hold each value stored in it: one converted from a narrower dtype, a
-              constant, an integer with bounds that fit, or a choice of such.
+    Legal     if the buffer is a temporary, and `dtype` can hold each value stored in it. Such a value is converted from a
+              narrower dtype, a constant, an integer with bounds that fit, or a choice of these.
     Example   chain: s.unsafe_set_dtype("B", 0, "float64")
     """
     writer = find_block(func, block)

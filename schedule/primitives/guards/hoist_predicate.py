@@ -19,8 +19,8 @@ def hoist_predicate(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
 
     Rewrite   for i: with T.block("B"): where(c and d(i)); S(i)
            => if c: for i: with T.block("B"): where(d(i)); S(i)
-    Legal     if there is such a condition: the same in all statements under the loop, without variables of `loop` and loops
-              inside, and not always true.
+    Legal     if such a condition exists: the same in all statements under the loop, not always true, without variables of `loop`
+              and loops inside.
     Example   matmul: s.split("k", [None, 4]); s.reorder("k_0", "k_1", "i", "j"); s.hoist_predicate("i")
     """
     target, above = loop_at(func, loop)

@@ -16,8 +16,8 @@ from ..loops.loop_partition import loop_partition
 def peel(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, list[str]]:
     """Divide a loop into the iterations in which all conditions below it hold, and those before and after; returns the loops.
 
-    The names are in the order of the program. For a split that does not divide the extent, the parts are a main one without
-    conditions and a tail, in which loops lose the iterations that do nothing.
+    The names are in the order of the program. A split that does not divide the extent gives a main part without conditions, and a
+    tail whose loops lose the iterations that do nothing.
 
     Rewrite   for i_0 in range(4): for i_1 in range(4): with T.block("B"): where(i_0 * 4 + i_1 < 13); S(i_0 * 4 + i_1)
            => for i_0_0 in range(3): for i_1 in range(4): with T.block("B_i_0_0"): S(i_0_0 * 4 + i_1)

@@ -19,7 +19,7 @@ def annotate(func: PrimFunc, block_or_loop: LoopOrBlockName, ann_key: str, ann_v
     Keys that begin with "meta_schedule.", hints for a search, can be attached to "root", the function, too.
 
     Rewrite   for i in range(N): S   =>   for i in T.serial(N, annotations={"key": value}): S
-    Legal     if the key is not empty, and the value valid for a key that code generation reads: the meaning of a program does
+    Legal     if the key is not empty, and the value valid for a key that code generation reads. The meaning of a program does
               not depend on annotations.
     Example   vector: s.annotate("i", "pragma_auto_unroll_max_step", 16)
     """

@@ -111,15 +111,15 @@ def bind(func: PrimFunc, loop: LoopName, thread_axis: str) -> tuple[PrimFunc, No
     `thread_axis` is "blockIdx.x", "threadIdx.x" or "vthread.x", or the same with y or z.
 
     Rewrite   for i in range(N): S(i)   =>   for i in T.thread_binding(N, thread="threadIdx.x"): S(i)
-    Legal     if the loop is serial, or bound to another axis, which it leaves, no loop around is vectorized, and the iterations
+    Legal     if the loop is serial, or bound to another axis, which it leaves, and no loop around is vectorized. The iterations
               are independent, as for `parallel`. Temporaries in shared memory are private to a block, those in local memory to a
               thread, and those in global memory to none. Temporaries in shared memory do not count if all iterations store the
-              same values. Nested loops are bound to different axes, blockIdx outside of threadIdx. Only a loop that stores to
-              shared memory alone, and does not use the variable of the loop around, may be bound to its threadIdx again: the
-              threads share its iterations.
-              A loop bound to threadIdx may also drive a reduction: that of the only block below it, with its init, one result,
-              and one of +, *, min, max, and, or. Serial loops of the reduction directly around this one are put inside, as by
-              `reorder`. No other loop around may drive it, no loop from this one on may drive spatial axes as
+              same values. Nested loops are bound to different axes, blockIdx outside of threadIdx. The threads of a loop around
+              may share the iterations of a loop bound to the same threadIdx. That loop stores to shared memory alone, and does
+              not use the variable of the loop around.
+              A loop bound to threadIdx may also drive the reduction of the only block below it. That has its init and one
+              result, and its operation is +, *, min, max, and, or. Serial loops of the reduction directly around this one are put
+              inside, as by `reorder`. No other loop around may drive it, no loop from this one on may drive spatial axes as
               well, and no condition may concern both. Each thread reduces its iterations from the init's value, the results are
               combined in any order, and every thread gets the stored result. Floating results differ by rounding.
     Example   elementwise: s.bind("i1", "threadIdx.x")

@@ -26,8 +26,8 @@ def fuse(func: PrimFunc, *loops: LoopName, preserve_unit_iters: bool = True) -> 
 
     Rewrite   for i, j in T.grid(M, N): S(i, j)
            => for i_j_fused in range(M * N): S(i_j_fused // N, i_j_fused % N)
-    Legal     if each loop is the whole body of the one before it, none is annotated, and the extent of none depends on another:
-              the iterations and their order are unchanged. If only some of the loops drive just the reduction of a block, these
+    Legal     if each loop is the whole body of the one before it, none is annotated, and the extent of none depends on another.
+              The iterations and their order are unchanged. If only some of the loops drive just the reduction of a block, these
               provably have iterations: a reduction over nothing has its init.
     Example   matmul: s.fuse("i", "j")
     """

@@ -26,8 +26,8 @@ def loop_partition(
     Rewrite   for i in range(N): S(i)
            => for i_0 in range(f): S(i_0)
               for i_1 in range(N - f): S(f + i_1)
-    Legal     if the loop is serial and not annotated, its extent a constant, each factor at least 1, and their sum at most N
-              (with None, less): the iterations and their order are unchanged. Conditions that hold throughout a part are dropped
+    Legal     if the loop is serial and not annotated, its extent a constant, and each factor at least 1. Their sum is at most N,
+              with None less. The iterations and their order are unchanged. Conditions that hold throughout a part are dropped
               there, and so are inits of reductions that do not start in it. A reduction that the loop drives must provably start
               in the first part only.
     Example   vector: s.loop_partition("i", [2, None])

@@ -161,8 +161,8 @@ def _need_forward(
 ) -> None:
     """Refuse if an iteration of the second body depends on one of the first that would run after it, `private` buffers excepted.
 
-    After merging, the second body at j runs before the first at i exactly if j < i lexicographically: j is less in some loop, and
-    equal in all outer ones. For each such loop, each pair of conflicting accesses must touch different elements.
+    After merging, the second body at j runs before the first at i exactly if j < i lexicographically. That is, j is less in some
+    loop, and equal in all outer ones. For each such loop, each pair of conflicting accesses must touch different elements.
     """
     first, second = nests
     earlier, later = bodies

@@ -17,8 +17,8 @@ def parallel(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
     Legal     if the loop is serial, no loop around is vectorized, and no iteration touches an element that another one writes.
               In each block below, the loop drives spatial axes only, and different iterations get different values of these.
               Between different blocks, and for statements outside of blocks, the touched elements are compared. Buffers
-              allocated inside the loop are private to an iteration, and so are temporaries used only there, if each iteration
-              reads only elements that it has written itself.
+              allocated inside the loop are private to an iteration. So are temporaries used only there, if each iteration reads
+              only elements that it has written itself.
     Example   matmul: s.parallel("i")
     """
     target, above = loop_at(func, loop)

@@ -33,8 +33,8 @@ def reorder(func: PrimFunc, *ordered_loops: LoopName) -> tuple[PrimFunc, None]:
     """Put loops of one nest into the given order, outermost first, within the places that they have; other loops stay.
 
     Rewrite   for i: for j: for k: S   =>   for k: for j: for i: S      # reorder("k", "i")
-    Legal     if, from the first place to the last, each loop is the whole body of the one before it, and no extent depends on a
-              loop that comes inside it. Loops that change their order with another are not vectorized; parallel and bound ones
+    Legal     if, from the first place to the last, each loop is the whole body of the one before it. No extent depends on a loop
+              that comes inside it. Loops that change their order with another are not vectorized; parallel and bound ones
               are legal as such in their new places, too. No two dependent instances of S change their order. Instances of one
               block with different spatial axes are independent. Those of a reduction commute, but the one with all reduction
               axes 0, which runs the init, must come first. Loops of opaque axes stay in order. Instances of different blocks,
@@ -95,8 +95,8 @@ def _has_one_iteration(loop: For) -> bool:
 def _need_independent(func: PrimFunc, above, chain: list[For], order: list[For], swapped: list[tuple[For, For]]) -> None:
     """Refuse unless all dependent instances keep their order.
 
-    Two instances change their order exactly if, for some (a, b) in `swapped`, they agree in the loops before a in the old
-    order and before b in the new one, and the first has the smaller a and the larger b.
+    Two instances change their order exactly if, for some (a, b) in `swapped`, the first has the smaller a and the larger b. They
+    agree in the loops before a in the old order, and before b in the new one.
     """
     if not swapped:
         return

@@ -15,7 +15,7 @@ def vectorize(func: PrimFunc, loop: LoopName) -> tuple[PrimFunc, None]:
     """Run the iterations of a loop as lanes of vector instructions.
 
     Rewrite   for i in range(4): S(i)   =>   for i in T.vectorized(4): S(i)
-    Legal     if the loop is serial, its extent a constant, and its iterations independent, as for `parallel`; but only buffers
+    Legal     if the loop is serial, its extent a constant, and its iterations independent, as for `parallel`. But only buffers
               allocated inside the loop are private. No loop around is vectorized. Loops inside are serial or unrolled, and their
               extents do not depend on this one: all lanes run them together.
     Example   matmul: s.reorder("k", "j"); s.vectorize("j")

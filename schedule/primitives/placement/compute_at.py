@@ -36,9 +36,9 @@ def compute_at(
 ) -> tuple[PrimFunc, None]:
     """Move a producer under a loop of its consumers, computing in each iteration the elements that they need there.
 
-    `index` picks the place among the statements of the loop: -1 the last, right before the first consumer; -2 the first, after
-    the writers of its inputs; else the number of the statement that follows it. In place of a loop, "root" leaves the block where
-    it is, and "inline" is `compute_inline`. Source: Halide, PLDI 2013, section 3.2 (the call schedule).
+    `index` is the number of the statement in the loop that follows the block; -1 means the first consumer, -2 the first statement
+    after the writers of its inputs. In place of a loop, "root" leaves the block where it is, and "inline" is `compute_inline`.
+    Source: Halide, PLDI 2013, section 3.2 (the call schedule).
 
     Rewrite   for i in range(N): A(i)                     # writes X[i]
               for l: S(l)                                 # reads X[p(l) .. p(l) + e - 1]
@@ -51,8 +51,8 @@ def compute_at(
     Legal     if the block is data parallel or a reduction with its init, and X is a temporary. Other writers of X provably write
               other elements, and are under every parallel or bound loop around `loop`. X has readers, all of them under `loop`,
               after the block. No loop around both places drives its reduction. Its inputs are final where it stands, written as
-              far as it reads them there, and unchanged until the last use. Its conditions are over its axes, and move with it;
-              or its domain implies them; or they concern no reduction and every access is in bounds without them. The loop is in
+              far as it reads them there, and unchanged until the last use. Its conditions are over its axes, and move with it, or
+              its domain implies them. Others concern no reduction, and every access is in bounds without them. The loop is in
               the same enclosing block, and neither vectorized nor in a vectorized loop. No instance of that block then writes
               more than before. No parallel or bound loop that the block leaves contains a writer of its inputs. Elements that
               several iterations need are computed in each of them, always to the same value.

@@ -45,9 +45,8 @@ def reverse_compute_at(
 ) -> tuple[PrimFunc, None]:
     """Move a consumer under a loop of its producers; in each iteration it runs for the elements that they finish there.
 
-    `index` picks the place among the statements of the loop: -1 the last, -2 the first after the producers, else the number of
-    the statement that follows it. In place of a loop, "root" leaves the block where it is, and "inline" is
-    `reverse_compute_inline`.
+    `index` picks the place in the loop: -1 the last, -2 right after the producers, else the number of the statement that follows
+    it. In place of a loop, "root" leaves the block where it is, and "inline" is `reverse_compute_inline`.
 
     Rewrite   for l: S(l)                                 # writes X[p(l) .. p(l) + e - 1]
               for i in range(N): B(i)                     # reads X[i]
@@ -200,8 +199,8 @@ def _finished_windows(
 ) -> dict[str, Window]:
     """The window of each axis of the consumer for which its inputs are finished in an iteration of the last loop on `path`.
 
-    Theorem: if one read bounds a set of axes by windows that tile the dimensions it reads, the block runs once at each of its
-    points. All other reads may bound these axes only, and not more tightly.
+    Theorem: if one read bounds axes by windows that tile the dimensions it reads, the block runs once at each of its points. All
+    other reads may bound these axes only, and not more tightly.
     """
     block = moved.block
     loops = loops_in(path)
@@ -348,8 +347,7 @@ def _written_dimensions(block: Block, name: str) -> list[TiledIndex | None]:
 
 
 def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tuple[Stmt, ...]) -> None:
-    """Refuse unless the block runs over its whole domain, and in each iteration of the loops around both places just for the
-    elements that the producers finish in it."""
+    """Refuse unless the block runs over its whole domain, and in an iteration of common loops just for elements finished in it."""
     block = moved.block
     around, ranges = loops_and_ranges(common, scope.ranges)
     with proving(f"that `{block.name}` runs over its whole domain, once", (block, "the block")):

@@ -48,11 +48,11 @@ def reverse_compute_inline(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, 
            => for i: Y[i] = g(f(i))            # if i is in the domain of the block, unless that is proved
     Legal     if both are data parallel, single stores, the producer perhaps with an init. X is a temporary written by the
               producer alone, at its own axes, and read by the block alone, at its own axes plus constants. If they share no
-              loops, the producer may also write at a one-to-one index map that fills a box, and the block read at a provably
-              one-to-one index map, such as `i * 16 + j` with j < 16. An instance of the block reads one element, and each
-              element is read at most once. Both run over their whole domains, once, the producer at least where the block
-              does, and in each iteration of common loops over the same part. The producer reads nothing that the block writes.
-              No statement between the two writes other inputs of the block, or touches its output.
+              loops, the producer may also write at a one-to-one index map that fills a box. The block may then read at a
+              provably one-to-one index map, such as `i * 16 + j` with j < 16. An instance of the block reads one element, and
+              each element is read at most once. Both run over their whole domains, once, the producer at least where the block
+              does. In an iteration of common loops they run over the same part. The producer reads nothing that the block
+              writes. No statement between the two writes other inputs of the block, or touches its output.
     Example   chain: s.reverse_compute_inline("C")
     """
     scope, leaf = locate(func, block)
@@ -179,8 +179,9 @@ Source = tuple[Expr, Expr]  # the index of the producer's store in a dimension, 
 
 
 def _sources(func: PrimFunc, producer: Block, store: Store, apart: bool) -> list[Source | None]:
-    """The index of the producer's store in each dimension, None for 0: an axis, or, if it is `apart` from its reader, an output
-    of a one-to-one index map of its axes that fills a box."""
+    """The index of the producer's store in each dimension: an axis, or (None) 0.
+
+    If it is `apart` from its reader, the indices may also be a one-to-one index map that fills a box."""
     theirs = {it.var.name: it for it in producer.iters}
     try:
         return [None if v is None else (theirs[v].var, theirs[v].extent) for v in own_axes(producer, store)]
@@ -193,8 +194,8 @@ def _sources(func: PrimFunc, producer: Block, store: Store, apart: bool) -> list
 
 
 def _layout(func: PrimFunc, axes: Collection[Iter], indices: Sequence[Expr]) -> tuple[Layout, dict[str, Expr]]:
-    """The layout of a box of axes under some indices, and each axis in terms of the places; refuses indices that are not provably
-    one to one."""
+    """The layout of a box of axes under some indices, and each axis in terms of the places; refuses indices not provably one to
+    one."""
     inputs = [it for it in axes if not it.extent.is_one]
     fixed = all_zero(it.var for it in axes if it.extent.is_one)
     index_map = IndexMap(tuple(it.var for it in inputs), tuple(simplify(substitute(i, fixed)) for i in indices))

@@ -26,15 +26,15 @@ ValueRanges = dict[str, tuple[int, int]]  # by axis or loop: the iterations, end
 def decompose_padding(func: PrimFunc, block: BlockName, loop: LoopName) -> tuple[PrimFunc, str]:
     """Divide a padding block into one that fills everything with the padding, before a loop, and one that copies the values.
 
-    Returns the name of the block that fills, `block` with `_pad_const` added; the other keeps its name. If the condition bounds
-    an axis with its own loop at or below `loop`, the loop is cut to the bounds; else the condition joins the predicate.
+    Returns the name of the block that fills, `block` with `_pad_const` added; the other keeps its name. A condition that bounds
+    an axis with its own loop, `loop` or one below, cuts that loop. Other conditions join the predicate.
 
     Rewrite   for i in range(15): P[i] = A[i - 1] if 1 <= i < 14 else 0
            => for i_pad in range(15): P[i_pad] = 0
               for i in range(13): P[i + 1] = A[i]
     Legal     if `loop` is around the block, which is data parallel and only stores a choice between a value and a padding.
               Padding and condition read nothing, and the condition can hold. The other statements under `loop` never write the
-              output, and read it only after the block (of a parameter just the elements that the block writes).
+              output. They read it only after the block (of a parameter just the elements that the block writes).
     Example   padded: s.decompose_padding("B", "i")
     """
     scope, leaf = locate(func, block)

@@ -30,10 +30,10 @@ def decompose_reduction(func: PrimFunc, block: BlockName, loop: LoopName) -> tup
            => for i_init: C[i_init] = 0
               for i: for k: C[i] = C[i] + f(i, k)
     Legal     if `loop` is around the block, and no loop of extent above 1 outside of it drives the reduction. Each loop from
-              `loop` on drives spatial or reduction axes, not both, no opaque one if its extent is above 1, and is bound to no
-              thread if it drives the reduction. Together they visit each point once, and the reduction starts where its loops
-              start. The other statements under `loop` write neither the output nor inputs of the init. They read the output
-              only after the block (of a parameter just the elements that the block writes).
+              `loop` on drives spatial or reduction axes, not both. It drives no opaque one if its extent is above 1, and is bound
+              to no thread if it drives the reduction. Together they visit each point once, and the reduction starts where its
+              loops start. The other statements under `loop` write neither the output nor inputs of the init. They read the
+              output only after the block (of a parameter just the elements that the block writes).
     Example   matmul: s.decompose_reduction("C", "k")
     """
     scope, leaf = locate(func, block)

@@ -21,14 +21,14 @@ from ..buffers.cache_write import cache_write
 def factor_out(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, str]:
     """Take the constant factors out of the terms of a sum; returns the name of the block that multiplies the result by them.
 
-    Integers wrap to the same results. Floating results differ by rounding: the factor rounds once, not in each term, and not at
-    all if it is 1, -1 or a power of two.
+    Integers wrap to the same results. Floating results differ by rounding: the factor rounds once, not in each term. 1, -1 and
+    powers of two do not round.
 
     Rewrite   for i: for k: C[i] = C[i] + f(i, k) * 3
            => for i: for k: C_global[i] = C_global[i] + f(i, k)
               for i: C[i] = C_global[i] * 3
-    Legal     if the block is a sum from 0 of products, quotients or negatives with a finite constant other than 0, and
-              `cache_write` of its output is legal. A sum of 0 may become -0.
+    Legal     if the block is a sum from 0, and `cache_write` of its output is legal. Its terms are products, quotients or
+              negatives with a finite constant other than 0. A sum of 0 may become -0.
     Example   scaled_sum: s.factor_out("C")
     """
     _, leaf = locate(func, block)

@@ -32,10 +32,11 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: BlockName, epilogue
               for i: D[i] = X[i] + b(i)
            => for i: for k: D[i] = D[i] + f(i, k)         # from b(i)
     Legal     if the reduction has its init, and the epilogue, after it in the same enclosing block, is a single store at its own
-              axes. The epilogue applies the operation of the reduction (+, *, min, max, and, or; for + also -) to each element
-              of the result once, in the same dtype, over its whole domain. The reduction alone writes its buffer, a temporary,
-              at its own axes, and only the epilogue reads it. The reduction does not read the output of the epilogue. Between
-              the two (in a loop around both: anywhere in it) nothing else writes inputs of the epilogue, or uses its output.
+              axes. It applies the operation of the reduction to each element of the result once, over its whole domain, in the
+              same dtype. The operation is +, *, min, max, and, or; for + also -. The reduction alone writes its buffer, a
+              temporary, at its own axes, and only the epilogue reads it. The reduction does not read the output of the epilogue.
+              Between the two (in a loop around both: anywhere in it) nothing else writes inputs of the epilogue, or uses its
+              output.
     Example   matmul_add: s.fuse_reduction_epilogue("C", "D")
     """
     scope, first = locate(func, reduction_block)

@@ -60,16 +60,16 @@ class Factorisation:
 def rfactor(func: PrimFunc, loop: LoopName, factor_axis: int = 0) -> tuple[PrimFunc, str]:
     """Factor a reduction over a loop into partial results and their reduction; returns the name of the block of partial results.
 
-    The partial results, one for each iteration of `loop`, are kept in a buffer with one more dimension, number `factor_axis`
-    (negative numbers count from the end). Buffer and block of partial results are called `C_rf`; the block that reduces them
-    keeps its name. Source: Suriana, Adams and Kamil, Parallel associative reductions in Halide, CGO 2017.
+    The partial results, one for each iteration of `loop`, are kept in a buffer with one more dimension. Its number is
+    `factor_axis`; negative ones count from the end. Buffer and block of partial results are called `C_rf`; the block that reduces
+    them keeps its name. Source: Suriana, Adams and Kamil, Parallel associative reductions in Halide, CGO 2017.
 
     Rewrite   for i: for k0: for k1: C[i] = C[i] + f(i, k0 * 4 + k1)               # from 0
            => for i: for k0: for k1: C_rf[k0, i] = C_rf[k0, i] + f(i, k0 * 4 + k1)  # from 0, k0 spatial
               for i: for k0:         C[i] = C[i] + C_rf[k0, i]                      # from 0
     Legal     if the only block below the loop is a reduction with its init, complete in one iteration of the enclosing block. Let
-              L be the loops around it that hold nothing else. `loop`, which drives the reduction or is of extent 1, and all
-              others (of extent above 1) that drive the reduction are in L: other writers of C run before or after both nests.
+              L be the loops around it that hold nothing else. `loop` drives the reduction or is of extent 1. It is in L, and so
+              are all others (of extent above 1) that drive the reduction. Other writers of C thus run before or after both nests.
               None of them drives spatial axes as well, and L visits each point once. The extent of `loop` depends on no other
               loop. No condition concerns both the reduction and loops of other axes. The operation is +, *, min, max, and, or
               with its identity as init, or a reducer of several values. Trials on numbers must not refute that the latter is
@@ -148,8 +148,8 @@ def _need_reduction_loop(leaf: Leaf, target: For) -> set[str]:
 
 
 def _need_own_nest(leaf: Leaf, target: For, reducing: set[str]) -> Sequence[For]:
-    """The loops that hold only the block, outermost first; refuses unless they visit each point once, and `target` and all loops
-    of the reduction are among them."""
+    """The loops that hold only the block, outermost first; refuses unless they visit each point once and include `target` and all
+    loops of the reduction."""
     block = leaf.block
     chain, outer = leaf.exclusive_loops, leaf.loops[: len(leaf.loops) - len(leaf.exclusive_loops)]
     if not any(x is target for x in chain):
@@ -189,8 +189,9 @@ def _keeps_order(block: Block, target: For, chain: Sequence[For]) -> bool:
 
 
 def _replaced_axes(f: Factorisation, names: Names) -> tuple[tuple[Iter, ...], dict[str, Expr], dict[str, Expr]]:
-    """The axes of the partial results, with an axis for each loop in place of the reduction axes that share loops with `target`;
-    the new axes by loop; and the values of the replaced axes."""
+    """The axes of the partial results, the new ones by loop, and the values of the replaced axes.
+
+    Reduction axes that share loops with `target` are replaced by an axis for each loop."""
     reduces = f.block.reduction
     loops = {f.target.name}
     for _ in reduces:  # each may add loops that others share

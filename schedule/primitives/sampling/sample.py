@@ -75,8 +75,8 @@ def sample_partitioned_tile(
     `decision` is used as for `sample_perfect_tile`.
 
     Rewrite   none: the function stays as it is.
-    Legal     if the extent is a constant, n at least 1, `partition_pos` from 0 to n, `innerpart_factor` a divisor of the extent,
-              and 1 where `partition_pos` is n. A given decision must be such a list.
+    Legal     if the extent is a constant, n at least 1, and `partition_pos` from 0 to n. `innerpart_factor` divides the extent,
+              and is 1 if `partition_pos` is n. A given decision must be such a list.
     Example   matmul: s.split("j", s.sample_partitioned_tile("j", 3, 1, 13, decision=[1, 13, 1]))
     """
     extent = _sampled_extent(func, loop)
@@ -205,8 +205,8 @@ def sample_compute_location(
     """Choose a place for a block; returns a loop for `compute_at` (`reverse_compute_at` if nothing reads it).
 
     It may also return "root", to leave the block where it is, or "inline". All legal places are equally likely. The decision is
-    the number of the loop, from 0, among those around the first consumer (or last producer), outermost first; -1 is the root, -2
-    inline. It is used as for `sample_perfect_tile`. Source: MetaSchedule, NeurIPS 2022.
+    -1 for the root, -2 for inline, else the number of a loop around the first consumer (or last producer), from 0 outermost. It
+    is used as for `sample_perfect_tile`. Source: MetaSchedule, NeurIPS 2022.
 
     Rewrite   none: the function stays as it is.
     Legal     always. A given decision must be one of the possible places.
