@@ -252,7 +252,6 @@ class OpenSchedule(Schedule):
         return {t.axis for t in self.tiles if t.block == block and t.vector}
 
     def tiling(self, name: str) -> Tiled:
-        """The tiling of a tiled block."""
         found = self.tiled(name)
         assert found is not None
         return found

@@ -457,7 +457,6 @@ def named_at(func: PrimFunc, name: str) -> tuple[For | Block, list[Stmt]]:
 
 
 def last_loop(path: Sequence[Stmt]) -> For:
-    """The loop at the end of a path."""
     loop = path[-1]
     assert isinstance(loop, For)
     return loop
@@ -485,7 +484,6 @@ def blocks_below(stmt: Stmt) -> list[Block]:
 
 
 def is_parameter(func: PrimFunc, buffer: str) -> bool:
-    """True where a buffer is a parameter of the function."""
     return any(p.name == buffer for p in func.buffers)
 
 

@@ -72,7 +72,6 @@ class Step:
         return {k: _thaw(v) for k, v in self.args}
 
     def with_args(self, **changes: Any) -> Step:
-        """This step with some arguments changed."""
         return replace(self, args=tuple({**dict(self.args), **{k: _freeze(v) for k, v in changes.items()}}.items()))
 
     def __str__(self) -> str:
@@ -129,7 +128,6 @@ class Trace:
         sch.follow(self)
 
     def as_json(self) -> dict[str, Any]:
-        """The trace as JSON data."""
         return {
             "version": FORMAT_VERSION,
             "steps": [

@@ -1,8 +1,8 @@
 """Windows: the values that the iteration variables of a block take in one iteration of its outer loops.
 
 A binding such as `i_0 * 16 + i_1 * 4 + i_2` is a sum of terms, one for each loop (see `iter_map`). A window is the contiguous
-values in an iteration of the outer loops. For this, inner loops have the smallest coefficients, and no value is skipped or repeated.
-The windows of all iterations then tile the domain.
+values in an iteration of the outer loops. The inner loops have the smallest coefficients, and no value is skipped or repeated:
+then the windows of all iterations tile the domain.
 """
 
 from __future__ import annotations

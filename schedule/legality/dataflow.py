@@ -50,7 +50,6 @@ class Leaf:
 
     @property
     def accesses(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The names of the buffers read, and of those written."""
         return _accesses(self.stmt)
 
     @property
@@ -128,7 +127,6 @@ class Scope:
 
     @cached_property
     def written(self) -> frozenset[str]:
-        """The buffers written in the scope."""
         return frozenset().union(*(x.writes for x in self.leaves))
 
     @property

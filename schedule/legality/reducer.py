@@ -39,7 +39,6 @@ class Reducer:
     combined: tuple[Expr, ...]
 
     def combine(self, old: tuple[Expr, ...], new: tuple[Expr, ...]) -> list[Expr]:
-        """The combination of two partial results."""
         mapping = dict(zip(self.old, old, strict=True)) | dict(zip(self.new, new, strict=True))
         return [substitute(c, mapping) for c in self.combined]
 

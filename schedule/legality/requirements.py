@@ -44,7 +44,6 @@ def need_complete(scope: Scope, leaf: Leaf, what: str) -> None:
 
 
 def in_any_order(it: Iter) -> str:
-    """The hint for an opaque axis."""
     return f"if the order does not matter, declare `{it.var.name}` as T.axis.spatial, or T.axis.reduce if it adds up"
 
 

@@ -234,7 +234,6 @@ def _tile_nest(above: Sequence[Stmt]) -> TileNest:
 
 
 def _split_axes(n: TileNest, divisions: dict[str, Division], keep_units: bool, names: Names, visible: set[str]) -> SplitAxes:
-    """The iteration variables of both blocks."""
     outside: list[Iter] = []
     inside: list[Iter] = []
     places: dict[str, Var] = {}

@@ -64,9 +64,9 @@ def tensorize(
 
     Rewrite   with T.block("C_o"): for i_1: for j_1: with T.block("C"): S        =>   with T.block("C_o"): impl
     Legal     if the body equals the description, up to names, loops of extent 1, and order of operands (+, *, min, max, and, or).
-              No block in it has a condition or allocates a buffer. The description uses all its
-              parameters, and no buffer is matched to both an output and another parameter. The implementation computes the same
-              as the description, tried on random small integers. For a loop, `blockize` is legal.
+              No block in it has a condition or allocates a buffer. The description uses all its parameters, and no buffer is
+              matched to both an output and another parameter. The implementation computes the same as the description, tried
+              on random small integers. For a loop, `blockize` is legal.
     Example   matmul_16: s.tensorize("j", "fma_16_f32")
     """
     known = registered()

@@ -190,8 +190,7 @@ def _write_through_copy(func: PrimFunc, block: str, target: Buffer, memory: str,
 def _copy_blocks(
     names: Names, wanted: str, memory: str, buffer: Buffer, block: Block, place: tuple[Expr, ...], back: bool
 ) -> tuple[Buffer, Block, Block]:
-    """A copy of a buffer over the axes in a block's indices `place`, the copying block (with `back` from it), and the block that
-    uses it."""
+    """A copy of a buffer over the axes in a block's indices `place`, the block that copies to it (or `back`), and its user."""
     used = _used_axes(block, place)
     copy = Buffer(names.buffer(wanted), tuple(it.extent for it in used) or (Const(1),), buffer.dtype, memory)
     indices: tuple[Expr, ...] = tuple(it.var for it in used) or (Const(0),)
@@ -232,7 +231,6 @@ def _whole(block: Block, ranges: Ranges) -> bool:
 
 
 def _used_axes(block: Block, place: tuple[Expr, ...]) -> list[Iter]:
-    """The axes of a block that occur in indices."""
     return [it for it in block.iters if it.var.name in variables(*place)]
 
 

@@ -90,6 +90,5 @@ def _fits(value: Expr, dtype: str, ranges: Ranges) -> bool:
 
 
 def _within(low: int, high: int, dtype: str) -> bool:
-    """True where a dtype holds all integers of an interval."""
     least, most = (-exact, exact) if (exact := dtypes.exact_integers(dtype)) else dtypes.limits(dtype)
     return least <= low and high <= most

@@ -119,8 +119,8 @@ def bind(func: PrimFunc, loop: LoopName, thread_axis: str) -> tuple[PrimFunc, No
               not use the variable of the loop around.
               A loop bound to threadIdx may also drive the reduction of the only block below it. That has its init and one
               result, and its operation is +, *, min, max, and, or. Serial loops of the reduction directly around this one are put
-              inside, as by `reorder`. No other loop around may drive it, no loop from this one on may drive spatial axes as
-              well, and no condition may concern both. Each thread reduces its iterations from the init's value, the results are
+              inside, as by `reorder`. No other loop around may drive it, no loop from this one on may drive spatial axes as well,
+              and no condition may concern both. Each thread reduces its iterations from the init's value, the results are
               combined in any order, and every thread gets the stored result. Floating results differ by rounding.
     Example   elementwise: s.bind("i1", "threadIdx.x")
     """

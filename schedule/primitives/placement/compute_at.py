@@ -36,7 +36,7 @@ def compute_at(
 ) -> tuple[PrimFunc, None]:
     """Move a producer under a loop of its consumers, computing in each iteration the elements that they need there.
 
-    `index` is the number of the statement in the loop that follows the block; -1 means the first consumer, -2 the first statement
+    `index` is the number of the statement in the loop that follows the block. -1 means the first consumer, -2 the first statement
     after the writers of its inputs. In place of a loop, "root" leaves the block where it is, and "inline" is `compute_inline`.
     Source: Halide, PLDI 2013, section 3.2 (the call schedule).
 

@@ -347,7 +347,7 @@ def _written_dimensions(block: Block, name: str) -> list[TiledIndex | None]:
 
 
 def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tuple[Stmt, ...]) -> None:
-    """Refuse unless the block runs over its whole domain, and in an iteration of common loops just for elements finished in it."""
+    """Refuse unless the block runs over its whole domain, and in an iteration of common loops for just its finished elements."""
     block = moved.block
     around, ranges = loops_and_ranges(common, scope.ranges)
     with proving(f"that `{block.name}` runs over its whole domain, once", (block, "the block")):

@@ -73,7 +73,6 @@ class Factor:
         return found if fits else None
 
     def times(self, e: Expr) -> Expr:
-        """An expression times the factor."""
         if self.above == -1:
             e = Unary("neg", e)
         elif self.above != 1:

@@ -236,7 +236,6 @@ def _divided_predicate(f: Factorisation, fresh: dict[str, Expr]) -> tuple[Expr, 
 
 
 def _factored(f: Factorisation, names: Names) -> Block:
-    """The block of partial results."""
     reducer, places = f.reducer, f.places
     iters, fresh, values = _replaced_axes(f, names)
     predicate, guard = _divided_predicate(f, fresh)
