@@ -1,1 +1,1 @@
-"""The command lines: `tune` is `python -m tir.tune`, `run` is `python -m tir.run`."""
+"""The command lines: `python -m tir.tune`, `tir.run`, `tir.explore`, `tir.worker` and `costmodel.dataset`."""

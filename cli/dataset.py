@@ -1,10 +1,9 @@
 """Make a data set for cost models: `python -m costmodel.dataset --out FILE` measures candidates of workloads at many shapes.
 
-The recipe: each workload has its default shape and `--shapes` others, in which each size of at least MIN_VARIED is multiplied
-by a random factor from a sixteenth to 1, and half of these are odd. Of each shape each of `--policies` proposes as many of the
-`--trials` candidates; models learn from those of the shape alone. The candidates are recorded in `--records FILE`, so that a
-second call measures only what is missing. The file has the features of the statements of each program and its time, in seconds:
-`costmodel.dataset.Dataset`.
+Each workload has its default shape and `--shapes` others. In these each size of at least MIN_VARIED is multiplied by a random
+factor from a sixteenth to 1; in half of them such sizes are odd. Each of `--policies` proposes an equal part of the `--trials`
+candidates of a shape; models learn from these alone. `--records FILE` keeps the candidates, so that a second call measures only
+missing ones. The data set has the features of each program's statements and its time, in seconds: `costmodel.dataset.Dataset`.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from workloads import Workload
 
 MIN_VARIED = 16  # smaller sizes are those of kernels, strides and the like
-MAX_SHRINKING = 4.0  # of the largest factor by which a size shrinks, its logarithm to the base 2
-DRAWS = 100  # of a shape that is new and that the workload takes
+MAX_SHRINKING = 4.0  # log2 of the largest factor by which a size shrinks
+DRAWS = 100  # random shapes of a workload, of which those that are new and valid are taken
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, and write the file; the exit status."""
+    """Measure, write the file, and return the exit status."""
     p = parser()
     return guarded(p.prog, lambda: _run(p.parse_args(argv)))
 
@@ -106,7 +105,7 @@ def shapes(workload: Workload, others: int, rng: np.random.Generator) -> Iterato
 
 
 def _measured(workload: Workload, shape: tuple[int, ...], target: Target, records: Records, args: argparse.Namespace) -> Task:
-    """The task of a shape, after what is missing of its candidates was measured."""
+    """The task of a shape, once its missing candidates are measured."""
     from search.measure import Limits
     from search.measure.reference import NamedWorkload
     from search.task import Task

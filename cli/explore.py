@@ -1,5 +1,5 @@
-"""The command line of the schedule explorer: `python -m tir.explore PROGRAM --out page.html` writes a page that steps through a
-schedule of the program: the one of a file (`--apply`), the best recorded (`--records`), else the one that needs no measurement.
+"""`python -m tir.explore PROGRAM --out page.html`: a page that steps through a schedule of a program. The schedule is that of a
+file (`--apply`), the best recorded one (`--records`), or else the default one.
 
 Exit status 0 on success, 2 for bad usage; after Ctrl-C 130, SIGTERM 143.
 """

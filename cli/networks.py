@@ -38,7 +38,7 @@ def load(path: str, shapes: Sequence[tuple[str, Shape]] = (), inputs: Mapping[st
 
 
 def parse_processor(text: str, threads: int | None) -> Target:
-    """The target, which is to be a processor."""
+    """The target of a command line. Raises Usage unless it is a processor."""
     from codegen import backend
 
     target = parse_target(text, threads)
@@ -63,7 +63,7 @@ def compiled(graph: Graph, target: Target, records: str | None = None) -> Model:
 
 
 def exportable(path: str) -> None:
-    """Usage unless a network can be written there, as far as is known before."""
+    """Raise Usage if a network cannot be written there, as far as that is known before."""
     from codegen.export import ExportError, checked
 
     with refusing("--export", ExportError):
@@ -72,7 +72,7 @@ def exportable(path: str) -> None:
 
 
 def export(model: Model, path: str, stream: IO[str]) -> None:
-    """Write a network as a library or an object file, and say on `stream` what was written."""
+    """Write a network as a library or an object file, and print the names of the files on `stream`."""
     from codegen import ExportError
 
     with refusing("--export", (ExportError, OSError)):
@@ -94,7 +94,7 @@ def read_arrays(option: str, path: str) -> dict[str, np.ndarray]:
 
 
 def write_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write what `read_arrays` reads: as `numpy.savez` does, but under any names."""
+    """Write arrays for `read_arrays`: as `numpy.savez` does, but under any names."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for name, array in arrays.items():

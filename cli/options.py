@@ -1,4 +1,4 @@
-"""Values of options that the command lines share. A bad one raises `Usage`, which says what was expected."""
+"""Options that the command lines share. A bad value raises `Usage`, which names the expected ones."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 
 class Usage(Exception):
-    """The command line is not valid; the message says what was expected. Exit status 2."""
+    """An invalid command line, for exit status 2. The message names the expected arguments."""
 
 
 @contextmanager
 def refusing(what: str, kinds: type[Exception] | tuple[type[Exception], ...] = ValueError) -> Iterator[None]:
-    """An error of these kinds becomes a Usage about `what`."""
+    """Turn errors of these kinds into a Usage about `what`."""
     try:
         yield
     except kinds as error:
@@ -37,7 +37,7 @@ def refusing(what: str, kinds: type[Exception] | tuple[type[Exception], ...] = V
 
 @contextmanager
 def accessing(what: str) -> Iterator[None]:
-    """An error of the file system becomes a Usage about `what`, such as `cannot read FILE`, with its reason."""
+    """Turn errors of the file system into a Usage about `what`, such as `cannot read FILE`, with the reason."""
     try:
         yield
     except OSError as error:
@@ -46,7 +46,7 @@ def accessing(what: str) -> Iterator[None]:
 
 @contextmanager
 def running(word: str) -> Iterator[None]:
-    """Turn what the code of a user's file, `FILE.py[:NAME]`, raises into a Usage with the file's own part of the traceback."""
+    """Turn errors in a user's file, `FILE.py[:NAME]`, into a Usage with the file's own part of the traceback."""
     path = Path(word.partition(":")[0]).resolve()
     try:
         yield
@@ -66,7 +66,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def value(kind: Callable[[str], T], good: Callable[[T], bool], expected: str) -> Callable[[str], T]:
-    """A parser for the value of an option, which accepts `good` values; the error for others says what was `expected`."""
+    """A parser for the value of an option, which accepts `good` values; its error for others names the `expected` ones."""
 
     def read(text: str) -> T:
         with suppress(ValueError):
@@ -90,7 +90,7 @@ positive_float = value(float, lambda s: 0 < s < math.inf, "a positive number of 
 
 
 def threads(text: str) -> int:
-    """A number of threads that this machine may have use for."""
+    """A number of threads, at most MAX_THREADS_PER_PROCESSOR for each processor."""
     maximum = MAX_THREADS_PER_PROCESSOR * (os.cpu_count() or 1)
     if (found := positive_int(text)) > maximum:
         raise argparse.ArgumentTypeError(
@@ -123,7 +123,7 @@ def parse_target(text: str, threads: int | None) -> Target:
 
 
 def measurable(target: Target) -> None:
-    """Usage if kernels for the target cannot be measured here, with what can be done all the same."""
+    """Raise Usage if kernels for the target cannot be measured here; it names the calls that work without."""
     from codegen.backend import backend
 
     found = backend(target)

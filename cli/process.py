@@ -20,8 +20,8 @@ INTERRUPTED, TERMINATED = 130, 143  # exit statuses: 128 and the signal
 
 
 def guarded(prog: str, run: Callable[[], int]) -> int:
-    """The exit status of `run`: its own; 2 after a `Usage`, which is printed; 130 after Ctrl-C and 143 after SIGTERM; 1 where the
-    output cannot be written."""
+    """The exit status of a command line: that of `run`, or 2 after a `Usage`, which is printed. It is 130 after Ctrl-C, 143 after
+    SIGTERM, and 1 if the output cannot be written."""
     with _streams(), _termination() as terminated, _plain_warnings():
         try:
             status = run()
@@ -55,8 +55,7 @@ def _plain_warnings() -> Iterator[None]:
 
 
 def run_main(module: str) -> NoReturn:
-    """Import a command line, run its `main`, and end the process, which is its own, with its status; Ctrl-C ends it while it is
-    imported, too."""
+    """Import a command line, run its `main`, and end the process with its status; Ctrl-C ends it during the import, too."""
     try:
         from codegen.runtime.openmp import spin
 
@@ -69,7 +68,7 @@ def run_main(module: str) -> NoReturn:
 
 def leave(status: int) -> NoReturn:
     """End the process with this status."""
-    if status >= INTERRUPTED:  # a thread may still be at work, and nobody waits for what it does
+    if status >= INTERRUPTED:  # a thread may still be at work, and its result is not needed
         with suppress(OSError):
             sys.stdout.flush()
         os._exit(status)

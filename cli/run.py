@@ -1,10 +1,9 @@
-"""The command line that runs a network: `python -m tir.run MODEL.onnx` compiles it, and prints what comes out and how long a call
-takes.
+"""`python -m tir.run MODEL.onnx`: compiles a network, runs it, and prints the ranges of its outputs and the time of a call.
 
-Inputs are the arrays of a file that `numpy.savez` wrote (`--inputs`), by name, or random. With `--check`, every pass over the
-graph is compared with the graph before it, each kernel with its function in float64, on what the kernels before it made, and the
-outputs with those of the interpreter in float64. Exit status 0 on success, 1 where the check fails, 2 for bad usage, a file that
-cannot be imported, or inputs that do not fit; after Ctrl-C 130, SIGTERM 143.
+Inputs are the arrays of a file of `numpy.savez` (`--inputs`), by name, or random. `--check` compares, in float64, the outputs
+after each pass with those before all passes, and each kernel with its function on the results of the kernels before it. Then
+it compares the outputs with those of the interpreter. Exit status 0 on success, 1 where the check fails, 2 for bad usage, a file
+that cannot be imported, or inputs that do not fit; after Ctrl-C 130, SIGTERM 143.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from .process import guarded
 if TYPE_CHECKING:
     from graph import Graph, Model
 
-MAX_ERROR = 2.0**-11  # of an output's root mean square: half of the 24 bits of float32 remain
-MAX_NARROW_ERROR = 0.1  # of halves and bytes that of the errors' root mean square: each kernel is checked within its own bounds
+MAX_ERROR = 2.0**-11  # largest error, of an output's root mean square: half of the 24 bits of float32 remain
+MAX_NARROW_ERROR = 0.1  # with halves or bytes, of the errors' root mean square: each kernel is checked within its own bounds
 
 
 def parser() -> argparse.ArgumentParser:
@@ -102,8 +101,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _check(graph: Graph, model: Model, inputs: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]) -> bool:
-    """Print what each pass changes, how near to their bounds the errors of kernels are, and how far the outputs are from those of
-    the interpreter in float64; whether all is well."""
+    """Print the change by each pass, the errors of kernels as parts of their bounds, and the errors of outputs against the
+    interpreter in float64. True if all are within their limits."""
     from graph import GraphError
     from graph.check import KernelCheck, check_kernels
     from graph.compilation import final

@@ -65,7 +65,7 @@ def _run(args: argparse.Namespace) -> int:
         if not hasattr(os, "sched_setaffinity"):
             raise Usage("--cores: this system does not pin processes to cores")
         try:
-            os.sched_setaffinity(0, args.cores)  # of what it starts, too
+            os.sched_setaffinity(0, args.cores)  # of the processes that it starts, too
         except OSError as error:
             raise Usage(f"--cores: {error.strerror}: {','.join(map(str, args.cores))}") from None
     if not re.fullmatch(r"(\w+://)?[^/]+:\d+", args.address):
@@ -88,7 +88,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 async def _serve(address: str, name: str | None, options: dict[str, Any]) -> None:
-    """Be a worker, and again whenever that has ended."""
+    """Run a worker, and another one whenever it ends."""
     from distributed import Nanny
 
     while True:

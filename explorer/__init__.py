@@ -1,7 +1,7 @@
 """The schedule explorer: one page that steps through a schedule, or through programs that follow one another.
 
-For each step the page has the script's change, the loop nest as boxes, an animation of a small instance (the order of iterations,
-the memory they touch, hits and misses in a simulated cache, lanes and workers), and what the program measured.
+For each step the page has the script's change, the loop nest as boxes, an animation of a small instance, and measured times. The
+animation shows the order of iterations, accesses, hits and misses of a simulated cache, lanes and workers.
 
 `stages` makes the steps of a schedule, `small` finds the small instance, `simulate` runs it, `nest` draws, `times` measures, and
 `page` puts all together.

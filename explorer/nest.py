@@ -36,7 +36,7 @@ NAMES = {
 
 
 def boxes(func: PrimFunc) -> str:
-    """The nest of a function as HTML: a box for each loop, with what is in it inside."""
+    """The nest of a function as HTML: a box for each loop, which holds those of its body."""
     held = [*func.allocs]
     head = f"<p class=held>holds {', '.join(_buffer(b) for b in held)}</p>" if held else ""
     ranges = {x.name: extent_range(x.extent, {}) for x in loops(func.body) if isinstance(x.extent, Const)}

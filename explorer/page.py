@@ -37,9 +37,8 @@ def explore(
 ) -> None:
     """Write a page that steps through a schedule, or through programs by their titles, one after the other.
 
-    With `measure`, each stage is built and timed on this machine, where kernels for the target run; a call that takes longer
-    than `limit` seconds is stopped. TypeError for anything else than a schedule or programs, OSError if the file cannot be
-    written.
+    With `measure`, each stage is built and timed, if this machine runs kernels for the target; a call is stopped after `limit`
+    seconds. Raises TypeError for anything but a schedule or programs, OSError if the file cannot be written.
     """
     write_atomically(Path(path), page(what, target, measure=measure, limit=limit, title=title))
 
@@ -52,7 +51,7 @@ def page(
     limit: float = LIMIT,
     title: str | None = None,
 ) -> str:
-    """The page as HTML, with nothing that has to be loaded from elsewhere."""
+    """The page as HTML, which loads no other file."""
     if not isinstance(what, (Schedule, Mapping)):
         raise TypeError(f"explore takes a Schedule, or a dict of programs by their titles; got {type(what).__name__}")
     target = Target(target)
@@ -97,7 +96,7 @@ def contents(stages: Sequence[Stage], times: Sequence[Timed | None]) -> dict[str
 
 
 def instances(stages: Sequence[Stage]) -> tuple[list[PrimFunc], str]:
-    """The program of each stage that the animation shows, and what it is."""
+    """The program of each stage in the animation, and a note about these programs."""
     cache = f"The cache of each worker has {LINES} lines of {LINE} elements; a parallel loop has {WORKERS} workers."
     trace = stages[-1].trace
     found = small(stages[0].func, trace.steps) if trace is not None else []
@@ -115,7 +114,7 @@ def simulated(func: PrimFunc) -> Run | None:
 
 
 def timing(t: Timed | None, fastest: float | None) -> dict[str, Any]:
-    """The measurement of a stage as text, and how long its bar is, from 0 to 1."""
+    """The measurement of a stage as text, and the length of its bar, from 0 to 1."""
     if t is None:
         return {"time": "", "measured": "not measured", "bar": 0.0}
     if t.seconds is None or fastest is None:

@@ -1,4 +1,4 @@
-"""Runs a small program and writes down, a frame a step, loop values, elements touched, and hits of a simulated cache."""
+"""Runs of small programs, recorded frame by frame: loop values, accesses, and hits of a simulated cache."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tir.ir import Buffer, For, Kind, PrimFunc, as_int, const_shape
 from tir.traverse import loops
 
 LINE = 4  # elements of a line of the simulated cache
-LINES = 16  # of the cache of each worker
-WORKERS = 2  # that share the iterations of a parallel loop
-MAX_ACCESSES = 3000  # that a page shows of a stage
-MAX_DRAWN = 1024  # elements of a buffer that is drawn whole
-MAX_EVENTS = 60_000  # after which a run ends
+LINES = 16  # lines of each worker's cache
+WORKERS = 2  # workers that share the iterations of a parallel loop
+MAX_ACCESSES = 3000  # accesses of a stage in a page
+MAX_DRAWN = 1024  # most elements of a buffer that is drawn whole
+MAX_EVENTS = 60_000  # statements executed in a run, which ends then
 
-Access = tuple[str, int, bool]  # of a buffer, at an element, whether it is a write
+Access = tuple[str, int, bool]  # buffer, element, True for a write
 
 
 @dataclass(frozen=True)
 class Event:
-    """One execution of a statement: the values of the loops around it, and what it touches."""
+    """One execution of a statement: the values of the loops around it, and its accesses."""
 
     loops: tuple[tuple[str, int], ...]
     accesses: tuple[Access, ...]
@@ -37,15 +37,15 @@ class Event:
 
 @dataclass
 class Run:
-    """The run of a small program: its `buffers` with their shapes, `frames`, as many as are shown, and how many accesses of all
-    were `hits` and `misses`. A frame has for each worker the values of its loops, the number of lanes, and its accesses with
-    their fate: buffer, element, 1 for a miss + 2 for a write."""
+    """The run of a small program: its `buffers` with their shapes, the shown `frames`, and the numbers of `hits` and `misses` of
+    all accesses. A frame has for each worker the values of its loops, the number of lanes, and its accesses: buffer, element, and
+    1 for a miss + 2 for a write."""
 
     buffers: list[tuple[str, tuple[int, ...]]]
     frames: list[list[tuple[dict[str, int], int, list[tuple[int, int, int]]]]] = field(default_factory=list)
     hits: int = 0
     misses: int = 0
-    steps: int = 0  # of time, all of them
+    steps: int = 0  # the number of frames, shown or not
 
     def as_json(self) -> dict[str, Any]:
         """The run as JSON data for the page."""
@@ -65,7 +65,7 @@ class Run:
 
 
 def _drawn(shape: tuple[int, ...], places: set[int]) -> tuple[list[int], dict[int, int]]:
-    """The shape in which a buffer is drawn, and where its elements are then: of a large one only what is touched."""
+    """The drawn shape of a buffer, and the new places of its elements: of a large one only touched rows and columns are drawn."""
     if prod(shape) <= MAX_DRAWN:
         return list(shape), {}
     last = shape[-1]
@@ -75,11 +75,11 @@ def _drawn(shape: tuple[int, ...], places: set[int]) -> tuple[list[int], dict[in
 
 
 class Full(Exception):
-    """Enough was seen."""
+    """The end of a run after MAX_EVENTS."""
 
 
 class _Memory:
-    """An array that tells what is touched; elements are 0 until they are written."""
+    """An array that logs its accesses; elements are 0 until they are written."""
 
     def __init__(self, name: str, dtype: str, shape: Sequence[int], tell: _Log):
         self.name, self.shape, self._tell = name, tuple(shape), tell
@@ -132,7 +132,7 @@ class _Log:
 
 
 class _Watched(Generator):
-    """The interpreter's program, with loops that are counted and arrays that tell what is touched."""
+    """The interpreter's program, with loops and arrays that are logged."""
 
     def _for(self, loop: For) -> None:
         at = len(self._body.lines)
@@ -185,7 +185,7 @@ def run(func: PrimFunc) -> Run:
 
 
 def _touch(cache: OrderedDict[tuple[int, int], None], line: tuple[int, int]) -> bool:
-    """True where the cache has a line, which is now the one used last; the one not used for longest makes room."""
+    """True where the cache has a line, which becomes the most recently used; the least recently used one makes room."""
     hit = line in cache
     cache[line] = None
     cache.move_to_end(line)

@@ -13,16 +13,16 @@ from tir.verify import verify
 
 from .stages import programs
 
-LENGTHS = (8, 9, 12, 16, 17, 24, 32)  # of long axes, tried in this order
-LONG = 8  # from which on a length counts as long
-NEAR = 4  # lengths that differ by no more, as those of a padded and a plain axis, go on doing so
+LENGTHS = (8, 9, 12, 16, 17, 24, 32)  # new lengths of long axes, tried in this order
+LONG = 8  # least length of a long axis
+NEAR = 4  # largest difference of lengths that is kept, as that of a padded and a plain axis
 FIRST = 4  # iterations of a loop, where no small instance is found
 SPLITS = ("split", "tile", "sample_perfect_tile", "sample_tile")  # steps whose numbers are sizes
 
 
 def small(func: PrimFunc, steps: Sequence[Step]) -> list[PrimFunc]:
-    """The programs before the steps and after each, of an instance with short axes and small tiles, in which as many loops and
-    guards are as in the real one if there is such an instance; empty where the steps fit no small instance."""
+    """The programs before the steps and after each, of an instance with short axes and small tiles. It has the loops and guards
+    of the real one if such an instance is found; empty where the steps fit no small instance."""
     try:
         wanted = _shape(programs(func, steps)[-1] if steps else func)
     except ScheduleError:
@@ -44,15 +44,15 @@ def small(func: PrimFunc, steps: Sequence[Step]) -> list[PrimFunc]:
 
 
 def _shape(func: PrimFunc) -> tuple[list[tuple[str, Kind]], int]:
-    """The loops in their order, and how many guards there are."""
+    """The loops in their order, and the number of guards."""
     guards = sum(isinstance(n, If) for n in walk(func)) + sum(len(list(walk(b.predicate))) > 1 for b in blocks(func))
     return [(x.name, x.kind) for x in loops(func.body)], guards
 
 
 def shortened(func: PrimFunc, length: int, ratios: bool = False) -> PrimFunc:
-    """The function with `length` in place of each extent that is long, wherever that number is written; numbers a little larger,
-    such as the bounds of a padded axis, stay as much larger. With `ratios` multiples of the shortest extent stay so, as those of
-    a convolution with a stride."""
+    """The function with `length` in place of each long extent, wherever that number is written. Numbers a little larger, such as
+    the bounds of a padded axis, stay as much larger. With `ratios` multiples of the shortest extent stay multiples, as those of a
+    convolution with a stride."""
     starts: list[int] = []
     for extent in sorted({n.value for x in walk(func) for n in _extents(x) if isinstance(n, Const) and n.value >= LONG}):
         if not starts or extent - starts[-1] > NEAR:
@@ -96,7 +96,7 @@ def _smaller(step: Step) -> Step:
 
 
 def begun(func: PrimFunc) -> PrimFunc:
-    """The function with only the first iterations of each loop, where no small instance is to be had."""
+    """The function with only the first iterations of each loop, for want of a small instance."""
 
     def visit(n: Node) -> Node | None:
         if isinstance(n, For) and isinstance(n.extent, Const):

@@ -14,8 +14,8 @@ from tir.ir import PrimFunc, need_func
 
 @dataclass(frozen=True)
 class Stage:
-    """A program, the code that made it of the one before, and what that does, in a few words. `trace` leads from the function as
-    it was written to here; None where the program was given as it is."""
+    """A program; of a schedule's step, `title` is its call and `about` its rule. `trace` leads from the original function to the
+    program; None for a program that is given as it is."""
 
     title: str
     func: PrimFunc
@@ -24,7 +24,7 @@ class Stage:
 
 
 def of_schedule(s: Schedule) -> list[Stage]:
-    """The function as it was written, and after each step."""
+    """The stages of a schedule: the function as it was written, and after each step."""
     steps = s.trace.steps
     found = [Stage("as written", s.original, "", Trace())]
     for n, func in enumerate(programs(s.original, steps), 1):
@@ -47,7 +47,7 @@ def programs(func: PrimFunc, steps: Sequence[Step]) -> list[PrimFunc]:
 
 
 def rule(step: Step) -> str:
-    """The rule of a primitive: the first part of its docstring, up to where it says when it is legal."""
+    """The rule of a primitive: its docstring up to the line that begins with Legal."""
     known = REGISTRY.get(step.name)
     text = "" if known is None or not known.__doc__ else known.__doc__
     kept = []

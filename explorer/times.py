@@ -14,7 +14,7 @@ from .stages import Stage
 
 @dataclass(frozen=True)
 class Timed:
-    """The seconds of a stage, or why it has none; the operations of a call, and the machine's peak a second, if known."""
+    """The seconds of a stage, or a `problem`; the operations of a call, and the machine's `peak` in operations a second."""
 
     seconds: float | None
     problem: str
@@ -44,7 +44,7 @@ def _why(m: Measurement, limit: float) -> str:
 
 
 def _of_one_task(stages: Sequence[Stage], target: Target, limit: float) -> tuple[list[Measurement], int, float | None]:
-    """The measurements of the first stage and of what its steps make, the operations of each, and the machine's peak."""
+    """The measurements of stages that compute the same, the operations of each, and the machine's peak."""
     task = Task.of(stages[0].func, target)
     candidates = [Candidate("step", (n,), s.trace.as_json()) for n, s in enumerate(stages) if s.trace]
     limits = Limits(run=limit, run_floor=limit, run_factor=float("inf"), baseline=limit)

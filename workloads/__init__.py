@@ -5,15 +5,14 @@
     kernel(*inputs, *outputs)
     error, tolerance, ok = instance.check(outputs, inputs)
 
-Errors are measured in units of the data: each output element has a *scale*, the sum of the absolute values of the terms that
-make it up, and its error is `|computed - reference| / scale`. Against it stands the a-priori bound of Higham, Accuracy and
-Stability of Numerical Algorithms (2nd ed., section 3.1): where rounding errors accumulate over `n` operations, the result is off
-by at most `gamma(n) = n u / (1 - n u)` in that measure, whatever the order of the sums and whether or not multiplications and
-additions are fused; `u` is the unit roundoff. Each reference below derives its `n`. The inputs are drawn such that one iteration
-missing from a reduction exceeds the bound at sizes up to some thousands.
+Errors are measured in units of the data: each output element has a *scale*, the sum of the absolute values of its terms, and its
+error is `|computed - reference| / scale`. The a-priori bound is that of Higham, Accuracy and Stability of Numerical Algorithms
+(2nd ed., section 3.1): `n` roundings change a result by at most `gamma(n) = n u / (1 - n u)` of its scale, with the unit roundoff
+`u`. It holds for any order of the sums, with or without fused multiply-adds. Each reference below derives its `n`. The inputs
+are drawn such that one iteration missing from a reduction exceeds the bound at sizes up to some thousands.
 
-Floating-point operations are counted as in the field: each `+ - * / max` and each intrinsic (exp, rsqrt) on elements is one,
-where the formula says it, including those on padding; comparisons, selections, conversions and index arithmetic count nothing.
+Floating-point operations are counted as in the field: each `+ - * / max` and each intrinsic (exp, rsqrt) of the formula is one
+for each element, also on padding. Comparisons, selections, conversions and index arithmetic count nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Workload:
-    """The workload of that name. Raises ValueError with the list of those there are."""
+    """The workload of that name. Raises ValueError with the list of all names."""
     if name not in _WORKLOADS:
         raise ValueError(no_such("workload", name, _WORKLOADS))
     return _WORKLOADS[name]

@@ -44,8 +44,8 @@ def _numpy(dtype: str, N: int, S: int, heads: int, D: int) -> Callable[[Arrays, 
 
 
 def _reference(inputs: Arrays, N: int, S: int, heads: int, D: int) -> tuple[Bounded, ...]:
-    """With m the largest sum of the absolute values of the terms of a score: a score is off by at most gamma(D) m, its difference
-    from the largest, below 2 m, by 2 m u more, and exp makes a relative error of that and adds its own. It occurs in the
+    """With m the largest sum of the absolute values of a score's terms, a score is off by at most gamma(D) m. Its difference from
+    the largest, below 2 m, is off by 2 m u more. exp makes a relative error of that, and adds its own. It occurs in the
     numerator and in the sum of S positive terms; the quotient is one rounding."""
     Q, K = (a.transpose(0, 2, 1, 3) for a in inputs)
     magnitude = float(np.max(np.abs(Q) @ np.abs(K).swapaxes(2, 3)))

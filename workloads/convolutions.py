@@ -1,5 +1,5 @@
-"""Convolutions: of images with their channels first or last, of one to three dimensions, dilated or in groups; of each channel by
-itself; of capsules; and with batch normalisation (Ansor, OSDI 2020, appendix C).
+"""Convolutions (Ansor, OSDI 2020, appendix C): with channels first or last, of one to three dimensions, dilated or in groups,
+depthwise, of capsules, and with batch normalisation.
 
 The names of the axes of its arrays define a convolution: see `Layout`.
 """
@@ -28,8 +28,8 @@ IMAGE_AXES = ("l", "d", "h", "w")  # the axes of an image, along which a kernel 
 
 
 class Layout:
-    """The axes of images, kernels and outputs, in order, each by its name: `n` counts images, `c` and `co` are the channels that
-    go in and come out, IMAGE_AXES those of an image or a kernel; any other is CAPSULE_SIDE long.
+    """The names of the axes of images, kernels and outputs, in order. `n` counts images, `c` and `co` are input and output
+    channels, IMAGE_AXES those of an image or a kernel. Any other axis is CAPSULE_SIDE long.
 
     An output is a sum over the axes of IMAGE_AXES and over those axes of the kernel that the output does not have. `padded` and
     `named` are the names of the axes of the padding stage and of the output in the program, where they differ.
@@ -51,7 +51,7 @@ CAPSULES = Layout("n h w ci k c", "h w k cj c co", "n h w ci cj co", padded="n h
 
 @dataclass(frozen=True)
 class Convolution:
-    """The sizes of a convolution; `dilation` is None where the workload has no such parameter; `relu`: whether relu follows."""
+    """The sizes of a convolution; `dilation` is None for a workload without this parameter, `relu` is True if relu follows."""
 
     layout: Layout
     N: int

@@ -45,8 +45,8 @@ def exact_softmax(X: np.ndarray) -> np.ndarray:
 
 
 def _softmax_reference(inputs: Arrays, rows: int, columns: int) -> tuple[Bounded, ...]:
-    """The difference is rounded once, which exp makes a relative error of up to its magnitude, and exp adds its own; both occur
-    in the numerator and in the sum of positive terms, which adds gamma(columns); the division is one rounding."""
+    """The difference is rounded once; exp makes that a relative error of up to its magnitude, and adds its own. Both occur in the
+    numerator and in the sum of positive terms, which adds gamma(columns). The division is one rounding."""
     value, largest = exact_softmax(inputs[0]), float(np.max(np.ptp(inputs[0], axis=1)))
     return (Bounded(value, value, 2 * (largest + INTRINSIC_ROUNDINGS) + columns + 1),)
 
@@ -137,8 +137,8 @@ def _norm_numpy(dtype: str, batch: int, M: int, N: int) -> Callable[[Arrays, Arr
 
 
 def _norm_reference(inputs: Arrays, batch: int, M: int, N: int) -> tuple[Bounded, ...]:
-    """A sum of M·N positive terms is relatively off by gamma(M·N), and not at all where it is one of integers that is exact; the
-    root halves that and adds an intrinsic's error."""
+    """A sum of M·N positive terms is relatively off by gamma(M·N), or exact for small integers. The root halves that error and
+    adds an intrinsic's."""
     squares = np.einsum("bij,bij->b", inputs[0], inputs[0])
     exact = squares.max() <= MAX_EXACT_INTEGER and bool((inputs[0] == np.rint(inputs[0])).all())
     value = np.sqrt(squares)

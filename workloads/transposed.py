@@ -50,7 +50,7 @@ class Transposed(Convolution):
         return at // self.stride, last - step, None if self.stride == 1 else te.equal(at % self.stride, 0)
 
     def multiply(self, dtype: str) -> Callable[..., None]:
-        """A matrix product gives what each pixel adds to each of the outputs around it."""
+        """A function that adds to each output its terms of a matrix product, that of pixels and kernels."""
         (H, W), K, CI, CO, stride, padding = self.image, self.kernel[0], self.CI, self.CO, self.stride, self.padding
         products = np.empty((H, W, K, K, CO), dtype)
         whole = np.empty(((H - 1) * stride + K, (W - 1) * stride + K, CO), dtype)

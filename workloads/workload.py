@@ -18,14 +18,14 @@ DTYPES = ("float32", "float64")
 
 INTRINSIC_ROUNDINGS = 8  # roundings allowed to an intrinsic: 4 ulp are 8 unit roundoffs
 
-MAX_BOUND = 0.1  # of the size of a result: one that may be off by more is not checked
-MAX_LOOSE = 0.25  # of the elements of an output may be
-LONG_SUM = 4096  # products, from which on their factors are integers: no order rounds, and one that is lost is seen
-EXACT_SUM = 2**24  # up to which float32 holds all integers
+MAX_BOUND = 0.1  # largest bound that means something, of the size of a result
+MAX_LOOSE = 0.25  # largest share of an output's elements whose bounds may exceed that
+LONG_SUM = 4096  # most products of a sum with random factors; those of longer ones are integers: a lost one is seen in any order
+EXACT_SUM = 2**24  # float32 holds all integers up to this one
 
 EPSILON = 1e-5  # added to the variance by layernorm
 
-CACHE_ELEMENTS = 2**16  # processed by numpy at a time where it makes several passes over them, so that they stay in the cache
+CACHE_ELEMENTS = 2**16  # elements that numpy processes at a time in several passes, so that they stay in the cache
 
 
 class Check(NamedTuple):
@@ -40,15 +40,15 @@ class Check(NamedTuple):
 
 
 class Bounded(NamedTuple):
-    """A float64 reference: an output, the scale of each element, and how many roundings its error may accumulate."""
+    """A float64 reference: an output, the scale of each element, and the number of roundings that its error may accumulate."""
 
     value: np.ndarray
     scale: np.ndarray
     roundings: float
 
     def tolerance(self, dtype: str) -> float:
-        """The bound for errors, relative to the scale; the reference was rounded as often, in float64. ValueError where most
-        results may be off by so much that a fault is within it."""
+        """The bound for errors, relative to the scale; the reference was rounded as often, in float64. Raises ValueError if more
+        than MAX_LOOSE of the results have a bound above MAX_BOUND of their size."""
         bound = gamma(self.roundings, dtype) + gamma(self.roundings, "float64")
         size = np.maximum(np.abs(self.value), np.sqrt(np.mean(np.square(self.value)))) if self.value.size else self.value
         if size.any() and np.mean(bound * self.scale > MAX_BOUND * size) > MAX_LOOSE:
@@ -101,13 +101,13 @@ class Workload:
 
     @property
     def usage(self) -> str:
-        """The names of the sizes in order, those that may be left out in brackets, as in `M,K,N[,batch]`."""
+        """The names of the sizes in order, optional ones in brackets, as in `M,K,N[,batch]`."""
         required = ",".join(p.name for p in self.parameters if not p.optional)
         optional = [p.name for p in self.parameters if p.optional]
         return required + "".join(f"[,{name}" for name in optional) + "]" * len(optional)
 
     def sizes(self, shape: Sequence[int] | None = None) -> Shape:
-        """`shape` checked, or the default. Raises ValueError that says what was expected."""
+        """`shape` checked, or the default. Raises ValueError that names the expected sizes."""
         if shape is None:
             return self.default
         if isinstance(shape, str) or not isinstance(shape, Iterable):
@@ -136,12 +136,12 @@ def sums_of_products(
     terms: Callable[..., int],
     **fields: Any,
 ) -> Workload:
-    """A workload of two inputs, of which each output is a sum of products of their elements, and perhaps relu of it.
+    """A workload of two inputs, whose output elements are sums of products of theirs, perhaps with relu.
 
-    `shapes(*sizes)` are those of the inputs and of the output; `multiply(dtype, *sizes)` is a function of (input, input, output)
-    that fills the output as fast as numpy can, and serves as the reference in float64; `terms(*sizes)` is the number of products
-    in an output, which bounds its error: gamma of it, 0 of integers whose sums are small. relu enlarges no error. `fields` are
-    the other ones of the workload.
+    `shapes(*sizes)` are those of the inputs and of the output. `multiply(dtype, *sizes)` is a function of (input, input, output)
+    that fills the output as fast as numpy can; in float64 it is the reference. `terms(*sizes)` is the number of products in an
+    output element: its gamma bounds the error, which is 0 for integers of small sums. relu enlarges no error. `fields` are the
+    other ones of the workload.
     """
 
     def numpy(dtype: str, *sizes: int) -> Callable[[Arrays, Arrays], None]:
@@ -213,7 +213,7 @@ class Instance:
 
 
 def gamma(roundings: float, dtype: str) -> float:
-    """Higham's `n u / (1 - n u)`: how far n roundings in `dtype` may take a result from the exact one, relative to its scale."""
+    """Higham's `n u / (1 - n u)`: the bound for the error of n roundings in `dtype`, relative to the scale of the result."""
     product = roundings * float(np.finfo(dtype).eps) / 2
     if product >= 1:
         raise ValueError(

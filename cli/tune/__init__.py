@@ -1,8 +1,7 @@
-"""The command line of the tuner: `python -m tir.tune WORKLOAD` finds a fast schedule, checks it, and compares it with numpy;
-`python -m tir.tune FILE.py:NAME` does so for a function of the user's own, `python -m tir.tune MODEL.onnx` for all kernels of a
-network.
+"""`python -m tir.tune WORKLOAD`: finds a fast schedule, checks it, and compares it with numpy. `FILE.py:NAME` in its place tunes
+a function of the user's own, `MODEL.onnx` all kernels of a network.
 
-With `--records FILE` it goes on where earlier runs ended, and `list`, `best`, `export`, `import` and `prune` look after the file.
+With `--records FILE` it goes on where earlier runs ended; `list`, `best`, `export`, `import` and `prune` work on that file.
 Exit status 0 on success, 1 where nothing valid was found (with the reasons), 2 for bad usage, 130 after Ctrl-C and 143 after
 SIGTERM.
 """

@@ -16,7 +16,8 @@ from .table import as_json, describe, error_line, heading, timings
 
 
 def apply(args: argparse.Namespace, options: dict[str, Any]) -> int:
-    """The exit status: 0 if the schedule is valid here. The function is the command line's, never the schedule file's."""
+    """Build, check and time a saved schedule; returns the exit status, 0 if it is valid here. Only the command line names a
+    function in a file to be scheduled, never the schedule's file."""
     saved = read(args.apply)
     of, word = saved["workload"], args.words[0] if args.words else saved["workload"]
     if is_file(of) and not args.words:  # it is executed, so data may not name it

@@ -1,4 +1,4 @@
-"""The options of the command line, and their checks: a bad value or combination raises `Usage`, which says what was expected."""
+"""The options of the command line, and their checks: a bad value or combination raises `Usage`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 
 SWITCH = {"action": "store_true"}
 
-# Each option: the name of its value in the help, None for a switch or a choice; what else argparse is told of it; and its help.
+# Each option: the name of its value in the help, None for a switch or a choice; other arguments of `add_argument`; its help.
 ARGUMENTS: dict[str, tuple[str | None, dict[str, Any], str]] = {
     "shape": ("SIZES", {"action": "append"},
         "sizes separated by commas, as in 1024,1024,1024 (default: the workload's); "
@@ -179,7 +179,7 @@ def parts(args: argparse.Namespace, *kinds: str) -> dict[str, Any]:
 
 
 def _part(kind: str, text: str) -> Any:
-    """A name, or what `MODULE:NAME` stands for; how it is used is checked there, too."""
+    """A name, or the object of `MODULE:NAME`, as far as it can be checked before the search."""
     from search.space.rules.rule import load, load_rules
     from search.tuning.options import check_names
 
@@ -204,9 +204,8 @@ def _part(kind: str, text: str) -> Any:
 def searching(
     args: argparse.Namespace, options: dict[str, Any], show: Callable[..., Any], **default: float
 ) -> Iterator[dict[str, Any]]:
-    """The options of a search that all kinds of runs have: the budget, by `default` this one, the records, which are open
-    meanwhile, the seed, the limits, and the callbacks: what `show` makes of the budget, unless all is quiet, closed at the end.
-    `options` are others, which count more."""
+    """The options that all searches share: the budget, by `default` this one, open records, the seed and the limits. Unless all
+    is quiet, `show` makes a callback of the budget, which is closed at the end. `options` override these."""
     from search.measure import Limits
     from search.records import Records, RecordsError
 

@@ -1,4 +1,4 @@
-"""`--cluster`: tuning on the workers of a Dask cluster, and what the progress shows of them."""
+"""`--cluster`: tuning on the workers of a Dask cluster, and their rows in the progress."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _client(text: str, target: Any, stack: ExitStack) -> Client:
 
 
 class Workers:
-    """The workers in the progress of a run: looked at no more often than it makes sense."""
+    """The workers in the progress of a run, looked at once in LOOK_SECONDS at most."""
 
     def __init__(self, measurer: DaskMeasurer, target: str):
         from search.measure.distributed.farm import BUILD
@@ -78,7 +78,7 @@ class Workers:
         self.dashboard = self._farm.dashboard
         self._seen: list[Runner] = []
         self._looked = 0.0
-        self._before: dict[str, tuple[float, float]] = {}  # when each had been busy for how long, at the last look
+        self._before: dict[str, tuple[float, float]] = {}  # the time of the last look, and the busy seconds until then
         self._busy: dict[str, float] = {}
 
     def rows(self) -> list[tuple[str, str, str, str]]:

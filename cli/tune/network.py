@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from search.report.network import TaskTime
     from search.tuning.events import Event
 
-DEFAULT_SECONDS = 600.0  # of a run, where neither trials nor seconds are given
-ROWS = 16  # tasks that are shown while it runs, and at the end unless they were tuned; the others are one row
+DEFAULT_SECONDS = 600.0  # of a run without --trials and --seconds
+ROWS = 16  # rows of the table of tasks, of which the last sums up all that have no row
 
 
 def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
@@ -44,7 +44,7 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     graph = load(args.words[0], args.shape or ())
     try:
         found = _search(args, options, graph, target)
-    except KeyboardInterrupt:  # before there was anything to end with
+    except KeyboardInterrupt:  # before the first result
         if args.json:
             print(_json(args, graph.name, None))
         raise
@@ -106,7 +106,7 @@ class NetworkLines:
         self.line(f"{progress.elapsed:6.1f} s  {self.status(progress)}  {_label(progress)}")
 
     def status(self, progress: Progress) -> str:
-        """The network's time, and what is used up of the budget."""
+        """The network's time, and the used part of the budget."""
         of = f" of {self._trials}" if self._trials else ""
         now = f"{duration(progress.seconds)}, {progress.gain:.2f} x default, {progress.trials}{of} trials"
         now += "" if self._workers is None else f", {self._workers.line()}"

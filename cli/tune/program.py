@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A function, with its `name` on the command line. For a function from a file, `workload` is None, and `shape` is what a
-    function that makes it was given; `dtype` lists the dtypes of its buffers."""
+    """A function, with its `name` on the command line. For a function from a file, `workload` is None, `shape` are the arguments
+    of the Python function that makes it, if any, and `dtype` lists the dtypes of its buffers."""
 
     name: str
     shape: tuple[int, ...]
@@ -44,7 +44,7 @@ def is_file(word: str) -> bool:
 
 
 def parse_program(word: str, shape: tuple[int, ...] | str | None, dtype: str = "float32") -> Program:
-    """The workload of a name and a shape, or the function in a file; Usage if there is no such one."""
+    """The workload of a name and a shape, or the function in a file. Raises Usage if it does not exist or fit into memory."""
     if not is_file(word):
         return _workload(word, shape, dtype)
     given = _given(shape)
@@ -65,7 +65,7 @@ def _given(shape: tuple[int, ...] | str | None) -> tuple[int, ...]:
 
 
 def read_inputs(path: str | None, func: PrimFunc) -> dict[str, np.ndarray]:
-    """The arrays of `--inputs`; Usage if they are not inputs of the function."""
+    """The arrays of `--inputs`. Raises Usage if they are not inputs of the function."""
     if path is None:
         return {}
     from search.measure.reference import given_inputs
@@ -110,7 +110,7 @@ def _fits(func: PrimFunc) -> bool:
 
 
 def _from_file(word: str, given: tuple[int, ...]) -> PrimFunc:
-    """The function `FILE.py:NAME`, or the only one in `FILE.py`, or what a Python function makes of the sizes. Runs the file."""
+    """The function `FILE.py:NAME`, the only one in `FILE.py`, or the result of a Python function of the sizes. Runs the file."""
     from tir.script.module import Module
 
     path, _, name = word.partition(":")

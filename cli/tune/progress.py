@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from codegen import Target
     from search.tuning.events import Event
 
-MAX_WORKERS = 16  # of a cluster that are shown
+MAX_WORKERS = 16  # rows in the table of workers
 
 
 def is_terminal(stream: IO[str]) -> bool:
@@ -121,7 +121,7 @@ class LineProgress:
         return tally({kind: n for kind, n in self.outcomes.items() if kind != "ok"})
 
     def speed(self) -> str:
-        """The speed of the best, and its share of the peak; none above 1: the machine was busy when the peak was measured."""
+        """The speed of the best, and its share of the peak, unless above 1: then the peak was measured on a busy machine."""
         assert self.best is not None
         speed = self.flop / self.best
         share = f" ({speed / self.peak:.0%} of peak)" if self.peak and speed <= self.peak else ""

@@ -62,7 +62,7 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
         hint = "\n  a longer --timeout lets slow candidates end" if "run_timeout" in error.reasons else ""
         print(f"error: {error}{hint}", file=sys.stderr)
         return nothing(error.outcomes)
-    except KeyboardInterrupt:  # before there was anything to end with
+    except KeyboardInterrupt:  # before the first result
         nothing()
         raise
     _print(result, args, options, header, saver)

@@ -16,11 +16,11 @@ from ..options import Usage, accessing, refusing
 if TYPE_CHECKING:
     from search.tuning.events import Event
 
-FORMAT = 1  # of the file
+FORMAT = 1  # version of the file's format
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
-    """Write a schedule; `content` is what `read` gives back."""
+    """Write a schedule; `read` gives back `content`."""
     write_atomically(path, json.dumps({"format": FORMAT, **content}, indent=1, allow_nan=False) + "\n")
 
 
@@ -29,7 +29,7 @@ def saved_to(path: str | Path, workload: str) -> str:
 
 
 def reported(path: str, write: Callable[[], None], stream: IO[str]) -> None:
-    """Write a report, and say so; a warning where it cannot be written."""
+    """Write a report and print its name, or a warning where it cannot be written."""
     try:
         write()
         print(f"how the search went: {path}", file=stream)
@@ -38,7 +38,7 @@ def reported(path: str, write: Callable[[], None], stream: IO[str]) -> None:
 
 
 class Saver:
-    """A callback that keeps the best schedule so far in a file. `problem` is why the file is not up to date."""
+    """A callback that keeps the best schedule so far in a file. `problem` is the reason why that is not up to date, if any."""
 
     def __init__(self, path: Path, header: dict[str, Any]):
         self._path, self.problem = path, ""
@@ -75,7 +75,7 @@ _FIELDS = {"workload": str, "shape": list, "target": str, "threads": int}
 
 
 def read(path: str) -> dict[str, Any]:
-    """The content of a file of `--out`; Usage if the file is something else."""
+    """The content of a file of `--out`. Raises Usage for any other file."""
     broken = (ValueError, RecursionError)  # of JSON or of UTF-8
     with accessing(f"--apply: cannot read {path}"), refusing(f"--apply: {path} is not JSON", broken):
         content = json.loads(Path(path).read_text(encoding="utf-8"))
