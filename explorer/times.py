@@ -14,7 +14,7 @@ from .stages import Stage
 
 @dataclass(frozen=True)
 class Timed:
-    """The seconds of a stage, or a `problem`; the operations of a call, and the machine's `peak` in operations a second."""
+    """The seconds of a stage, or a `problem`; the operations of a call, and the machine's peak (operations a second)."""
 
     seconds: float | None
     problem: str
