@@ -254,7 +254,7 @@ class OpenTrace:
         return visit(self.steps)
 
     def matrix(self, rows: Iterable[Sequence[int] | np.ndarray]) -> np.ndarray:
-        """Rows as a population: an (n, columns) int64 matrix, either of which may be 0."""
+        """Rows as a population: an (n, columns) int64 matrix; n and columns may be 0."""
         found = list(rows)
         return np.array(found, dtype=np.int64).reshape(len(found), self.columns)
 

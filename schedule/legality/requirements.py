@@ -48,7 +48,7 @@ def in_any_order(it: Iter) -> str:
 
 
 def need_whole_reduction(scope: Scope, leaf: Leaf, what: str) -> None:
-    """Refuse a reduction that continues in other iterations of the enclosing block; `what` allocates the result there."""
+    """Refuse a reduction that continues in other iterations of the enclosing block; `what` ("its copy is") is allocated there."""
     moving = {name for name, r in scope.ranges.items() if r != (0, 0)}
     for it in leaf.block.iters:
         beyond = sorted(variables(it.binding) & moving) if it.axis is Axis.REDUCE else []
@@ -242,7 +242,7 @@ def in_bounds(block: Block, ranges: Mapping[str, Interval]) -> bool:
 
 
 def single_store(block: Block) -> Store:
-    """The only statement of a block, which must be a store."""
+    """The only statement of a block, a store; refuses any other block."""
     if type(block.body) is not Store or block.init is not None:
         found = stores(block)
         raise ScheduleError(

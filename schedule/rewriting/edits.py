@@ -77,7 +77,7 @@ def pick_position(index: int, first: int, last: int, where: For) -> int:
 
 
 def with_buffer(func: PrimFunc, block: Block | None, buffer: Buffer) -> PrimFunc:
-    """`func` with a buffer allocated in its block of that name, or (None) in the function."""
+    """`func` with a buffer allocated in a block, found again by name, or (None) in the function."""
     if block is None:
         return func.with_(allocs=(*func.allocs, buffer))
     current = find_block(func, block.name)

@@ -158,7 +158,7 @@ def function_text(function: IndexFunction, rank: Callable[[], int], what: str) -
 
 
 def _a(what: str) -> str:
-    """`what` with an indefinite article."""
+    """`what` as the subject of a definition: an index map gets the indefinite article."""
     return "an index map" if what == INDEX_MAP else what
 
 

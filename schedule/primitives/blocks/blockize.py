@@ -90,7 +90,7 @@ class SplitAxes:
 
 @primitive
 def blockize(func: PrimFunc, target: LoopName | list[BlockName], preserve_unit_iters: bool = True) -> tuple[PrimFunc, str]:
-    """Make the nest at a loop the body of a new block; returns the name of that, the inner block's with `_o` added.
+    """Make the nest at a loop the body of a new block; returns its name, the inner block's with `_o` added.
 
     The target may also be a list of blocks, held by statements below their innermost common loop. These become the body of
     `outer_B_C_`, whose iteration variables are the loops around that they use.

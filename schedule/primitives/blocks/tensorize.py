@@ -314,7 +314,7 @@ class _Matcher:
 
 
 def _dimension_choices(b: Buffer, rank: int) -> Iterator[tuple[int | None, ...]]:
-    """The choices of dimensions, of `rank`, that those of `b` may be, in order; None for one of extent 1 that has none."""
+    """The possible matches of the dimensions of `b` to `rank` dimensions, in order; None for an unmatched one of extent 1."""
     count = len(b.shape)
     optional = [n for n, d in enumerate(b.shape) if as_int(d) == 1]
     for left_out in range(len(optional) + 1):

@@ -205,8 +205,8 @@ def sample_compute_location(
     """Choose a place for a block; returns a loop for `compute_at` (`reverse_compute_at` if nothing reads it).
 
     It may also return "root", to leave the block where it is, or "inline". All legal places are equally likely. The decision is
-    -1 for the root, -2 for inline, else the number of a loop around the first consumer (or last producer); 0 is outermost. It is
-    used as for `sample_perfect_tile`. Source: MetaSchedule, NeurIPS 2022.
+    -1 for the root, -2 for inline, or the number of a loop around the first consumer (or last producer), outermost 0. It is used
+    as for `sample_perfect_tile`. Source: MetaSchedule, NeurIPS 2022.
 
     Rewrite   none: the function stays as it is.
     Legal     always. A given decision must be one of the possible places.
