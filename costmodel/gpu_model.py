@@ -125,8 +125,8 @@ def _copies(nest: TiledNest, tiles: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def _moved(
     nest: TiledNest, tiles: np.ndarray, groups: np.ndarray, counts: np.ndarray, blocks: np.ndarray, wave: np.ndarray, l2: int
 ) -> np.ndarray:
-    """Bytes from and to memory. Where the operands exceed the second-level cache, each wave of blocks reads its operands anew: a
-    group of rows, and the columns that the wave reaches."""
+    """Bytes from and to memory. If the operands exceed the second-level cache, each wave of blocks reads its rows and columns of
+    them anew."""
     least = sum(float(np.prod(a.shape)) * a.nbytes for a in nest.accesses)
     grouped = next((k for k, roles in enumerate(nest.roles) if "g" in roles), None)
     if grouped is None or least <= l2:

@@ -107,8 +107,8 @@ class PairRank(TimeSum):
 
 @dataclass(frozen=True, slots=True)
 class ThroughputSum:
-    """The loss of Ansor (OSDI 2020, section 5.2): y * (sum(f(s)) - y)^2; its gradient is the same for all statements of a
-    program. y is the program's throughput relative to the best of its task, 0 where it failed."""
+    """The loss of Ansor (OSDI 2020, section 5.2): y * (sum(f(s)) - y)^2. Its gradient is the same for all statements of a
+    program. Here y is the program's throughput relative to the best of its task, 0 for a failure."""
 
     def start(self, features: np.ndarray) -> np.ndarray:
         return np.zeros(features.shape[1], dtype=np.float32)

@@ -11,8 +11,8 @@ def moved(forest: Forest, seen: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """The distance by which each feature moves each column's prediction from the average: a (features, n) float64 matrix.
 
     `matrix` is (features, n). The average is over the rows of `seen`, (m, features); a column of the result sums to the whole
-    distance. At each node the feature that picks the child gets the difference of the mean predictions of child and node, over
-    the rows of `seen` (Saabas, 2014).
+    distance. The feature of each node on the way gets the difference of the mean predictions, over `seen`, of the chosen child
+    and the node (Saabas, 2014).
     """
     result = np.zeros(matrix.shape)
     columns = np.arange(matrix.shape[1])

@@ -1,8 +1,8 @@
 """Formulas over the columns of a matrix, recorded once and evaluated for all rows at a time.
 
 A function that computes with `Number` in place of plain numbers leaves behind a straight-line program. Common subexpressions are
-computed once, constants are folded, unused steps are dropped. A compiled loop runs it on blocks of rows that stay in the first
-caches, one step for a whole block at a time; so the cost of interpreting a step is shared by a block.
+computed once, constants are folded, unused steps are dropped. A compiled loop runs each step on a block of rows, which stays in
+the first caches. So all rows of a block share the cost of interpreting a step.
 """
 
 from __future__ import annotations

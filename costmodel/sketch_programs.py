@@ -28,11 +28,11 @@ class TiledNest:
     Axis number n has `extents[n]` iterations, is a reduction if `reduce[n]`, and its inner tile sizes, outermost first, stand in
     the columns `columns[n]`. `vector` is the vectorised axis, or None.
 
-    On a GPU the nest is tiled as SSSRRSRS, or not at all, and `roles[n]` has a letter for each column: g for blocks that run
-    together, v for virtual threads, t for threads, s for the elements of a thread, r for steps of a reduction. On tensor cores w
+    On a GPU the nest is tiled as SSSRRSRS, or not at all. The string `roles[n]` has a letter for each column: g for blocks that
+    run together, v for virtual threads, t for threads, s for elements of a thread, r for reduction steps. On tensor cores w
     stands for warps and f for fragments, and the innermost tile is an instruction, which takes `units[n]` iterations. The column
-    `stages` has the number of tiles of shared memory that take turns, the column `widths[n]` the elements of access number n that
-    a thread copies at once.
+    `stages` has the number of tiles of shared memory that take turns. The column `widths[n]` has the elements of access number n
+    in one copy of a thread.
     """
 
     extents: tuple[int, ...]

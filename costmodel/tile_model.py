@@ -1,8 +1,7 @@
 """A formula for tiled nests: multiply-adds against loads in the register tile, and bytes moved into each cache.
 
-The micro-kernel follows Low et al., "Analytical modeling is enough for high-performance BLIS" (TOMS 2016). The caches follow the
-closed-form traffic of MOpt (ASPLOS 2021), made coarse: a cache keeps the largest tile level whose footprint fits it, and whose
-lines don't crowd its sets.
+The micro-kernel follows Low et al., "Analytical modeling is enough for high-performance BLIS" (TOMS 2016). The caches follow
+MOpt's closed-form traffic (ASPLOS 2021), made coarse: a cache keeps the largest tile level that fits it and its sets.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from .recording import kernel
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees of one depth d, filled up to be perfect. Node k has the children 2 k + 1 and 2 k + 2, and goes to the first where the
-    feature is at most the threshold. `features` (int32) and `thresholds` (float32) are (trees, 2^d - 1); `values` (float32), the
-    summands of the leaves, are (trees, 2^d)."""
+    """Trees of one depth d, filled up to be perfect. The children of node k are 2k+1, for a feature up to the threshold, and
+    2k+2. `features` (int32) and `thresholds` (float32) are (trees, 2^d - 1); `values` (float32), the summands of the leaves, are
+    (trees, 2^d)."""
 
     features: np.ndarray
     thresholds: np.ndarray

@@ -24,9 +24,9 @@ from .space.sketch import Sketch
 class SearchBackend:
     """One kind of target.
 
-    `spaces` are its search spaces by name, "full" among them. `sample_tiles` samples the tile sizes of the rows of a sketch, and
-    `legalize` brings the rows within the limits of the target and into canonical form, both in place. `prior` is the analytic
-    cost model of a target, and `library` gives the schedule of a function by a template, or None.
+    `spaces` are its search spaces by name, "full" among them. `sample_tiles` samples the tile sizes of rows, and `legalize`
+    brings rows within the limits of the target and into canonical form, both in place. `prior` is the analytic cost model of a
+    target, and `library` gives the schedule of a function by a template, or None.
     """
 
     kind: str

@@ -24,7 +24,7 @@ class Equivalence:
     """The comparison of two functions on random inputs of so many `seeds`; true if their results agree.
 
     Results that are exact on integers are compared bit by bit. Others are compared with the first function in float64, within the
-    bound of rounding errors; `tolerance` is the largest bound, relative to the scale of an element. `difference` is the first
+    bound of rounding errors. `tolerance` is the largest bound, relative to the scale of an element. `difference` is the first
     difference, empty if they agree.
     """
 
@@ -45,8 +45,8 @@ class Equivalence:
 def equivalent(f: PrimFunc | Schedule, g: PrimFunc | Schedule, *, seeds: int = 3, target: str = ONE_THREAD) -> Equivalence:
     """Run two functions or schedules on the same random inputs, and compare their outputs.
 
-    TypeError or ValueError if their parameters differ in shape or dtype, if a size is open, or if rounding errors may be so large
-    that they hide any fault; also the errors of `tir.build`.
+    TypeError or ValueError for different shapes or dtypes of parameters, an open size, or rounding errors so large that they hide
+    any fault; also the errors of `tir.build`.
     """
     one, other = (x.func if isinstance(x, Schedule) else need_func(x, "equivalent") for x in (f, g))
     mine, its = ([(p.dtype, const_shape(p)) if isinstance(p, Buffer) else p for p in x.params] for x in (one, other))

@@ -96,8 +96,8 @@ def _take(s: Schedule, name: str, bound: dict[str, Any]) -> Any:
 
 
 def _counterpart(name: str, s: Schedule, known: Schedule) -> str:
-    """The name in `s` of a loop of `known`: that of the loop at its place around the same block, as left-out steps make loop
-    names differ. Other names are the same."""
+    """The name in `s` of a loop of `known`: that of the loop at its place around the same block. Left-out steps make names of
+    loops differ. Other names are the same."""
     if not path(known.func, For, name):
         return name
     for block in blocks(known.func):
@@ -114,8 +114,8 @@ def _open_loop(loops: Sequence[str], s: Schedule) -> str | None:
 
 
 def _open_level(mine: str, name: str, factors: list, s: Schedule, known: Schedule) -> list:
-    """The factors of a split. For a loop of unknown length whose open outermost level has one iteration at the known size, the
-    next level of several iterations becomes 1, so the outermost one covers it."""
+    """The factors of a split. If the outermost level of a loop of unknown length has one iteration at the known size, the next
+    level of several iterations becomes 1. So the outermost level takes its iterations."""
     unknown, length = find_loop(s.func, mine).extent, find_loop(known.func, name).extent
     if isinstance(unknown, Const) or not isinstance(length, Const) or factors[:1] != [None]:
         return factors

@@ -1,9 +1,9 @@
 """Greedy beam search over single actions (the BEAM search of tinygrad, `tinygrad/engine/search.py`).
 
-From the unscheduled function on, each level takes one action on each schedule of the beam, measures the results, and keeps the
-fastest as the next beam. Actions are a few primitives with fixed arguments: a parallel loop, a vector or an unrolled tile of some
-width, an exchange of two loops, a stage inlined or moved. The original measures all successors; here a cost model selects some.
-Each new beam is the fastest schedules that were not in one yet, so the search goes back after a level without a faster one.
+Each level takes single actions on the schedules of the beam, measures the results, and keeps the fastest as the next beam. The
+first beam is the unscheduled function. An action is a primitive with fixed arguments: a parallel loop, a vector or unrolled tile,
+an exchange of two loops, a stage inlined or moved. The original measures all successors; here a cost model selects some. Each new
+beam is the fastest schedules that were not in one yet, so the search goes back after a level without a faster one.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 ASPLOS 2020, section 5.2).
 
 A direction moves the smallest prime factor of one level of an axis to another level, or takes an adjacent option of a choice. The
-walk begins at the best points of a random set, by the model if given. Each further trial starts from a measured point, chosen as
-in simulated annealing: its probability falls with its loss against the best, and the more steeply the longer the search. The
-trial is one step in a direction. The reward is the relative speed-up of the neighbour.
+walk begins at the best points of a random set, by the model if given. Each further trial is one step from a measured point,
+chosen as in simulated annealing. Its probability falls with its loss against the best, more steeply in the course of the search.
+The reward is the relative speed-up of the neighbour.
 
 As in the paper, the space is pruned: sizes beyond the registers and directions to known points are never proposed. The Q function
 of the paper is a network of four layers. Here it is linear, because a run has only some hundred steps to learn from.

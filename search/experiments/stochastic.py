@@ -7,8 +7,8 @@
         j_0, j_1 = s.split(j, s.sample_perfect_tile(j, 2, max_innermost_factor=64))
         s.reorder(i_0, j_0, k, i_1, j_1)
 
-The steps may depend on the drawn decisions. For a mutant the function is called again with the decisions in the trace of its
-parent, except one, which is drawn anew; so is every later decision that does not fit any more. Then postprocessors change the
+The steps may depend on the drawn decisions. For a mutant the function is called again with the decisions of its parent, except
+one, which is drawn anew. Every later decision that does not fit any more is drawn anew, too. Then postprocessors change the
 schedule further, or refuse it by a ScheduleError.
 """
 

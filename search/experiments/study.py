@@ -49,8 +49,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Study:
-    """The runs of a study of one function. `curves` has, for each search and model, a matrix with a row a seed and a column a
-    trial; a run that ended early keeps its last value."""
+    """The runs of a study of one function. `curves` has a matrix for each search and model, with a row a seed and a column a
+    trial. A run that ended early keeps its last value."""
 
     name: str
     target: str

@@ -2,7 +2,7 @@
 Tensor Programs, NeurIPS 2018, section 3 and algorithm 1).
 
 A template is a schedule with open numbers: one of the library, or a user's function (`space=`). Its knobs are the sizes of an
-axis, and its choices. Chains walk from row to row, one knob at a time, by the scores of the model; the best visited rows are
+axis, and its choices. Chains walk from row to row, one knob at a time, by the scores of the model. The best visited rows are
 measured, and a share of the batch is random. The chains go on from their ends in the batch before.
 """
 

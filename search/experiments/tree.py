@@ -1,6 +1,6 @@
 """Monte-Carlo tree search over the decisions of a schedule (ProTuner: Haj-Ali et al., 2020, section 3).
 
-The root picks a sketch, each node below it the setting of the next knob. UCT chooses the path; as in the paper, the value of a
+The root picks a sketch, each node below it the setting of the next knob. UCT chooses the path. As in the paper, the value of a
 node is that of the best program below it, not the mean, because one fast program counts. The path ends at an unvisited node.
 Random rows complete the program, the model scores them, and the best score goes back up the path. The best programs of the whole
 tree are measured, and the next tree has a model that learned from them. A node of many visits has more children (progressive

@@ -58,8 +58,8 @@ class NoBound(ValueError):
 
 
 class Carried:
-    """The function `func` with error bounds. `buffers` has, for each stored buffer that may err, its values in float64 and their
-    errors; for a sum, also the sum of the magnitudes of its terms and the number of terms that count."""
+    """The function `func` with error bounds. `buffers` has the values, in float64, and the errors of each stored buffer that may
+    err. For a sum it also has the sum of the magnitudes of its terms and the number of terms that count."""
 
     def __init__(self, original: PrimFunc):
         self._taken = names(original)

@@ -1,7 +1,7 @@
 """Cleanup after a process that may be killed: process groups that it started are killed, and its folders removed.
 
-A separate process, `python guard.py`, reads the process groups and folders from the other, and acts when that has ended: a worker
-that hangs in a call which keeps Python's lock cannot end itself. It needs only the standard library.
+A separate process, `python guard.py`, reads the process groups and folders from the other, and acts after its end. It is separate
+because a worker that hangs with Python's lock cannot end itself. It needs only the standard library.
 """
 
 from __future__ import annotations

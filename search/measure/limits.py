@@ -15,9 +15,10 @@ class Limits:
     """Limits of time, in seconds, of repetitions, and of memory, in bytes.
 
     A build may take `build`, and after some builds MAX_BUILD_RATIO times their median (but always `build_floor`). A call may take
-    `run`, and at most `run_factor` times the best so far (but always `run_floor`); one slower than `cutoff` times the best is not
-    repeated. Others are repeated until they add up to `min_seconds` and `min_runs`, short ones only until a sign test finds them
-    slower than the best. Preparing data may take `setup`, the program as written `baseline`. The final race takes about `race`.
+    `run`, and at most `run_factor` times the best so far (but always `run_floor`). A call slower than `cutoff` times the best is
+    not repeated. Others are repeated until they add up to `min_seconds` and `min_runs`, short ones only until a sign test finds
+    them slower than the best. Preparing data may take `setup`, the program as written `baseline`. The final race takes about
+    `race`.
 
     `memory` limits the memory that a worker and its children come to hold, and the growth of the address space of each. None is
     half of the machine's memory; on a GPU, whose driver reserves much address space, that then has no limit.

@@ -1,7 +1,7 @@
 """Measurement on this machine: worker processes build in parallel, then one kernel runs at a time.
 
 No candidate is built or run in this process, and each ends in a typed outcome. The parent holds the clock, kills the process
-group of a worker that exceeds its time, and starts it again; other kernels of that worker are built again.
+group of a worker that exceeds its time, and starts it again. Other kernels of that worker are built again.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ class LocalMeasurer(Measurer):
 
         Without a workload of `tir.workloads`, the reference is the function in float64, with bounds of rounding errors. Inputs
         are drawn from other ranges if results are not finite, vanish, or have bounds so large that they hide faults. For an exact
-        function, the results of the program as written are the reference, or those of the default schedule if it takes longer
-        than `limits.baseline`. WorkerError if no reference can be made.
+        function the reference is the results of the program as written, or of the default schedule if it takes longer than
+        `limits.baseline`. WorkerError if no reference can be made.
         """
         known = self.task.workload is not None
         answers: list[wire.Message] = []
@@ -278,8 +278,8 @@ class LocalMeasurer(Measurer):
             self._start(self._builds, self._workers)
 
     def results(self, timeout: float | None = None) -> Iterator[Measurement]:
-        """One measurement for each submitted candidate, as it ends. Candidates are built in groups (of one with a single worker),
-        and those of a group run one after another, before the next group is built. The `timeout` does not stop a run.
+        """One measurement for each submitted candidate, as it ends. Candidates are built in groups (of one with a single worker).
+        Those of a group run one after another, before the next group is built. The `timeout` does not stop a run.
 
         Each is compared with the reference unless it was cut off as slow. A new best is timed once more before it counts, and
         again while its timings disagree.
@@ -356,7 +356,7 @@ class LocalMeasurer(Measurer):
     def compare(
         self, candidates: Sequence[Candidate], *, numpy: bool = False, rounds: int = 100, seconds: float = 2.0
     ) -> Comparison:
-        """Check the candidates, then time them in turns, in one process: for about `seconds`, and at least 3 rounds unless these
+        """Check the candidates, then time them in turns, in one process, for about `seconds`. At least 3 rounds run unless these
         take more than twice as long and a second. With `numpy` the last third of the time is numpy's.
 
         If the process dies with several candidates, each is tried alone, and the sound ones are compared again.

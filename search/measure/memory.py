@@ -1,5 +1,5 @@
-"""Memory of the processes of a worker, read from outside: a limit of the address space holds for each process alone, and is
-useless with a GPU's driver, which reserves more than the machine has."""
+"""Memory of the processes of a worker, read from outside. A limit of the address space holds for each process alone, and fails
+for a GPU's driver, which reserves more than the machine has."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ BROKEN: tuple[Outcome, ...] = ("illegal", "wrong_result", "crash")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a row in a search: its `operator`, its `parents`, other rows of its sketch, the `generation` (from 0), and
-    the `batch` of proposals (from 1)."""
+    """The origin of a row in a search: its `operator`, `parents` in the same sketch, `generation` (from 0), and `batch` of
+    proposals (from 1)."""
 
     operator: str
     batch: int = 1
@@ -57,7 +57,7 @@ class Candidate:
     """One point of the search space: a sketch, its row of numbers, and their trace.
 
     `trace` is JSON data; None is the program as written. `score` is that of the cost model at the proposal (higher is better), or
-    None; `scores` are those of each model, by its name, each on a scale of its own; `origin` is that of the row. Comparisons
+    None. `scores` are those of each model, by its name, each on a scale of its own. `origin` is that of the row. Comparisons
     ignore all three.
     """
 

@@ -42,8 +42,8 @@ class Measurer(ABC):
 
     Every submitted candidate ends in one `Measurement`, valid or not, with the `provenance` of its device. A failure that is no
     candidate's fault is a `WorkerError`. `build_seconds` and `run_seconds` add up the time for which results waited for builds
-    and runs. `written`, which the session sets for a measurer with `slots`, is True if its results are in the records, so that
-    its workers may forget them.
+    and runs. `written`, set by the session for a measurer with `slots`, is True if its results are recorded, so that its workers
+    may forget them.
     """
 
     build_seconds: float = 0.0

@@ -22,9 +22,9 @@ class Bandit:
     """The number of trials and the time of the best candidate of each sketch.
 
     The next trial goes to the sketch with the largest upper confidence bound on the logarithm of its speed (UCB1, Auer et al.,
-    Machine Learning 2002); trials of the same batch count as done. The expected loss of a sketch without trials, against the
-    best, is `losses`, a logarithm: the prediction of a model, plus a term for its place in the order of preference. After n
-    trials the measured loss has the weight n / (n + CONFIDENT_TRIALS), because the best of a few trials is far from the optimum.
+    Machine Learning 2002). Trials of the same batch count as done. `losses` are the expected logarithmic losses of sketches
+    without trials: a model's prediction, plus a term for the place in the order of preference. The measured loss has the weight n
+    / (n + CONFIDENT_TRIALS) after n trials, because the best of a few is far from the optimum.
     """
 
     def __init__(self, count: int):

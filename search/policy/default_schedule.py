@@ -31,8 +31,8 @@ def default_schedule(func: PrimFunc, target: str | Target = "llvm", *, sizes: Si
     """The schedule of the template library for `func` if it knows its patterns, else the best by the analytic cost model.
 
     The model compares all sketches at sampled tile sizes. Marks and annotations of loops are removed first, which the trace
-    shows. For a function of open sizes (`te.var`) the steps of the schedule for the largest of `sizes`, as `{"n": 512}`, are
-    taken as far as they are legal for all sizes (`search.sizes`).
+    shows. A function of open sizes (`te.var`) takes the steps for the largest of `sizes`, as `{"n": 512}`, as far as they are
+    legal for all sizes (`search.sizes`).
 
     Nothing is measured and nothing is random: the same function and target give the same schedule. Raises ValueError for a
     symbolic extent that no parameter defines.

@@ -125,12 +125,12 @@ class Evolution:
     `model` is the cost model that learns, `prior` an analytic one; without both, parents are measured rows and their children are
     proposed without scores. `start` are rows, each with its sketch, that are proposed first.
 
-    Replaceable parts: `mutations` by name (see `population.mutate`); `credit`, their probabilities (adaptive by default);
-    `bandit`, the choice of the sketch for the next trial; `describe`, the programs of a sketch for cost models. The `rng` of
+    Replaceable parts: `mutations` by name (see `population.mutate`) and `credit`, their probabilities (adaptive by default).
+    `bandit` chooses the sketch for the next trial, `describe` makes the programs of a sketch for cost models. The `rng` of
     `propose` is the only source of randomness: the same seed and measurements give the same candidates.
 
     A live display shows `scored` (rows, symbolic and concrete), `scored_per_second`, `shares` (trials by sketch), and
-    `rank_correlation` (Spearman's, of scores and measurements, in recent batches; None before the first). A report shows
+    `rank_correlation`. That is Spearman's, of scores and measured speed, in recent batches; None before the first. A report shows
     `generations`, some rows of each, and `applied`, the success of each mutation in each batch.
     """
 
@@ -292,8 +292,8 @@ class Evolution:
                 trusted.model.update(*example)
 
     def polish(self, n: int, rng: np.random.Generator) -> list[Candidate]:
-        """At most `n` neighbours of the best measured candidates, those of the very best first; none if all were proposed, or if
-        the settings exclude it."""
+        """At most `n` neighbours of the best measured candidates, those of the very best first; none if all were proposed, or
+        without `Settings.polish`."""
         if not self.settings.polish:
             return []
         measured = sorted(

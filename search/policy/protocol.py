@@ -15,10 +15,11 @@ A policy of your own needs only `propose` and `update`:
 
     tir.autotune(func, policy=Fixed(traces))
 
-Each other protocol here is an optional ability that the loop uses if a policy has it; `costmodel.WarmUp` is another. Optional
-attributes for the display: `sketches`, each with its `rules`; `scored`, the number of scored rows, as {"symbolic": n, "concrete":
-m}, the latter as programs of their own; `scored_per_second`; `rank_correlation`, Spearman's, of scores and measured speed, -1 to
-1. The last two are None where unknown. The report shows `generations` and `applied`, too (see `policy.lineage`).
+Each other protocol here is an optional ability that the loop uses if a policy has it; `costmodel.WarmUp` is another. The display
+shows optional attributes. `sketches` are those searched, each with its `rules`. `scored` is the number of scored rows,
+{"symbolic": n, "concrete": m}, the latter as programs of their own. `scored_per_second` and `rank_correlation` (Spearman's, of
+scores and measured speed, -1 to 1) are None where unknown. The report shows `generations` and `applied`, too (see
+`policy.lineage`).
 """
 
 from __future__ import annotations

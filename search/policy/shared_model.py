@@ -16,8 +16,8 @@ class SharedModel:
     """A cost model that several policies use at the same time, each for a task of its own.
 
     It learns a row once, from the search that measured it or from another that read it from records. `right` and `wrong` count
-    the pairs of candidates that it ordered right and wrong while their task was new to it; they set its initial trust in the next
-    new task. `preferences` are the shared weights of bandits that are policy gradients.
+    the pairs of candidates that it ordered right and wrong while their task was new. They set its initial trust in the next new
+    task. `preferences` are the shared weights of bandits that are policy gradients.
     """
 
     def __init__(self, model: CostModel):

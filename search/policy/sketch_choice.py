@@ -26,8 +26,8 @@ class Thompson(Bandit):
 
 
 class Discounted(Bandit):
-    """The upper confidence bound with discounted trials (discounted UCB: Garivier and Moulines, ALT 2011), because the gain of a
-    sketch changes in the course of a search."""
+    """The upper confidence bound with discounted trials (Garivier and Moulines, ALT 2011), because the gain of a sketch changes
+    in the course of a search."""
 
     def __init__(self, count: int):
         super().__init__(count)
@@ -82,8 +82,8 @@ class PolicyGradient(Bandit):
 
 
 def sketch_features(sketch: Sketch, place: int) -> np.ndarray:
-    """FEATURES numbers of a sketch and its task: the numbers of columns, tiled axes, reductions, choices, branches, blocks and
-    rules; its place in the order of preference; 1 for a seed; the logarithm of the largest extent."""
+    """FEATURES numbers of a sketch: the counts of columns, tiled axes, reductions, choices, branches, blocks and rules; the place
+    in the order of preference; 1 for a seed; the logarithm of the largest extent."""
     extents = [t.extent for t in sketch.tiles]
     reductions = sum(t.reduce for t in sketch.tiles)
     places = place, len(sketch.rules)

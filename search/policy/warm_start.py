@@ -23,9 +23,9 @@ MAX_SECONDS = 5.0  # seconds after which no other task is read
 
 
 def examples(records: Records, task: Task, taught: Collection[str] = ()) -> Iterator[Example]:
-    """Measured candidates of other functions on the target and processor of `task`: a sketch, an (n, columns) int64 matrix of its
-    rows, and their seconds, infinite for failures. Functions of the same structure come first, then the most recent; for a model
-    that was `taught` some tasks, named by their keys, only other functions of the same structure.
+    """Measured candidates of other functions, on the target and processor of `task`: a sketch, an (n, columns) int64 matrix of
+    rows, and their seconds. Those of failures are infinite. Functions of the same structure come first, then the most recent. For
+    a model that was `taught` tasks, given by their keys, only other functions of the same structure come.
 
     A row counts only if today's rules make the recorded trace from it. After `MAX_SECONDS` seconds no other function is read, so
     a busy machine may learn from fewer.

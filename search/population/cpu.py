@@ -63,7 +63,7 @@ def legalize(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
 
 
 def lanes(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray) -> np.ndarray:
-    """Elements of a vector of axis `t`, by row: those of a register, or of half of one as the row picks; 1 if not vectorised."""
+    """Elements of a vector along axis `t`, by row: a register's, or half of them as the row picks; 1 if not vectorised."""
     if not t.vector:
         return np.ones(len(rows), dtype=np.int64)
     width = np.full(len(rows), target.lanes(t.bits), dtype=np.int64)
@@ -207,8 +207,8 @@ def _log_uniform(upper: np.ndarray, rng: np.random.Generator, lower: float = 1.0
 
 
 def _fitting(extent: np.ndarray | int, size: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sizes near `size` that waste little: mostly the largest divisor of `extent` above half of `size`, else the smallest size
-    with the same number of tiles, so that the last is nearly full."""
+    """Sizes near `size` that waste little: mostly the largest divisor of `extent` above half of `size`. Else it is the smallest
+    size with the same number of tiles, so that the last is nearly full."""
     extent = np.broadcast_to(np.asarray(extent), size.shape)
     divisor = _divisor_below(extent, size)
     near = (2 * divisor > size) & (rng.random(len(size)) < DIVIDING_SHARE)

@@ -27,8 +27,8 @@ def enlarge(func: PrimFunc, wanted: Mapping[tuple[str, str], RoundUp]) -> PrimFu
     """`func` with longer axes, those (block, name of the variable) in `wanted`, and longer loops and dimensions that follow.
 
     An axis has the length of its loop, and of the dimensions that it alone indexes. A dimension with an index computed from axes
-    grows with the index, and an index that counts down starts further up. A function that is too involved for that (its axes are
-    not loops, or two lengths each ask for more than the other) is returned unchanged.
+    grows with the index, and an index that counts down starts further up. A function with an axis that is not a loop, or with two
+    lengths that each ask for more than the other, is returned unchanged.
     """
     lengths = _lengths(func)
     same, grow = _relations(func, lengths)

@@ -1,7 +1,7 @@
 """Populations for GPUs: rows whose blocks of threads, registers and shared memory fit the device.
 
 Thread and register tiles grow from one element by small factors, each on a random axis, up to a sampled number of threads and of
-elements a thread; on tensor cores warps and fragments grow. `legalize` brings any row within the limits, which are boolean
+elements a thread. On tensor cores warps and fragments grow. `legalize` brings any row within the limits, which are boolean
 vectors over the whole matrix: it halves the largest factor first.
 """
 
@@ -184,7 +184,7 @@ class _TiledBlock:
         return total * (1 if self.stages is None else rows[:, self.stages])
 
     def _row(self, span: np.ndarray, nbytes: int) -> np.ndarray:
-        """The elements of a row with its padding; for tensor cores it ends 16 bytes off a multiple of 64, or 32 off one of
+        """The elements of a row with its padding. For tensor cores it ends 16 bytes off a multiple of 64, or 32 off one of
         128."""
         if not self.cores:
             return -(-span // 8) * 8 + 4

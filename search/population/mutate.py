@@ -173,8 +173,8 @@ def _genes(sketch: Sketch) -> tuple[np.ndarray, np.ndarray]:
 
 
 def neighbours(sketch: Sketch, target: Target, row: np.ndarray) -> np.ndarray:
-    """The neighbours of a row, without repeats and itself: one level doubled, halved, or of the next larger or smaller size; a
-    factor of two moved between two levels of an axis; or another option of one choice."""
+    """The neighbours of a row, without repeats and itself. Each has one level doubled, halved, or of the next larger or smaller
+    size; a factor of two moved between two levels; or another option of a choice."""
     found = []
     for t in sketch.tiles:
         for position, column in enumerate(t.columns):

@@ -26,8 +26,8 @@ MAX_CONCRETE_ROWS = 16  # lowered at a time for scores: each takes about 40 ms, 
 def sketch_programs(sketch: Sketch) -> SketchPrograms:
     """The programs of a sketch for cost models; the same object for equal sketches.
 
-    Programs are built when a model first asks for them: a symbolic one for each variant and, for divided indices, each alignment
-    of tiles with the divisor; where a primitive refuses that, one for each row. The sketches of a function share equal parts.
+    Programs are built at the first request of a model: a symbolic one for each variant and each alignment of tiles with divided
+    indices. If a primitive refuses that, each row has its own. The sketches of a function share equal parts.
     """
     replays, descriptions = _shared(sketch.func)
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], Program | None] = {}

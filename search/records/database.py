@@ -41,8 +41,8 @@ class Record:
 
     `workload` is the key of its function, `fingerprint` that of its target and device. `first` is its first measurement.
     `measurement` is the current one: the first, or that of its last race which had a winner or in which it failed. `seconds` is
-    for comparisons: the median of `measurement`, but more than the time of the winner if it lost a race; infinite unless the
-    outcome is ok. `time` is the end of its measurement, `started` the start of its run, in seconds since 1970.
+    for comparisons: the median of `measurement`, but more than the winner's time if it lost a race; infinite unless the outcome
+    is ok. `time` is the end of its measurement, `started` the start of its run, in seconds since 1970.
     """
 
     id: str

@@ -42,8 +42,8 @@ class Lookup:
 def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
     """The best record of `func` for `target` on this processor, or else the nearest one.
 
-    Among near records, one for the same target is preferred, then one with the same number of threads, then one of the same
-    processor, then the latest one. Records whose schedules do not apply are skipped, with the warning FaultyRecord.
+    The nearest record is one for the same target, then one with the same number of threads, then one of the same processor, then
+    the latest. Records whose schedules do not apply are skipped, with the warning FaultyRecord.
     """
     from codegen.target import Target
 

@@ -92,7 +92,7 @@ class RecordsError(Exception):
 
 def connect(path: Path, create: bool) -> sqlite3.Connection:
     """Open the records file at `path`, which is created if missing and `create` is true. If the file or its folder is not
-    writable, it is opened for reading only; an older version is then read from a copy in memory. RecordsError, with the file
+    writable, it is opened for reading only. An older version is then read from a copy in memory. RecordsError, with the file
     unchanged, if it cannot be opened."""
     if path.is_dir():
         raise RecordsError(f"{path} is a directory; the name of a records file was expected")

@@ -15,8 +15,8 @@ from ..measure.outcome import BROKEN
 class Standing:
     """The standing of a candidate among those of its `task`, a pair of a workload and a fingerprint.
 
-    `seconds` is for comparisons (infinite unless the candidate is valid); `checked` is True if it was compared with the
-    reference; `raced` is its row in its last race that had a winner or in which it failed.
+    `seconds` is for comparisons, infinite unless the candidate is valid. `checked` is True if it was compared with the reference.
+    `raced` is its row in its last race that had a winner or in which it failed.
     """
 
     task: tuple[str, str]
@@ -33,8 +33,8 @@ class Standing:
 def standings(connection: sqlite3.Connection, where: str = "TRUE", *values: Any) -> dict[str, Standing]:
     """The standing of each candidate by its identifier, for the runs of the condition `where`, in the order measured.
 
-    The last valid timing of a candidate counts. But no candidate known to a run (its own, and those recorded before it started)
-    counts as faster than the winner of a race of this run: the shortest of many timings is partly luck. A candidate that crashed
+    The last valid timing of a candidate counts. But no candidate known to a run (its own, and those recorded before its start)
+    counts as faster than the winner of a race of this run. The shortest of many timings is partly luck. A candidate that crashed
     or gave a wrong result in a race is no longer valid.
     """
     races: dict[str, list[sqlite3.Row]] = defaultdict(list)

@@ -79,7 +79,7 @@ class Derivation:
 
     def start(self) -> list[Partial]:
         """The roots of the tree: first the function with its matched blocks scheduled by templates, if any; then the unscheduled
-        function, unless the templates match all of more than MANY_BLOCKS blocks. ValueError if a size is symbolic."""
+        function. That is left out if templates match all of more than MANY_BLOCKS blocks. ValueError if a size is symbolic."""
         check_shapes(self.func)
         nothing = OpenSchedule(self.func, self.target)
         plain_loops(nothing)

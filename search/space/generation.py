@@ -18,9 +18,9 @@ Opening = Callable[[OpenSchedule], object]  # a user's search space: a function 
 
 
 def named(name: str, kind: str = "llvm") -> Space:
-    """The space of that name: `full`, all rules; `ansor`, the rules of the paper and tile sizes that divide the extent;
-    `limited`, tiles SRS with an innermost size of at most 16 and fixed compute locations. GPUs (targets of the kind `cuda`) have
-    the first two. ValueError for another name."""
+    """The space of that name. `full` has all rules; `ansor` has the rules of the paper and tile sizes that divide the extent.
+    `limited` has tiles SRS with an innermost size of at most 16 and fixed compute locations. GPUs (targets of the kind `cuda`)
+    have the first two. ValueError for another name."""
     known = search_backend(kind).spaces
     if name not in known:
         raise ValueError(no_such(f"space for {kind}", name, known))
@@ -37,12 +37,12 @@ def generate(
     """The sketches of `func` (Ansor, section 4.1), at least one: from the last block to the first, each rule that applies
     branches the derivation. If the space has templates, the first sketches begin with the matched blocks scheduled by them.
 
-    `space` is a name or a Space; `rules`, if given, replace its own and its templates, in the order of preference. Sketches come
-    in the order of their departures from the first choice, as in limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), at
-    most `max_sketches` of them. Or `space` is a function that calls the primitives of an `OpenSchedule`: the only sketch is then
+    `space` is a name or a Space; `rules`, if given, replace its own and its templates, in the order of preference. At most
+    `max_sketches` sketches come in the order of their departures from the first choice, as in limited discrepancy search (Harvey
+    and Ginsberg, IJCAI 1995). Or `space` is a function that calls the primitives of an `OpenSchedule`: the only sketch is then
     its result.
 
-    Raises ValueError for a symbolic size, an unknown space, or a block without a rule that applies (`Skip` always does);
+    Raises ValueError for a symbolic size, an unknown space, or a block without an applicable rule (`Skip` always is);
     ScheduleError for a refused step of a function.
     """
     target = Target(target)

@@ -15,8 +15,8 @@ from .sketch import Sketch
 
 
 def sketch_text(sketch: Sketch, variant: Sequence[int] | None = None) -> str:
-    """The rules of a sketch and the names of its columns as comments, and its program as a script with the names t0, t1, ... for
-    the numbers in the columns. `variant` picks the options of branches, by default the first ones."""
+    """The rules of a sketch and the meaning of its columns as comments, and its program as a script. The names t0, t1, ... stand
+    for the numbers in the columns. `variant` picks the options of branches, by default the first ones."""
     shown = (0,) * len(sketch.branches) if variant is None else tuple(variant)
     lines = [f"# {sketch.name}", *(f"#   {rule}" for rule in sketch.rules), *(f"#   {text}" for text in _columns(sketch, shown))]
     return "\n".join([*lines, _script(sketch, shown), ""])

@@ -41,8 +41,8 @@ class Allocation:
 
 @dataclass
 class History:
-    """A task's rounds: `best` seconds after each, infinite before a valid candidate; the `flop` of the task; the `group` of
-    similar tasks; `dead` if it gets no more rounds; `under_way`, the number of its rounds without a measurement."""
+    """A task's rounds: `best` seconds after each, infinite before a valid candidate. `flop` is that of the task, `group` its
+    similar tasks. It is `dead` if it gets no more rounds; `under_way` are its rounds without a measurement."""
 
     flop: int
     group: str
@@ -66,8 +66,7 @@ class History:
 
 
 def gradients(histories: Sequence[History], objective: Objective, allocation: Allocation) -> np.ndarray:
-    """The expected change of the objective by another round of each task (Ansor, appendix A): one number a task, at most 0; 0 for
-    dead ones."""
+    """The expected change of the objective by another round of each task (Ansor, appendix A), at most 0; 0 for dead tasks."""
     seconds = [h.seconds if math.isfinite(h.seconds) else 0.0 for h in histories]
     here = objective(seconds)
     result = np.zeros(len(histories))
@@ -88,8 +87,8 @@ def _backward(h: History, allocation: Allocation) -> float:
 
 
 def _forward(n: int, histories: Sequence[History], allocation: Allocation) -> float:
-    """The optimistic change of the best time: as many rounds again bring it to 0, or the next round to `beta` times the time at
-    the speed of the best similar task, whichever promises more. Rounds without progress make it less."""
+    """The optimistic change of the best time, the larger gain of two. As many rounds again bring it to 0; or the next round
+    brings it to `beta` times the time at the speed of the best similar task. Rounds without progress make it less."""
     h = histories[n]
     hoped = -h.seconds / h.rounds
     speeds = [o.flop / o.seconds for o in histories if o.group == h.group and not o.expelled and math.isfinite(o.seconds)]

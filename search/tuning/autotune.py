@@ -96,27 +96,26 @@ def autotune(
     default the default schedule (`tir.default_schedule`), so that the result is never worse. Then come those of the policy, and
     at the end neighbours of the best. Finally the leaders race, timed in turns.
 
-    `records`, a file or an open `Records`, gets each candidate as it ends. At the start the policy is updated with its records of
-    this function on this target and processor, so that a run continues where the last one ended; the best recorded schedule is in
-    the final race.
+    `records`, a file or an open `Records`, gets each candidate as it ends. At the start the policy learns its records of this
+    function on this target and processor, so that a run continues the last one. The best recorded schedule is in the final race.
 
-    `policy` is a name, "evolution" (the default) or another one of `search.names.POLICIES`, an object with the two methods of
-    `Policy`, or a function that makes one for a task. Named policies take a cost `model`: "pretrained", "gbdt", "pack-sum",
-    "tile", "random", "none" or an object. They take a `space`: "full", "ansor", "limited" or a function that schedules with open
-    numbers (`OpenSchedule`); or other sketch `rules`.
+    `policy` is a name of `search.names.POLICIES` (default "evolution"), an object with the two methods of `Policy`, or a function
+    that makes one for a task. Named policies take a cost `model`: "pretrained", "gbdt", "pack-sum", "tile", "random", "none" or
+    an object. They take a `space`: "full", "ansor", "limited" or a function that schedules with open numbers (`OpenSchedule`); or
+    other sketch `rules`.
 
     `limits` bounds the resources of one candidate. `workload` names the computation, so that float64 numpy is the reference.
     `workers` build at once, with the module `builder`. `inputs` are arrays, by the names of parameters, in place of random ones.
     `measurer` makes another measurer for the task.
 
-    A function of open sizes (`te.var`) is tuned at each combination of `sizes`, such as `{"n": (1, 128)}`, under one budget; the
+    A function of open sizes (`te.var`) is tuned at each combination of `sizes`, such as `{"n": (1, 128)}`, under one budget. The
     `SizesResult` has a `Result` for each, and one `kernel` for all sizes. `rules`, `workload`, `workers`, `builder` and `inputs`
     are for a function of constant sizes.
 
     Ctrl-C ends the run and returns the best so far; without any it is passed on. The same seed gives the same data, and the same
-    proposals as long as measurements don't influence them. Raises NothingFound if no candidate is valid, ValueError for a bad
-    budget, target, option or input, and VerifyError (of `tir.verify`) for a function that is not well formed. RecordsError is for
-    a file that cannot be used, WorkerError for workers that cannot be started.
+    proposals as long as measurements don't influence them. Raises NothingFound without a valid candidate, ValueError for a bad
+    budget, target, option or input, and VerifyError (of `tir.verify`) for an ill-formed function. RecordsError is for a file that
+    cannot be used, WorkerError for workers that cannot be started.
     """
     if measurer is not None and not (limits is workers is builder is inputs is None):
         raise ValueError("limits, workers, builder and inputs are those of the local measurer; another measurer brings its own")

@@ -18,7 +18,7 @@ class Budget:
     """A budget of `trials` new candidates, `seconds` of wall time from now on, or whichever ends first; None is no limit.
 
     Several `tasks` share it; `certain` of them get a round, by default all. The race of a task takes up to `race` seconds, and
-    about as much again to build, check and warm up; a budget in seconds reserves both. `measured` counts the trials so far,
+    about as much again to build, check and warm up. A budget in seconds reserves both. `measured` counts the trials so far,
     `under_way` those submitted and not ended; `batch` is the number proposed at once. `rounds` has the seconds of one round of
     the race of a task, by its key, where known.
     """

@@ -35,8 +35,9 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The data are ready. `baseline` is the program as written; `numpy` is in seconds a call, None without a numpy version;
-    `peak` is the measured floating-point operations a second of the machine; `earlier` counts the candidates of earlier runs."""
+    """The data are ready. `baseline` is the program as written; `numpy` is in seconds a call, None without a numpy version.
+    `peak` is the measured peak of the machine, floating-point operations a second. `earlier` counts the candidates of earlier
+    runs."""
 
     baseline: Measurement
     numpy: float | None

@@ -16,8 +16,8 @@ FIELDS = ("trial", "sketch", "row", "operator", "batch", "generation", "parents"
 class History(list[dict[str, Any]]):
     """A row for each trial, as a dict of the columns FIELDS, `score NAME` for each model, and `message`.
 
-    `parents` are the nearest ancestors among the trials of this run. `seconds` is None for a failure, `best` is in seconds, of
-    the fastest checked trial so far, `ended` in seconds since the start of the run.
+    `parents` are the nearest ancestors among the trials of this run. `seconds` is None for a failure. `best` is in seconds, of
+    the fastest checked trial so far; `ended` is in seconds since the start of the run.
     """
 
     def frame(self) -> DataFrame:

@@ -57,9 +57,9 @@ def race(journal: Journal, measurer: Measurer, budget: Budget, first: Sequence[C
 def leaders(
     best: Measurement | None, measured: Sequence[Measurement], first: Sequence[Candidate], written: Measurement | None
 ) -> list[Measurement]:
-    """The candidates of a race, each program once: `best`, then the fastest `measured` ones; `first` ones within FIRST_MARGIN,
-    because the machine may have been busier at the beginning; and the program as written, if it is about as fast. Without a best,
-    only the program as written."""
+    """The candidates of a race, each program once: `best`, then the fastest `measured` ones, and the program as written, if it is
+    about as fast. `first` ones have the wider FIRST_MARGIN, because the machine may have been busier at the beginning. Without a
+    best, only the program as written."""
     if best is None:
         return [] if written is None else [written]
     valid = sorted((m for m in measured if m.outcome == "ok"), key=lambda m: m.seconds)
@@ -79,7 +79,7 @@ def leaders(
 
 def winner(raced: Sequence[Entry], first: Sequence[Candidate]) -> Entry:
     """The entry with the smallest lower quartile of times, because disturbances only make calls slower. To replace the best of
-    the first candidates, it must be faster in three of four rounds: the fastest of several equal candidates is partly luck."""
+    the first candidates, it must be faster in three of four rounds, because the fastest of equal candidates is partly luck."""
     fastest = min(raced, key=_lower_quartile)
     default = min((entry for entry in raced if entry[1].candidate in first), key=_lower_quartile, default=fastest)
     gains = [d / f for d, f in zip(default[1].samples, fastest[1].samples, strict=False)]

@@ -59,10 +59,10 @@ class NothingFound(RuntimeError):
 class Result:
     """The result of a run. `seconds` is the median time of the best schedule, `trace` that schedule as JSON (None: as written).
 
-    `outcomes` counts the trials by kind. `baseline` is the time of the program as written (`baseline_stopped` that after which it
-    was stopped, if any), `numpy` that of the workload in numpy, timed in turns with the best; in seconds, None if not measured.
+    `outcomes` counts the trials by kind. `baseline` is the seconds of the program as written, `baseline_stopped` those after
+    which it was stopped. `numpy` is the seconds of the workload in numpy, timed in turns with the best. All three may be None.
     `max_error` and `tolerance` are relative to the size of each element (`tir.workloads`). `peak` is the measured floating-point
-    operations a second of the machine. `interrupted` is True if Ctrl-C ended the run before its budget was used up; `problem`, if
+    operations a second of the machine. `interrupted` is True if Ctrl-C ended the run before its budget was used up. `problem`, if
     not empty, is another reason for its end, or for missing records.
 
     `measurements` are the trials in order, and `earlier` counts the recorded ones of this task at the start. `phases` are the
@@ -70,9 +70,9 @@ class Result:
     `symbolic`, by shared formulas, and `concrete`, each lowered by itself. `rules` are the sketch rules of each sketch, by its
     name.
 
-    The report shows the `sketches`, some rows of each of the `generations`, the success of each mutation (`applied`), and
-    `opinions`: the e-folds by which each feature moves the model's correction of the estimated time of the best candidate
-    (`costmodel.Explains`). `notices` counts degradations (`tir.notices`) by message.
+    The report shows the `sketches`, some rows of each of the `generations`, and the success of each mutation (`applied`). It
+    shows `opinions`, the e-folds by which each feature moves the prediction for the best candidate (`costmodel.Explains`).
+    `notices` counts degradations (`tir.notices`) by message.
     """
 
     task: Task

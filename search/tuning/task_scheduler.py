@@ -48,8 +48,8 @@ class WeightedFunction:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round of a task: the number of the task among distinct ones, the trials of the round, and the best seconds of the task
-    and the objective over all tasks after it. Both are infinite while a valid candidate is missing."""
+    """A round of a task: the number of the task among distinct ones, and the trials of the round. `seconds` is the best time of
+    the task after it, `objective` that over all tasks. Both are infinite while a valid candidate is missing."""
 
     task: int
     trials: int
@@ -60,8 +60,8 @@ class Round:
 @dataclass(frozen=True)
 class TasksResult:
     """The results of a run over several tasks: a `Result` for each function, in the order given, or None without a valid
-    candidate; the objective over their times; the rounds in order. `interrupted` is True if Ctrl-C ended the run. `problems` has
-    the reason for each function without a result, empty for others."""
+    candidate. `objective` is that of their times, `rounds` are in order. `interrupted` is True if Ctrl-C ended the run.
+    `problems` has the reason for each function without a result, empty for others."""
 
     results: tuple[Result | None, ...]
     objective: float
@@ -96,11 +96,11 @@ def tune_tasks(
 ) -> TasksResult:
     """Tune several functions under one budget of `trials` candidates in all, `seconds` of wall time, or whichever ends first.
 
-    The run minimises `objective`, a function of the list of their seconds in the order of `tasks`; by default their sum, each
-    times the weight of its `WeightedFunction`. Equal functions are tuned once. Each task of unknown seconds gets a round first;
-    then the task with the steepest expected descent of the objective, or (`strategy="round-robin"`) the next in turn.
-    `allocation` holds the constants of the choice. The other options are those of `autotune`, with three differences: `first`
-    makes the first candidates of a task, callbacks get the task with each event, and all tasks share the cost model.
+    The run minimises `objective`, a function of the list of their seconds in the order of `tasks`. By default it is their sum,
+    each times the weight of its `WeightedFunction`. Equal functions are tuned once. Each task of unknown seconds gets a round
+    first. Then comes the task with the steepest expected descent of the objective, or (`strategy="round-robin"`) the next in
+    turn. `allocation` holds the constants of the choice. The other options are those of `autotune`, with three differences.
+    `first` makes the first candidates of a task, callbacks get the task with each event, and all tasks share the cost model.
 
     Ctrl-C ends the run and returns the best so far. Raises ValueError for a bad budget, target or option, VerifyError (of
     `tir.verify`) for a function that is not well formed.

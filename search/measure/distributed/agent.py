@@ -1,7 +1,7 @@
 """The agent in a Dask worker: it performs jobs by a `LocalMeasurer`, in disposable processes, as a single machine does.
 
-A job and its answer are JSON texts. Dask sends no code, only the names of `perform`, `finished`, `confirm` and of this plugin,
-whose modules a worker must have; an agent of another version refuses every job. A job has the operation `op`; its `context` (a
+A job and its answer are JSON texts. Dask sends no code, only the names of `perform`, `finished`, `confirm` and of this plugin, so
+a worker must have these modules. An agent of another version refuses every job. A job has the operation `op`; its `context` (a
 hash of the task, the seed, the limits and the versions) and its `key` (a hash of the context and the candidate); `versions`; and
 the arguments of the operation:
 

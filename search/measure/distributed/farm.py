@@ -36,7 +36,7 @@ LOST = (OSError, CommClosedError, TimeoutError)  # raised if the scheduler does 
 @dataclass(eq=False)
 class Job:
     """A job under way, for a worker that is `fit` (None: any). `then` is the job that takes its result. Its answer goes to
-    `reply`, with the job. It was `sent` so many times, last `bound` to these workers (none: to all), and so many `attempts` have
+    `reply`, with the job. It was `sent` so many times, last `bound` to these workers (none: to all). So many `attempts` have
     failed; `avoided` workers do not get it again."""
 
     content: dict[str, Any]

@@ -39,8 +39,8 @@ class DaskMeasurer:
 
     `limits` and `seed` are those of `LocalMeasurer`. With `rounds` a batch is proposed after the end of the last one, as on one
     machine; without, the devices are kept busy. `patience` is the seconds to wait for a lost scheduler, or if all workers are
-    lost. With `builders`, the workers with the resource `build` compile for a processor, and their object code is sent to those
-    that measure, which must trust it (`tir.worker --trust-builders`).
+    lost. With `builders`, the workers with the resource `build` compile for a processor. The measuring workers get their object
+    code, and must trust it (`tir.worker --trust-builders`).
     """
 
     def __init__(
@@ -133,8 +133,8 @@ class TaskMeasurer(Measurer):
             self._note(m)
 
     def prepare(self) -> Baseline:
-        """Draw the data and time the program as written on a machine with the most common device, which also runs the races;
-        other machines do so at their first candidate."""
+        """Draw the data and time the program as written on a machine with the most common device, which also runs the races.
+        Other machines do so at their first candidate."""
         devices = Counter(r.status.get("device") for r in self.farm.need(self.resource))
         answer = self._ask("prepare", {}, devices.most_common(1)[0][0])
         measurement = Measurement.from_json(answer["measurement"])

@@ -20,10 +20,10 @@ PACKING = SumOfProducts(gemm)
 class FuseProducts(Template):
     """Compute a matrix product by blocks of rows, and its consumers in the same loops.
 
-    Consumers are another product with this one as its left operand, perhaps after an elementwise stage (matmul, exp, matmul), or
-    stages that work row by row, as the softmax of attention. The intermediate rows stay in the second-level cache. The rows of
-    two products are tiled in the same way, and their loops over batches and blocks of rows are merged. Ansor does not fuse two
-    reductions. Chimera (HPCA 2023) measures the gain.
+    One consumer is another product with this one as its left operand, perhaps after an elementwise stage (matmul, exp, matmul).
+    Others are stages that work row by row, as the softmax of attention. The intermediate rows stay in the second-level cache. The
+    rows of two products are tiled in the same way, and their loops over batches and blocks of rows are merged. Ansor does not
+    fuse two reductions. Chimera (HPCA 2023) measures the gain.
     """
 
     name = "fuse products"

@@ -16,8 +16,8 @@ from .rule import Verdict
 class Inline(Template):
     """Rule 2 of Ansor (table 1): a strictly inlineable stage is always inlined.
 
-    A stage is strictly inlineable if it is no reduction and no output; it has no select and no costly intrinsic; and each index
-    of its reads is a constant, or an axis plus a constant, with the axes in order and each at most once. Its recomputation at
+    A stage is strictly inlineable if it is no reduction and no output, and has no select and no costly intrinsic. Each index of
+    its reads must be a constant, or an axis plus a constant, with the axes in order and each at most once. Its recomputation at
     each use then costs almost nothing. A stage without reads is inlineable too. `costly` are the intrinsics that are too costly
     to recompute, None for all intrinsics. With `once`, a stage is also inlined if each of its elements is read once, by one
     consumer, because nothing is computed twice then.
@@ -53,8 +53,8 @@ class Inline(Template):
 
 
 class InlineAgain(Template):
-    """Recompute a stage in each consumer that reads it point by point, for example the exponentials of a softmax, which the sum
-    and the division read. Ansor does not do this. Not for a stage that a block with data reuse reads."""
+    """Recompute a stage in consumers that read it point by point, for example the exponentials of a softmax in its sum and its
+    division. Ansor does not do this. Not for a stage that a block with data reuse reads."""
 
     name = "inline again"
 

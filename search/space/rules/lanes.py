@@ -20,8 +20,9 @@ class ReduceInLanes(Template):
     vector registers hold partial results, which are reduced at the end.
 
     If the reduction has its own loops, they are merged with those of its partial results, and several rows may be reduced at
-    once: each row is a separate stream from memory, and other operands are loaded once for all. If the reduction is in the loops
-    of its consumers, it stays there. Later rules are not tried: for an axis long enough for lanes, nothing else is worth a trial.
+    once. Each row is then a separate stream from memory, and other operands are loaded once for all. If the reduction is in the
+    loops of its consumers, it stays there. Later rules are not tried: for an axis long enough for lanes, nothing else is worth a
+    trial.
     """
 
     name = "reduce in lanes"

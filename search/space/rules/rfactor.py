@@ -29,8 +29,8 @@ def reduce_size(block: Block) -> int:
 
 class Rfactor(Template):
     """Rule 6 of Ansor (table 1): a reduction with little spatial parallelism is factored. All its reduction axes are fused and
-    split by an open factor. One sketch has partial results for the outer loop, which may then run in parallel; another sketch for
-    the inner loop, which may then be vectorised.
+    split by an open factor. One sketch has partial results for the outer loop, which may then run in parallel. Another sketch has
+    them for the inner loop, which may then be vectorised.
 
     `needed(block, threads)` is true for a reduction with too little parallelism.
     """
@@ -68,7 +68,7 @@ class Rfactor(Template):
 
 def ansor_needs_rfactor(block: Block, threads: int) -> bool:
     """Ansor's NeedsRfactor (HasMoreReductionParallel). True for a tiled block with at most as many results as terms of each, and
-    at most 16 results a thread; and for another block with more terms than threads."""
+    at most 16 results a thread. For another block: true with more terms than threads."""
     spatial, reduce = spatial_size(block), reduce_size(block)
     if needs_tiling(block):
         return spatial <= reduce and spatial <= threads * 16
@@ -79,9 +79,9 @@ PARTS = (1, 2, 3, 4, 5, 6, 7, 8)  # of a reduction axis, a thread; the number of
 
 
 class ReduceInThreads(Template):
-    """Rule 6 of Ansor (table 1) for several threads: the longest axis of a reduction with few results is split into parts, and
-    each thread reduces some parts to partial results. The rules schedule the block of partial results like any other. At the end
-    the partial results are combined. Later rules are not tried for large work with fewer results than threads."""
+    """Rule 6 of Ansor (table 1) for several threads: the longest axis of a reduction with few results is split into parts for the
+    threads. The rules schedule the block of partial results like any other. At the end the partial results are combined. Later
+    rules are not tried for large work with fewer results than threads."""
 
     name = "reduce in threads"
 

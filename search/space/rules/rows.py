@@ -15,8 +15,8 @@ ROWS_A_THREAD = 4  # least rows a thread for which all threads are busy for abou
 
 
 class FuseRows(Template):
-    """Compute a stage without data reuse in the outer loops that all its consumers share, so that a row (of a softmax, a norm)
-    stays in the cache between stages. Ansor samples such compute locations; here each gives a sketch.
+    """Compute a stage without data reuse in the outer loops shared by all its consumers. So a row (of a softmax, a norm) stays in
+    the cache between stages. Ansor samples such compute locations; here each gives a sketch.
 
     Later rules are not tried with enough rows for all threads if a row of the stage fits half of the second-level cache. A stage
     that a packed product reads may be computed for each block of rows of that product. The rule does not apply to fewer rows than

@@ -37,7 +37,7 @@ class Tiling:
 
     `structure` has the levels, outermost first: S all spatial axes, R all reduction axes. `perfect` and `limit` restrict the
     sampled sizes (see `Tile`). With `innermost`, the axis of the last dimension of the result is the last of the innermost level,
-    to be vectorised; without, levels have the axes in their order. `needed` is the predicate of blocks to tile.
+    for vectors. Without it, levels have the axes in their order. `needed` is the predicate of blocks to tile.
     """
 
     structure: str = "SSRSRS"
@@ -109,8 +109,9 @@ class MultiLevelTiling(Template):
 
 
 class TilingWithFusion(Template):
-    """Rule 4 of Ansor (table 1): tile a block that reuses data, and compute its elementwise consumer in the tile, after the first
-    or after the second level of spatial loops, one sketch each. With `only`, such a block is never tiled without its consumer."""
+    """Rule 4 of Ansor (table 1): tile a block that reuses data, and compute its elementwise consumer in the tile. One sketch has
+    it after the first level of spatial loops, one after the second. With `only`, such a block is never tiled without its
+    consumer."""
 
     name = "tiling with fusion"
 
