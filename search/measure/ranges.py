@@ -21,7 +21,7 @@ MAX_DIVISOR = 8  # of drawn divisors, so that quotients are not all 0
 
 def index_bounds(func: PrimFunc) -> dict[str, Span]:
     """The bounds of the elements of integer buffers, by name, for which indices stay within their buffers. Only indices linear in
-    an element count, with other terms that have bounds of their own."""
+    an element count, with bounded other terms."""
     found = Spans()
     for index, length, place in _indices(func):
         p = polynomial(place.closed(index))
@@ -73,8 +73,8 @@ class Spans(dict[str, Span]):
         self[load.buffer.name] = max(before[0], low), min(before[1], high)
 
     def demand(self, e: Expr, low: int, high: int) -> None:
-        """Narrow the ranges of the elements in an expression that must lie between these values, in simple cases and unless a
-        range became empty."""
+        """Narrow the ranges of the elements in an expression that must lie between these values, in simple cases, and unless a
+        range would become empty."""
         match e:
             case Load(buffer):
                 least, most = self.get(buffer.name, (low, high))

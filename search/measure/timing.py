@@ -77,7 +77,7 @@ def slower(samples: Sequence[float], best: float) -> bool:
 def _repeat(
     call: Callable[[], None], samples: list[float], calls: int, min_seconds: float, min_runs: int, max_runs: int
 ) -> list[float]:
-    """`samples` with more, each the mean of `calls` calls, up to `min_runs` and to `min_seconds` in all."""
+    """`samples` with more, each the mean of `calls` calls, until `min_runs` and `min_seconds` are reached; `max_runs` at most."""
     total = sum(samples)
     with without_collector():
         while (len(samples) < min_runs or total < min_seconds) and len(samples) < max_runs:
