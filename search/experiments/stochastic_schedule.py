@@ -22,8 +22,8 @@ UNROLL = (0, 16, 64, 512)  # limits of the statements in an unrolled nest
 
 
 def multi_level_tiles(s: Schedule) -> None:
-    """Tile every stage, consumers first, as S R S. A stage without a reduction may instead be inlined or computed at a
-    consumer."""
+    """Tile every stage, consumers first, as S R S. A stage that is no reduction and no output may instead be inlined or computed
+    at a consumer."""
     plain_loops(s)
     outputs = s.get_output_blocks()
     for block in reversed(s.get_child_blocks("root")):
