@@ -82,7 +82,7 @@ def lower(
     """The function after all passes, or after the one called `after`; `observe(name, func)` sees each result. Loops without
     iterations are removed first.
 
-    Raises ValueError for a name that is not in `pass_names(target)`, a foreign call, or indices of more than 64 bits, and
+    Raises ValueError for a name that is not in `pass_names(target)`, a foreign call, or indices of more than 64 bits. Raises
     GPUError for a schedule that a GPU does not support.
     """
     found = backend(target)

@@ -1,8 +1,8 @@
 """A directory of compiled objects, so that no program is compiled twice for one target.
 
-The name of an entry is a hash of the LLVM IR, the target, the versions of llvmlite and LLVM, and the passes that LLVM runs. Any
-number of processes and threads may share a directory: entries are written under another name and then renamed, carry a checksum
-of their name and contents, and never change.
+The name of an entry is a hash of the LLVM IR, the target, the versions of llvmlite and LLVM, and LLVM's passes. Any number of
+processes and threads may share a directory: entries are written under another name and then renamed, carry a checksum of their
+name and contents, and never change.
 """
 
 from __future__ import annotations
@@ -205,8 +205,8 @@ def data_key(data: Any) -> str:
 
 @cache
 def compiler_sources(*others: str) -> str:
-    """A hash of the sources that determine schedules and code, from the IR to the search, of `others`, and of the versions and
-    options of the compiler."""
+    """A hash of the sources that determine schedules and code, from the IR to the search, of `others`, and of LLVM's version and
+    options."""
     root = Path(__file__).resolve().parents[1]
     packages = (Path(tir.__file__).resolve().parent, *(root / name for name in ("schedule", "codegen", "costmodel", "search")))
     found = hashlib.sha256(json.dumps([*_compiler(), machine_kind()]).encode())

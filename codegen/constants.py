@@ -7,9 +7,9 @@ Rewrite   for i: for j in range(n): P[i, j] = f(W, i, j)       # P a temporary, 
        => prepare(W, P): for i: for j in range(n): P[i, j] = f(W, i, j)
           main(X, P, Y): for i: Y[i] = S(X, P, i)
 
-A statement is moved if no other statement writes its temporaries, and it reads constants, its own results and those of
-statements moved before it alone. Loops around it that it depends on move with it; it leaves the others, and runs once for all
-their iterations. Sound where one of these holds:
+A statement is moved if no other statement writes its temporaries, and it reads only constants, its own results and those of
+statements moved before. Loops around it that it depends on move with it; it leaves the others, and runs once for all their
+iterations. Sound where one of these holds:
 
     - no loop is around it;
     - each element of a temporary has one value in all iterations: its index holds all spatial axes of the one block that writes
@@ -17,8 +17,8 @@ their iterations. Sound where one of these holds:
     - the statement, and each iteration of the loops that move with it, writes elements of its temporaries before it reads them.
       The temporaries then get a dimension for each of these loops, outermost first.
 
-It stays in the call where none is proved, where a condition around it reads anything else, where an extent is symbolic, and
-inside blocks that hold others; also where its results take more than `MAX_GROWTH` times the bytes of their constants.
+It stays in the call where none is proved, where a condition around it reads anything else, or where an extent is symbolic. It
+also stays inside blocks that hold others, and where its results take more than `MAX_GROWTH` times the bytes of their constants.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class _Search:
         self.sizes = {p.name for p in func.sizes}
 
     def movable(self, path: Sequence[Stmt], stmts: tuple[Stmt, ...]) -> _Found | None:
-        """The statements with what moves along, if a move is sound; else None."""
+        """The statements with their loops, conditions and temporaries, if a move is sound; else None."""
         part = seq(*stmts)
         written, read = Counter(s.buffer.name for s in stores(part)), Counter(x.buffer.name for x in loads(part))
         own = {b.name for x in blocks(part) for b in x.allocs}

@@ -100,8 +100,8 @@ def checked(path: str | Path, name: str | None) -> tuple[Path, str]:
 
 
 def write(path: Path, name: str, code: bytes, header: str, compiler: str | None, **others: Iterable[bytes | memoryview]) -> Path:
-    """Write an object file as `path`, linked if that is a shared library, the header `<name>.h`, and a file `<name>.<suffix>` of
-    the pieces of each other argument. Returns the header's path. Raises ExportError where `compiler` cannot link."""
+    """Write an object file as `path`, linked if that is a shared library, the header `<name>.h`, and files `<name>.<suffix>` of
+    the pieces in `others`. Returns the header's path. Raises ExportError where `compiler` cannot link."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         made = Path(folder) / path.name
         if path.suffix == ".o":
@@ -191,7 +191,7 @@ def framed(
 
 
 def declared(name: str, given: Sequence[Parameter], keeps: bool) -> list[str]:
-    """The lines that declare a function of these parameters, and the one that frees what it `keeps`."""
+    """The lines that declare a function of these parameters, and its release function if it `keeps` memory."""
     width = max((len(p.label) for p in given), default=0)
     lines = [
         *(["/*", *(f"   {p.label:<{width}}  {p.note}" for p in given), "*/"] if given else []),

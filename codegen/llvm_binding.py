@@ -1,8 +1,8 @@
 """`llvmlite.binding`, as this package imports it: with a lock that exceptions release.
 
-llvmlite guards LLVM by one lock, and numba registers callbacks for its acquisition and release. Where a callback raises, as at
-Python's recursion limit (a finaliser of llvmlite may run anywhere), the lock would stay taken, and the next other thread that
-needs LLVM would wait for ever.
+llvmlite guards LLVM by one lock, and numba registers callbacks for its acquisition and release. A callback may raise, as at
+Python's recursion limit (a finaliser of llvmlite may run anywhere). Then the lock would stay taken, and the next other thread
+that needs LLVM would wait for ever.
 """
 
 from __future__ import annotations

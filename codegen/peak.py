@@ -1,5 +1,5 @@
-"""Measured limits of this machine: the arithmetic peak of independent chains of multiply-adds in vector registers, and the
-bandwidth of copies from memory to memory with stores that bypass the caches. Both are ordinary kernels."""
+"""Measured limits of this machine: the arithmetic peak of independent multiply-adds in vector registers, and the bandwidth of
+copies in memory by stores that bypass the caches. Both are ordinary kernels."""
 
 from __future__ import annotations
 

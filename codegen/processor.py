@@ -46,7 +46,7 @@ def vector_registers(features: Set[str], bits: int) -> int:
 
 
 def fuses_multiply_add(features: Set[str]) -> bool:
-    """True where a processor has fused multiply-adds, as all but older x86 processors."""
+    """True where a processor has fused multiply-adds, as all but older x86 processors do."""
     return bool({"fma", "neon"} & features) or platform.machine().lower() not in ("x86_64", "amd64", "i386", "i686")
 
 

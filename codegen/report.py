@@ -40,8 +40,8 @@ class Counts:
 class Loop(Counts):
     """An innermost loop of the assembly, one iteration.
 
-    `name` is the loop of the lowered program, `text` its header, `line` its line in `kernel.lowered.script()` (None and "" if
-    not known), `nest` the loops around it and itself. `bounds` are (resource, cycles), most cycles first; all paths through the
+    `name` is the loop of the lowered program, `text` its header, `line` its line in `kernel.lowered.script()`; None and "" if
+    unknown. `nest` has the loops around it and itself. `bounds` are (resource, cycles), most cycles first; all paths through the
     loop count. `share` is the part of the core's fused multiply-add peak that `cycles` allow, None without multiply-adds.
     """
 

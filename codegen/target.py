@@ -23,12 +23,13 @@ class Target:
     """The target of code generation.
 
     Target("llvm"), Target("llvm -num-cores 1 -mcpu znver4"), Target("llvm", num_cores=1), Target("cuda", arch="sm_90").
-    Defaults are the host's: `num_cores` (threads of a kernel), `mcpu` (LLVM's name of the processor; the environment variable
-    TIR_MCPU is the default), `mattr` (its features, as LLVM writes them), `vector_bits` (widest vector register), cache sizes
-    `l1`, `l2`, `l3` in bytes (data cache of a core, of a core, shared). With `move_threads` (1 or 0), threads of parallel loops
-    on the core of their caller leave it; their affinity is restored. `mtriple` is LLVM's name of another kind of machine, as
-    aarch64-linux-gnu, with the processor `mcpu`: its kernels are exported, or run by workers on such machines. For cuda: `arch`,
-    and `fast_math` (1 or 0), which trades accuracy of division and math functions, and subnormal numbers, for speed.
+    Defaults are the host's. `num_cores` is the number of threads of a kernel. `mcpu` is LLVM's name of the processor, by default
+    the environment variable TIR_MCPU, and `mattr` its features, as LLVM writes them. `vector_bits` is the widest vector register;
+    `l1`, `l2`, `l3` are cache sizes in bytes (data cache of a core, of a core, shared). With `move_threads` (1 or 0), threads of
+    parallel loops on the core of their caller leave it; their affinity is restored. `mtriple` is LLVM's name of another kind of
+    machine, as aarch64-linux-gnu, with the processor `mcpu`: its kernels are exported, or run by workers on such machines.
+    For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division and math functions, and subnormal numbers, for
+    speed.
     Raises ValueError for an unknown option or value.
     """
 

@@ -36,8 +36,8 @@ MIN_LONG_OFFSET = 2**31  # elements from which an offset needs 64 bits
 
 
 class Expressions:
-    """Writes expressions. `names` has the C names of variables and buffers, `lanes` the registers of vector loads, `bound` the
-    values of bound variables, `unrolled` the extents of unrolled loops, and `shared` all accesses to shared memory."""
+    """Writes expressions. `names` has the C names of variables and buffers, `lanes` the registers of vector loads. `bound` has
+    the values of bound variables, `unrolled` the extents of unrolled loops, and `shared` all accesses to shared memory."""
 
     def __init__(self, names: Mapping[str, str], ranges: dict[str, Interval]):
         self.names, self.ranges = names, ranges

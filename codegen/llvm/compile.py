@@ -96,7 +96,7 @@ class Library:
                 f'code for `{target}` cannot run here: {missing}. Build it for this processor, target "llvm", to run it here; '
                 "for a machine that has them, `export` writes it as a file"
             )
-        # JITLink puts the sections of an object into one piece of memory, and calls what is further away through a table. The
+        # JITLink puts the sections of an object into one piece of memory, and calls distant functions through a table. The
         # loader before it maps each section on its own, and ends the process where two come to lie 2 GiB apart.
         self._jit = llvm.create_lljit_compiler(machine(target), use_jit_link=True, suppress_errors=False)
         code = b"".join(objects)

@@ -1,6 +1,6 @@
 """Cores for the threads of a parallel loop: a thread on the core of its caller moves away.
 
-The system may wake a thread on its caller's core though others are idle, as Linux does on virtual machines, where it takes an
+The system may wake a thread on its caller's core though others are idle. Linux does so on virtual machines, where it takes an
 idle core for one that the host has taken away. The two then alternate, and each waits out the other's spinning, for some
 milliseconds. So each thread compares cores as it begins, which takes some nanoseconds. One on the caller's core removes it from
 its affinity, by which the system moves it at once, and then restores the affinity: the threads of the OpenMP runtime belong to

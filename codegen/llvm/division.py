@@ -21,8 +21,8 @@ DECIDED_BY_ALL_BITS = ("//", "%", "min", "max", "abs", "shr")  # operations whos
 
 
 def divided(e: Expr, given: tuple[Expr, ...] = ()) -> Iterator[tuple[Binary, tuple[Expr, ...]]]:
-    """The integer divisions in an expression by divisors that are not loaded and not constants but 0, inner ones first. Each has
-    the conditions that `and` and `or` put before it. Those in the choices of lazy selects are left out."""
+    """The integer divisions in an expression by divisors that are neither loaded nor nonzero constants, inner ones first. Each
+    has the conditions that `and` and `or` put before it. Those in the choices of lazy selects are left out."""
     match e:
         case Const() | Var():
             return
@@ -94,7 +94,7 @@ class Division(Memory):
         return self.wrapped(x) if wraps(e) and not self.beyond(e.op, e.a, e.b) else self.index(x)
 
     def fits(self, index: Expr, dtype: str) -> bool:
-        """True where all values that an index has here are numbers of a dtype."""
+        """True where a dtype holds all values of an index."""
         (low, high), (least, most) = bounds(index, self.ranges), dtypes.limits(dtype)
         return isinstance(low, int) and isinstance(high, int) and least <= low and high <= most
 

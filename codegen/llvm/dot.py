@@ -121,7 +121,7 @@ def _terms(e: Expr, instruction: Instruction) -> tuple[Expr, list[tuple[Load, Lo
 
 
 def _run(places: list[Place], count: int) -> tuple[Place, list[int]] | None:
-    """The first place, and the order of all, if they are side by side, either for all lanes or for each."""
+    """The first place, and the order of all, if they are adjacent, either for all lanes or for each."""
     first = places[0]
     if any(p.stride not in (0, count) or p.stride != first.stride for p in places):
         return None

@@ -2,8 +2,8 @@
 
 The emitter writes straight into the loop where a value belongs: a pure integer expression or an address is computed in the
 outermost loop in which all of its variables are known, once. Vectorised loops become vector values, conditions on lanes
-become masks, register buffers become one stack slot each (which LLVM's SROA turns into SSA values), parallel loops become
-functions run by OpenMP.
+become masks, parallel loops become functions run by OpenMP. Register buffers become one stack slot a vector, which LLVM's SROA
+turns into SSA values.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Function(Arithmetic, Threads, Parts, Streams):
             case If():
                 self.branch(s)
             case Let(var, value, body):
-                if var.name in self.env:  # a copy made by unrolling: what is known about the other does not hold for it
+                if var.name in self.env:  # a copy made by unrolling: facts about the other do not hold
                     self.count += 1
                     new = var.with_(name=f"{var.name}.{self.count}")
                     var, body = new, substitute(body, {var.name: new})
@@ -323,7 +323,7 @@ class Function(Arithmetic, Threads, Parts, Streams):
         del self.constants[s.name], self.unrolled[s.name]
 
     def ragged_loop(self, s: For) -> None:
-        """A serial loop whose extent differs between lanes: it runs to the largest, with the other lanes masked off."""
+        """Write a serial loop whose extent differs between lanes: it runs to the largest, with finished lanes masked off."""
         extent = self.splat(self.index(s.extent))
         if self.mask is not None:
             extent = self.op(f"select {self.mask}, {extent}, {extent.full} zeroinitializer", "i64", extent.lanes)

@@ -45,8 +45,8 @@ def _conversion(source: str, result: str, native: bool) -> Callable[[Body, Value
 
 
 def _kept(b: Body, x: Value) -> Value:
-    """The value, hidden from constant folding; no instruction. Where LLVM finds it constant as late as instruction selection,
-    since a mask has no lane left, it makes a constant of a type without registers, and ends the process."""
+    """The value, hidden from constant folding; no instruction. LLVM may find it constant as late as instruction selection, since
+    a mask has no lane left. Then it makes a constant of a type without registers, and ends the process."""
     return b.intrinsic("arithmetic.fence", x)
 
 

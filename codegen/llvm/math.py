@@ -511,8 +511,8 @@ def function_name(op: str, dtype: str, lanes: int) -> str:
 
 @functools.cache
 def definition(op: str, dtype: str, lanes: int, avx512: bool = False, fused: bool = True) -> tuple[str, frozenset[str]]:
-    """The LLVM IR of `op` on vectors of `lanes` elements of dtype float32 or float64 (on scalars where `lanes` is 1), and the
-    `declare` lines of the intrinsics that it calls; a module holds each once.
+    """The LLVM IR of `op` on vectors of `lanes` elements of float32 or float64 (on scalars where `lanes` is 1), and the `declare`
+    lines of its intrinsics; a module holds each once.
 
     The function is internal, is to be inlined, and takes one argument or two. `avx512` says that the target has
     AVX-512F and AVX-512VL, with which exp and similar functions are shorter; `fused`, that it has fused multiply-adds. Raises

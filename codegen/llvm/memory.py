@@ -23,7 +23,7 @@ from .writer import Writer
 
 SHUFFLED_STRIDES = (-1, 2, 3, 4)  # between lanes: loaded as rows and picked, not gathered
 PREFETCH_BYTES = 64  # bytes that a prefetch fetches
-STATEMENT_REGISTERS = 8  # vector registers that a statement needs beside accumulators and loads from in front of its loop
+STATEMENT_REGISTERS = 8  # vector registers that a statement needs beside accumulators and loads hoisted before its loop
 STREAMED_ELEMENTS = (4, 8)  # bytes of an element that is stored past the caches by itself (MOVNTI)
 MIN_STREAMED_BYTES = 16  # bytes: the shortest non-temporal store that is worth one
 
@@ -92,8 +92,8 @@ class Memory(Writer):
         return states | {self.wanted, self.mask} if loads else states
 
     def runs_over(self, loop: For, values: Interval) -> None:
-        """Record the range of a loop that begins. Where another loop of its name ran before, as a main part before its tail,
-        places are computed anew: both may hold the same access."""
+        """Record the range of a loop that begins. Where the last loop of its name had another one, as a main part before its
+        tail, places are computed anew: both may hold the same access."""
         if self._loops.get(loop.name, (loop.kind, values)) != (loop.kind, values):
             self._places.clear()
         self._loops[loop.name] = loop.kind, values
@@ -314,8 +314,8 @@ class Memory(Writer):
     def _near(self, place: Place, wanted: Sequence[int], type: str, align: int, version: int) -> Value:
         """Elements at small distances: the lanes are picked from the rows that hold them.
 
-        Where the buffer consists of groups of `stride` elements, one group a lane, rows of whole groups are loaded, which
-        accesses to other elements of the groups share. Else no element before the first or beyond the last one is read.
+        Where the buffer consists of groups of `stride` elements, one group a lane, rows of whole groups are loaded. Accesses to
+        other elements of the groups share them. Else no element before the first or beyond the last one is read.
         """
         lanes, (pointer, start) = self.lanes, self._first(place)
         low, high = min(wanted), max(wanted)
@@ -360,8 +360,8 @@ class Memory(Writer):
         return self.address(place.access.buffer, uniform), further
 
     def _place_in_group(self, place: Place, stride: int) -> int | None:
-        """The place, from 0, of an access's elements in groups of `stride` elements, if the buffer consists of such groups and
-        the place is the same in all iterations of the loops around; else None."""
+        """The place, from 0, of an access in groups of `stride` elements, the same in all iterations of the loops around. None
+        where it varies, or the buffer does not consist of such groups."""
         moving = [c for m, c in place.offset.items() if m]
         size = prod(n.value if isinstance(n, Const) else 1 for n in place.access.buffer.shape)
         if stride < 2 or place.nested or size % stride or any(c % stride for c in moving):

@@ -1,7 +1,7 @@
 """Calls from Python to machine code, without ctypes: functions of CPython that LLVM compiles, which check numpy's arrays.
 
 A function of CPython is a `PyMethodDef` with the address of its code. The code is called with pointers to its arguments, which
-are objects. It reads the attributes of an array from the object, by numpy's C interface (`PyArrayObject`), and compares them with
+are objects. It reads the attributes of an array from the object, by numpy's C interface (`PyArrayObject`). It compares them with
 a table of words, one table a kernel; so one function serves all kernels with arguments of the same kinds. Where anything differs
 it declines, and Python finds the error.
 """

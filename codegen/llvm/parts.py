@@ -25,7 +25,7 @@ class Parts(Writer):
         return body and self.lane is None and self.mask is None and not self.constants and _size(s) > MAX_STATEMENTS
 
     def parts(self, s: Stmt) -> None:
-        """A body as calls of its parts. Its temporaries belong to the function around."""
+        """Write a body as calls of its parts. Its temporaries belong to the function around."""
         part: list[Stmt] = []
         size = 0
 

@@ -45,7 +45,7 @@ Step = Invoke | Copy
 
 def entry(name: str, bases: Sequence[str], steps: Sequence[Step], keeping: Collection[str], timed: bool = False) -> str:
     """The LLVM module of `i32 <name>(ptr <base>, ...)`, which runs the steps in order. It returns 0, or NO_MEMORY as soon as a
-    kernel does, or another status of a kernel plus STEP times the number of its step, from 1 on.
+    kernel does. To any other status of a kernel it adds STEP times the number of the step, from 1 on, and returns it.
 
     `keeping` are the symbols of kernels that keep memory; `void <name>.release()` frees it. With `timed` there is also `i32
     <name>.timed(ptr <base>, ..., ptr %times)`, which writes the time at its begin and after each step, TIMESPEC_WORDS words each.

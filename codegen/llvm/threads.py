@@ -18,8 +18,8 @@ class Threads(Writer):
     def parallel_loop(self, s: For) -> None:
         """Write the loop as a function of its own, which each thread runs on its share of the iterations.
 
-        The threads share a context of words: the number of iterations, the status of a failure, the next iteration to take, the
-        core and the identity of the calling thread, then the pointers and scalars that the body uses.
+        The threads share a context of words: the number of iterations, the status of a failure, the next iteration to take, core
+        and identity of the caller, then pointers and scalars of the body.
         """
         how = chunks(s)
         n = self.index(s.extent)

@@ -132,7 +132,7 @@ class Writer(Instructions):
             leave.append(free)
         for n, slot in enumerate(self.slots_to_free):
             leave += [f"%freed.{n} = load ptr, ptr {slot}", f"call void @free(ptr %freed.{n})"]
-        if self.fenced:  # non-temporal stores come before what others do once they see the end
+        if self.fenced:  # orders non-temporal stores before accesses of others that see the end
             leave.append("fence seq_cst")
         if self.is_share:
             leave.append("ret void")
@@ -332,8 +332,8 @@ class Writer(Instructions):
         return self.invoke(f"llvm.vector.reduce.or.v{self.mask.lanes}i1", "i1", 1, self.mask, key=("any", self.mask.name))
 
     def inner(self, s: Stmt, share: bool = False) -> tuple[Self, list[Value], list[Value]]:
-        """The writer of a function for a part of this one, and the values passed to it and its parameters for them: the buffers
-        and the variables that the part uses."""
+        """The writer of a function for a part of this one, the values passed to it, and its parameters for them: the part's
+        buffers and variables."""
         variables, buffers = free_names(s)
         writer = type(self)(self.module, self.in_parallel or share, share)
         writer.ranges = dict(self.ranges)

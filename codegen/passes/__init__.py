@@ -37,7 +37,7 @@ Pass = Callable[[PrimFunc, object], PrimFunc]
 
 
 def simplify_all(func: PrimFunc, target) -> PrimFunc:
-    """Simplify every expression; loops of one iteration disappear."""
+    """Simplify every expression, and remove loops of one iteration."""
 
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, For) and s.extent.is_one and s.kind is not Kind.THREAD:

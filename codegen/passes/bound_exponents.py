@@ -35,9 +35,9 @@ def bound_exponents(func: PrimFunc, target) -> PrimFunc:
               => ...
                  for j in range(n): B[j] = exp(Select(A[j] - m[0] > 0, 0, A[j] - m[0]))
 
-    where earlier statements, in the same iteration of the loops around both, make m the maximum of all of A, directly or over
-    maxima of its parts. Values change only where A holds a NaN and m is not NaN. An exponential of numbers that are not positive
-    needs fewer instructions, unless the processor has one that multiplies by any power of two.
+    where earlier statements in the same iteration of the loops around make m the maximum of A, directly or from maxima of its
+    parts. Values change only where A holds a NaN and m is not NaN. An exponential of numbers that are not positive needs
+    fewer instructions, unless the processor has one that multiplies by any power of two.
     """
     if scales_by_powers(target.features):
         return func
@@ -110,7 +110,7 @@ def _at_least(top: Load, x: Load, consumer: _Update, known: Sequence[_Maximum]) 
             continue
         if extents.keys() & (free.keys() | consumer.extents.keys()):  # one name, two loops
             return False
-        chosen: dict[str, Expr] = {}  # iterations that stored what is asked for
+        chosen: dict[str, Expr] = {}  # iterations that stored the element asked for
         for size, stored, asked in zip(store.buffer.shape, store.indices, top.indices, strict=True):
             if isinstance(stored, Var) and extents.get(stored.name) == size and stored.name not in chosen:
                 chosen[stored.name] = asked

@@ -210,8 +210,8 @@ def compact_local_buffers(func: PrimFunc, target) -> PrimFunc:
 def _need_own(kernel: GPUKernel, body: Stmt, buffer: Buffer) -> None:
     """Refuse a local buffer in which one thread may read elements that another wrote.
 
-    A copy for each thread is right if the part of the indices that depends on threads is the same in all accesses, and either no
-    two threads access one element or each thread writes an element before it reads it.
+    Each thread gets a copy, which is right under two conditions. The part of the indices that depends on threads is the same in
+    all accesses. And no two threads access one element, or each thread writes an element before it reads it.
     """
     ranges = kernel.ranges
     # The lanes of a warp, threadIdx.x, share a buffer in scope `warp`.

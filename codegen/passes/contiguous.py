@@ -11,8 +11,8 @@ from tir.traverse import loads, rewrite, variables
 
 
 def contiguous(store: Store, loops: Sequence[For]) -> bool:
-    """True where nested loops of constant extents, outermost first, have unit stride in the array that a store writes, and unit
-    stride or 0 in each array it reads; no iteration depends on another, and no loop variable is in the value itself."""
+    """True where loops of constant extents, outermost first, have stride 1 in the array that a store writes, and 1 or 0 in those
+    it reads. No iteration depends on another, and the value has loop variables in loads alone."""
     names, read = {x.name for x in loops}, loads(store.value)
     if any(x.buffer == store.buffer or x.buffer.scope == "register" for x in read) or store.buffer.scope == "register":
         return False

@@ -47,8 +47,8 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
 
     for serial and parallel loops whose whole body is under the condition. Where `rest` depends on loops inside v, its minimum
     bounds v, and the condition stays. Conditions on loaded values, or on the lanes of a vectorised loop around v, stay in place.
-    Another condition of the whole body on v, such as one on a quotient of v, is tested once an iteration unless it depends on
-    an inner loop.
+    Another condition of the whole body on v, as on a quotient of v, is tested once an iteration unless it depends on an inner
+    loop.
     """
 
     def visit(s: Stmt, ranges: Ranges, lanes: frozenset[str]) -> Stmt:
@@ -77,8 +77,8 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
 
 
 def _conditions_once(body: Stmt, name: str, ranges: Ranges, lanes: frozenset[str]) -> Stmt:
-    """The body of the loop `name` under the conditions common to all its statements that depend on `name`, but on no inner loop
-    and no `lanes` around. No extent can express such a condition, for example on a quotient of a fused loop."""
+    """The body of loop `name` under conditions common to all its statements that depend on `name`, but on no inner loop and no
+    `lanes` around. No extent can express such a condition, for example on a quotient of a fused loop."""
     elsewhere = {x.name for x in loops(body)} | lanes
 
     def decided(c: Expr) -> Expr | None:
@@ -153,14 +153,14 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
 
     so that only the last, partial tile pays for the guard.
 
-    The test stands in the innermost loop of the guards that is neither unrolled nor vectorised, around its body or around a run
-    of statements with the same guards. Where it fails only in the last iteration of all loops that it depends on, their
-    variables are constants there, and the loops of the tile are clipped.
+    The test stands in the innermost loop of the guards that is neither unrolled nor vectorised: around its body, or around
+    statements with the same guards. Where it fails only in the last iteration of all its loops, their variables are constants
+    there, and the loops of the tile are clipped.
 
     With guards on both unrolled and vectorised loops, a tile that is full but for its lanes has a version of its own: one mask
     for all of its rows, or clipped vectors. Where masked loads cost arithmetic (without mask registers, or on quotients of
-    lanes), conditional reads of lanes, as of padding, are tested likewise. Where only some of these tests fail in the last
-    iteration alone (the right edge of an image, not the left), each kind has a version: the masks of the last tile are constants.
+    lanes), conditional reads of lanes, as of padding, are tested likewise. Tests that fail in the last iteration alone (the right
+    edge of an image) and other tests (the left edge) have a version each: the masks of the last tile are constants.
     """
     masks_cost = not target.machine.masks
 

@@ -18,7 +18,7 @@ def interleave_functions(func: PrimFunc, target) -> PrimFunc:
               => for c in range(n // 4): for v in vectorized(4 * w): B[c * 4 * w + v] = exp(A[c * 4 * w + v])
                  for c in range(n % 4): for v in vectorized(w): B[(c + n // 4 * 4) * w + v] = ...
 
-    where the body calls functions that are dependence chains of some twenty instructions, too long for a processor to start on
+    where the body calls functions that are dependence chains of some twenty instructions: too long for a processor to start on
     the next vectors in time. LLVM writes an operation on four vectors as four independent instructions. Each element is computed
     as before.
     """

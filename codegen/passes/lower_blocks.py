@@ -154,8 +154,8 @@ class _Lowering:
 def _starts_once(block: Block, loops: list[For], reducing: set[str]) -> bool:
     """True where a reduction starts once for each iteration of the loops that do not drive it.
 
-    It starts again in each iteration of a loop that drives no axis, and where iterations return to the first step or to the same
-    element. An init that writes a temporary of the block is for the first step alone.
+    It starts again in each iteration of a loop that drives no axis, and where iterations return to the first step or an element.
+    An init that writes a temporary of the block is for the first step alone.
     """
     if block.init is None or stored_names(block.init) & {b.name for b in block.allocs}:
         return False

@@ -15,7 +15,7 @@ def order_unrolled(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for j in unroll(n): for i in unroll(m): r[i, j] = r[i, j] + A[i] * B[j]
               => for i in unroll(m): for j in unroll(n): r[i, j] = r[i, j] + A[i] * B[j]        where m > n
 
-    which is the order of the loops that index the registers with the fewest loaded values live at a time. Operands indexed by
+    which, of all orders of the loops that index the registers, has the fewest loaded values live at a time. Operands indexed by
     inner loops stay live for the next iteration of an outer one: here n values of B and one of A. LLVM keeps the order, and may
     spill accumulators. Each register sees the same operations in the same order, so results are bitwise equal.
     """

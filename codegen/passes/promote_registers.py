@@ -224,7 +224,7 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
             return None
         base, axes, lane = parts
         shape = tuple((stride, extent) for stride, extent, _ in axes)
-        # The load before the loops and the store after them are guarded by what holds for the place as such.
+        # Conditions on the element alone guard the load before the loops and the store after them.
         ours = {v.name for _, _, v in axes} | ({lane[0].name} if lane else set())
         foreign = moving | bound | ({*lanes, *unrolled} - ours)
         kept = [c for c in around.conditions if not variables(c) & foreign and not loads(c)]
@@ -327,7 +327,7 @@ def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: l
     A load drops conditions that hold where their tile variables are 0, if its indices and other conditions do not depend on
     these variables: that iteration of the tile does the same load.
     """
-    failed, lets = False, own - ranges.keys()  # of which it is not known what they depend on
+    failed, lets = False, own - ranges.keys()  # lets: variables of unknown dependences
 
     def happened(e: Load, wanted: list[Expr], known: list[Expr]) -> bool:
         others = [c for c in conditions if c not in wanted]

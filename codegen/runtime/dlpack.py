@@ -57,7 +57,7 @@ def contiguous(shape: Sequence[int], strides: Sequence[int], unit: int) -> bool:
 
 
 def exported(a: Any) -> tuple[DLTensor, object]:
-    """The tensor that an object with `__dlpack__` exports, and what keeps it alive."""
+    """The tensor that an object with `__dlpack__` exports, and the objects that keep it alive."""
     a = a.detach() if hasattr(a, "detach") else a
     try:
         capsule = a.__dlpack__(max_version=(1, 0))

@@ -41,8 +41,8 @@ class Kernel(LibraryOfOne):
     """A compiled function. Call it with arrays (and ints for sizes) in the order of `func.params`; it writes in place.
 
     Arrays are numpy's, torch's, or in the host's memory with DLPack or `__array_interface__`; none is copied. Arguments may be
-    given by name. Outputs may be given as `out`, or left out: then they are made, of the library that the inputs are of, and the
-    call returns them. Sizes may be left out where they follow from the shapes of arrays.
+    given by name. Outputs may be given as `out`, or omitted: then they are made, by the library of the inputs, and returned.
+    Sizes may be omitted where they follow from the shapes of arrays.
     """
 
     def __init__(self, func: PrimFunc, lowered: PrimFunc, target, llvm_ir: str, code: bytes):
@@ -50,7 +50,7 @@ class Kernel(LibraryOfOne):
         self._written = written_names(lowered)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The pickled state, without what is loaded into this process."""
+        """The pickled state, without attributes of this process."""
         return {name: value for name, value in vars(self).items() if name not in LOADED}
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class Kernel(LibraryOfOne):
         from ..llvm.native_call import native_call
 
         run = native_call(self._entry, self.func.params, self._written, _locked_size(self.lowered))
-        return (lambda *arguments: DECLINED) if assumptions(self.func) else run  # `arguments.checked` tells whether they hold
+        return (lambda *arguments: DECLINED) if assumptions(self.func) else run  # which `arguments.checked` tests
 
     def load(self) -> None:
         """Load the machine code and the check of its arguments into this process, as else the first call does. Raises
@@ -109,10 +109,11 @@ class Kernel(LibraryOfOne):
             part._run  # noqa: B018
 
     def __call__(self, *arrays, **named) -> Any:
-        """Run once. Returns nothing where all arguments are given; else the outputs, one or a tuple of them.
+        """Run once. Returns None where all arguments are given; else the outputs, one or a tuple of them.
 
-        Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong, MemoryError if temporaries
-        do not fit in memory, ZeroDivisionError where an integer is divided by zero. Raises UnsupportedProcessor as `load` does.
+        Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong. Raises MemoryError if
+        temporaries do not fit in memory, ZeroDivisionError where an integer is divided by zero, and UnsupportedProcessor as
+        `load` does.
         """
         if not named:
             status = self._run(*arrays)
@@ -155,8 +156,8 @@ class Kernel(LibraryOfOne):
             raise failure(self.lowered, status, arguments, self.func.name)
 
     def bind(self, *arrays, **named) -> Callable[[], Any]:
-        """The call with these arguments as a function without any. It keeps the arrays alive; they must not be resized. Outputs
-        that are left out are made once. Raises ArgumentError as a call does."""
+        """The call with these arguments, as a function without any. It keeps the arrays alive; they must not be resized. Omitted
+        outputs are made once. Raises ArgumentError as a call does."""
         arguments, results = self._arranged(arrays, named)
         run, entry, pointers = self._run, self._entry, self.pointers(*arguments)
 

@@ -36,7 +36,7 @@ def duration(seconds: float, digits: int = 4) -> str:
 
 
 def sampled(sample: Callable[[], float], calls: int, seconds: float, runs: int, max_runs: int) -> Timing:
-    """A timing of at least `runs` samples, each the mean of `calls` calls in seconds; more until `seconds` pass or `max_runs`."""
+    """A timing of samples, each the mean seconds of `calls` calls: at least `runs`, and more for `seconds`, up to `max_runs`."""
     for name, value, kind, least in (("seconds", seconds, Real, 0), ("runs", runs, int, 1), ("max_runs", max_runs, int, 1)):
         if isinstance(value, bool) or not isinstance(value, kind):
             raise TypeError(f"time: {name} is {'an integer' if kind is int else 'a number'}, got {value!r}")
