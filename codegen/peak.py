@@ -20,8 +20,8 @@ from .target import Target
 
 ROUNDS = 5
 
-MAX_COPIED_BYTES = 1 << 29  # of an array that is copied; small machines have room for two
-MIN_COPIED_BYTES = 1 << 26  # below it, a copy may stay in large caches
+MAX_COPIED_BYTES = 1 << 29  # bytes of an array that is copied; small machines have room for two
+MIN_COPIED_BYTES = 1 << 26  # bytes; below, a copy may stay in large caches
 
 COPY_VECTORS = 4  # vectors that an iteration of the copy moves
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 
 AVAILABLE = sys.platform == "linux"  # where the affinity of threads can be set in this way
-WORDS = 16  # of 64 bits in a set of cores, as many as the C library has
+WORDS = 16  # words of 64 bits in a set of cores, as in the C library
 NAME = "tir.part"
 
 DECLARATIONS = (

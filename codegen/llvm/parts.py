@@ -13,7 +13,7 @@ from ..passes.free_variables import free_names
 from .writer import Writer
 
 MAX_STATEMENTS = 1024  # loops and stores of a body that are written in one function
-PART_STATEMENTS = 256  # of a part, unless one statement of the body has more; fewer than make a body long
+PART_STATEMENTS = 256  # loops and stores of a part, unless one statement of the body has more
 
 
 class Parts(Writer):

@@ -13,7 +13,7 @@ MAX_STACK_BUFFER_BYTES = 32 * 1024  # bytes; larger temporaries come from the he
 MAX_STACK_BYTES = 256 * 1024  # bytes of temporaries on the stack of one function; threads may have little
 MIN_KEPT_BYTES = 1 << 20  # bytes: smaller blocks come from malloc at each call, which keeps them itself
 MAX_BYTES = 1 << 62  # bytes; no allocation of so many succeeds, so they stand for any larger number, which might wrap around
-MADV_HUGEPAGE = 14  # of Linux
+MADV_HUGEPAGE = 14  # Linux's advice to use large pages (asm-generic/mman-common.h)
 RELEASE = ".release"  # suffix to the name of a function that keeps blocks, for the one that frees them
 
 

@@ -18,7 +18,7 @@ from .memory import STREAMED_ELEMENTS
 from .values import Value
 from .writer import Writer
 
-MIN_SHIFTED_ITERATIONS = 8  # of a loop that is shifted to aligned vectors: the first and the last run once more
+MIN_SHIFTED_ITERATIONS = 8  # least iterations of a loop that is shifted to aligned vectors: two run once more
 
 
 def stream_of(s: For, streamed: Set[str]) -> tuple[Store, list[For]] | None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .emit import Function
 
 REGISTERS = 8
-ROWS, ROW_BYTES = 16, 64  # of a register
+ROWS, ROW_BYTES = 16, 64  # rows of a register, and bytes of a row
 
 # By the name of the instruction: the feature that it needs, beside that of the tiles.
 INSTRUCTIONS = {

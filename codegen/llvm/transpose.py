@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .values import Value
 from .writer import Writer
 
-SHUFFLE_BITS = 128  # of a block within which a shuffle takes one cycle on x86; across blocks it takes three
+SHUFFLE_BITS = 128  # bits of a block within which a shuffle takes one cycle on x86; across blocks it takes three
 
 
 def transposed(writer: Writer, rows: Sequence[Value], bits: int) -> list[Value]:

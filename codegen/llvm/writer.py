@@ -20,7 +20,7 @@ from .values import TYPES, Frame, Instructions, Module, Place, Value, ascii_name
 
 T = TypeVar("T")
 
-MAX_HINT_LETTERS = 100  # of a name of the program in one of LLVM's, which are cut off at 1024
+MAX_HINT_LETTERS = 100  # letters of a program's name in an LLVM name, which is cut off at 1024
 
 
 class Writer(Instructions):

@@ -239,7 +239,7 @@ def _need_own(kernel: GPUKernel, body: Stmt, buffer: Buffer) -> None:
                        f"thread may read what another wrote; {hint}")  # fmt: skip
     finite = [x for x in offsets if x is not None]
     touched = distinct_rows(np.concatenate(finite))[0] if len(finite) == len(offsets) else None
-    single = touched is not None and len(touched) == 1  # element a thread, whose loops are proved to keep apart
+    single = touched is not None and len(touched) == 1  # one element a thread; the thread loops are proved to keep apart
     if single or writes_before_reads(body, buffer, ranges):
         return
     if touched is None or not _apart(kernel, owners, next(iter(parts)), touched):

@@ -12,7 +12,7 @@ from tir.traverse import children, map_statements, move_accesses, rewrite_statem
 
 from .free_variables import part_with
 
-MAX_CALLS = 16  # of mathematical functions, some thirty instructions each, in all copies of a loop that is unrolled here
+MAX_CALLS = 16  # calls of mathematical functions, some thirty instructions each, in all copies of a loop unrolled here
 
 
 def promote_temporaries(func: PrimFunc, target) -> PrimFunc:

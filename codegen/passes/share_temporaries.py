@@ -9,8 +9,8 @@ from tir.traverse import accessed_names, replace_buffers, walk_stmts
 
 from .lower_blocks import ALIGNED
 
-MIN_TEMPORARIES = 64  # of a function, for some to share: allocations nest, one level a temporary
-MIN_STATEMENTS = 2  # that use a shared temporary; one of a single statement is allocated in it
+MIN_TEMPORARIES = 64  # least temporaries of a function for some to share: allocations nest, one level each
+MIN_STATEMENTS = 2  # least statements that use a shared temporary; one of a single statement is allocated in it
 
 
 def share_temporaries(func: PrimFunc) -> PrimFunc:

@@ -15,8 +15,8 @@ from tir.traverse import fresh, loads, map_statements, names, stores, substitute
 from .free_variables import used
 from .gpu_kernels import AXES, RESIDENT, TOGETHER, GPUError, GPUKernel, axes_of, in_warp, is_thread, map_kernels
 
-MAX_THREADS_Z = 64  # of a block, along axis z (CUDA C++ programming guide, technical specifications, as the next)
-MAX_BLOCKS_YZ = 65535  # of a grid, along axes y and z
+MAX_THREADS_Z = 64  # threads of a block along axis z (CUDA C++ programming guide, technical specifications, as the next)
+MAX_BLOCKS_YZ = 65535  # blocks of a grid along axes y and z
 
 
 def unify_thread_binding(func: PrimFunc, target) -> PrimFunc:

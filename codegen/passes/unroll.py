@@ -8,7 +8,7 @@ from schedule.annotation_values import value_of
 from tir.ir import Const, Expr, For, Kind, Load, PrimFunc, Stmt, Store, Var
 from tir.traverse import children, loops, map_statements, walk
 
-MAX_OPERATIONS = 8192  # of an unrolled loop; LLVM takes a second or two for these, and its time grows faster than the number
+MAX_OPERATIONS = 8192  # operations of an unrolled loop; LLVM takes a second or two for these, and its time grows faster
 PRAGMA = "pragma_auto_unroll_max_step"
 
 
