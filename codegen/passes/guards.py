@@ -153,9 +153,9 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
 
     so that only the last, partial tile pays for the guard.
 
-    The test stands in the innermost loop of the guards that is neither unrolled nor vectorised: around its body, or around
-    statements with the same guards. Where it fails only in the last iteration of all its loops, their variables are constants
-    there, and the loops of the tile are clipped.
+    The test stands in the innermost of the loops in the guards that is neither unrolled nor vectorised: around its body, or
+    around statements with the same guards. Where it fails only in the last iteration of all its loops, their variables are
+    constants there, and the loops of the tile are clipped.
 
     With guards on both unrolled and vectorised loops, a tile that is full but for its lanes has a version of its own: one mask
     for all of its rows, or clipped vectors. Where masked loads cost arithmetic (without mask registers, or on quotients of
