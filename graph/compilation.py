@@ -60,8 +60,8 @@ def compile(computation, target=None, *, records=None, cache="user", winograd=Tr
     or None for none. Without `winograd`, all convolutions of a network are computed directly (see `passes.winograd`). A function
     of open sizes (`te.var`) becomes a kernel for all of them; `sizes`, such as `{"n": (1, 128)}`, are those to be fast at.
 
-    Raises TypeError for any other computation, GraphError for a malformed graph, RecordsError for an unusable file, ValueError
-    for `sizes` that the function does not have, and the errors of `tir.build`.
+    Raises TypeError for any other computation, GraphError for a malformed graph, RecordsError for an unusable file. Raises
+    ValueError for `sizes` that the function does not have, and the errors of `tir.build`.
     """
     target = Target("llvm" if target is None else target)
     objects = users_cache() if cache == "user" else cache

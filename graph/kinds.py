@@ -38,8 +38,8 @@ def moves(call: Call) -> bool:
 
 
 def picks(call: Call) -> bool:
-    """True where a call reads its only input at the output's indices, permuted, and at constants: a transpose, the part at one
-    index of a dimension, or both."""
+    """True where a call reads its only input at the output's indices, permuted, and at constants. So it is a transpose, the part
+    at one index of a dimension, or both."""
     return len(call.values) == 1 and _picked(function(call)) is not None
 
 

@@ -179,8 +179,8 @@ class Model:
         return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), sum(medians[len(self.groups) :]))
 
     def export(self, path: str | Path, name: str | None = None, *, compiler: str | None = None) -> Path:
-        """Write the network as a shared library (.so) or object file (.o), with the C header `<name>.h` and the file
-        `<name>.weights`, which a caller maps into memory, beside it. Returns the header's path.
+        """Write the network as a shared library (.so) or object file (.o); returns the path of the C header `<name>.h` beside it.
+        The file `<name>.weights`, beside it too, is to be mapped into memory.
 
         `name` is the C function's, by default as the file without "lib" and suffix; `compiler` links the library (default: cc,
         gcc or clang). Neither Python nor LLVM is needed to use them. The kernels are compiled anew. Raises ExportError.

@@ -177,8 +177,8 @@ def tune_graph(
     of wall time, or whichever ends first.
 
     The network is first compiled with default schedules and timed. The search begins with the kernels that take longest, each as
-    good as its default or recorded schedule. `records`, a file or an open `Records`, keeps every candidate as it ends: a killed
-    run loses nothing, and the next one goes on from there. At the end both models are timed in turns; a kernel that is slower in
+    good as its default or recorded schedule. `records`, a file or an open `Records`, keeps every candidate as it ends. A killed
+    run loses nothing, and the next one goes on from there. At the end both models are timed in turns. A kernel that is slower in
     the network than with its default schedule gets that one, in the records too. Where a `measurer` measures on other devices,
     nothing is timed here: the first candidate of each task is its default schedule, whose time counts.
 

@@ -24,8 +24,8 @@ def load_onnx(source: str | Path | onnx.ModelProto, shapes: Shapes | None = None
     """The graph of an ONNX file or of an `onnx.ModelProto`.
 
     `shapes` gives the shapes that the file leaves open, by the names of inputs. External constants are mapped from their files.
-    Raises GraphError for a file that is not ONNX, weights that are cut off, shapes that are missing or contradict the file, and
-    nodes that are not supported, with a list of all of them; FileNotFoundError without the file; ImportError without onnx.
+    Raises GraphError for a file that is not ONNX, weights that are cut off, and shapes that are missing or contradict the file.
+    One GraphError lists all nodes that are not supported. Raises FileNotFoundError without the file, ImportError without onnx.
     """
     if not isinstance(shapes, (Mapping, type(None))):
         raise TypeError(f"load_onnx: shapes is a dict of shapes by the names of inputs, got {shapes!r}")

@@ -66,8 +66,8 @@ def arguments(node: onnx.NodeProto, function: onnx.FunctionProto, opset: int) ->
 
 
 def resolved(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], absent: Container[str]) -> onnx.NodeProto:
-    """A node of a function with the attributes of its call in place of references, without attributes that the call omits and
-    inputs that are `absent`.
+    """A node of a function with the attributes of its call in place of references. Attributes that the call omits and `absent`
+    inputs are left out.
     """
     import onnx
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def inputs(graph: onnx.GraphProto, file: str, shapes: Mapping[str, Sequence[int]], constants: Container[str]) -> list[Value]:
-    """The inputs that are no constants, with their shapes. Raises GraphError, which begins with the name of the file, for a shape
-    that is missing, contradicts the file or names no input, and for an input that is no tensor."""
+    """The inputs that are no constants, with their shapes. Raises GraphError for a shape that is missing, contradicts the file or
+    names no input, and for an input that is no tensor."""
     given = [i for i in graph.input if i.name not in constants]
     for name in shapes:
         if name not in [i.name for i in given]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def weights(graph: onnx.GraphProto, name: str, folder: Path) -> dict[str, np.ndarray]:
     """The arrays of all initializers, read-only, by name.
 
-    Raises GraphError for one with fewer bytes than its shape needs, for a file beside that is missing or too short, and for
-    element types that are not supported.
+    Raises GraphError for one with fewer bytes than its shape needs, for a missing or too short file beside, and for element
+    types that are not supported.
     """
     if graph.sparse_initializer:
         raise GraphError(f"{name}: the constant `{graph.sparse_initializer[0].values.name}` is sparse, which is not supported")

@@ -160,7 +160,7 @@ def define(name: str, *inputs: te.Tensor | None, **attributes) -> Any:
 
 
 def find(name: str, opset: int = 0) -> Operator | None:
-    """The operator of that name in a version of the operator set (0 for the newest); None where there is none."""
+    """The operator of that name in a version of the operator set (0 for the newest); None for an unknown one."""
     return next(iter(alternatives(name, opset)), None)
 
 
@@ -170,7 +170,7 @@ def alternatives(name: str, opset: int = 0) -> list[Operator]:
 
 
 def versions(name: str) -> str:
-    """The versions of the operator set for which there is an operator of that name, in words; empty where there are none."""
+    """The versions of the operator set for which there is an operator of that name, in words; empty for an unknown name."""
     spans = sorted((o.since, o.until) for o in _TABLE.get(name, ()) if o.since < NEWEST)
     return " and ".join(f"{low} and later" if high == NEWEST else f"{low} to {high}" for low, high in spans)
 
@@ -183,7 +183,7 @@ def names() -> tuple[str, ...]:
 def tensors(call: Call, inputs: Sequence[te.Tensor | None]) -> tuple[te.Tensor, ...]:
     """The outputs of a call on these tensors, as many as its operator has.
 
-    Raises ValueError or TypeError where the tensors or the attributes do not fit the operator, LookupError where there is none.
+    Raises ValueError or TypeError where the tensors or the attributes do not fit the operator, LookupError for an unknown one.
     """
     found = find(call.operator, call.opset)
     if found is None or found.composite:

@@ -51,8 +51,8 @@ def affine_grid(theta, *, size, align_corners=0):
 @operator("GridSample", 20)
 @operator("GridSample", 16, 19)
 def grid_sample(x, grid, *, mode="linear", padding_mode="zeros", align_corners=0):
-    """x (N, C, extents ...) at the places (N, places ..., r) of `grid`, from -1 to 1 along each axis, the last axis first: the
-    nearest element, or an interpolation of the nearest 2 or 4 along each axis."""
+    """x (N, C, extents ...) at the places (N, places ..., r) of `grid`, from -1 to 1 along each axis, the last axis first. Gives
+    the nearest element, or an interpolation of the nearest 2 or 4 along each axis."""
     need("the input", x, dtype="float", ranks=range(3, 6))
     rank = x.ndim - 2
     need("the grid", grid, [shape_of(x)[0], *(None for _ in range(rank)), rank], "float")

@@ -1,7 +1,7 @@
 """Recognition of activations by the function that they compute, however it is written.
 
-Sums, differences, products and quotients by numbers make a value a polynomial of x and E, where E is one function of a
-polynomial of x. Each row of the table has the two polynomials of an operator.
+Sums, differences, products and quotients by numbers make a value a polynomial of x and of E, one function of a polynomial of x.
+Each row of the table has the two polynomials of an operator.
 """
 
 from __future__ import annotations

@@ -126,8 +126,8 @@ def _padded(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _met(r: Rewriting, call: Call) -> list[Call] | None:
-    """A convolution without the outer taps of its kernel that meet padding in every window, as those of a kernel that is dilated
-    further than the image."""
+    """A convolution without the outer taps that meet padding in every window, as of a kernel that is dilated further than the
+    image."""
     weight = r.array(call.inputs[1])
     if weight is None:
         return None
