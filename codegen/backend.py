@@ -125,7 +125,7 @@ def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
     # Another processor than the host's brings its own features; LLVM derives them from its name.
     mattr = given.get("mattr")
     if wrong := next((f for f in (mattr or "").split(",") if f[:1] not in ("", "+", "-") or f in ("+", "-")), None):
-        raise ValueError(f"target option mattr: {wrong!r} is no feature; write +NAME or -NAME, such as '+avx2,-avx512f'")
+        raise ValueError(f"target option mattr: {wrong!r} is not a feature; write +NAME or -NAME, such as '+avx2,-avx512f'")
     if mattr is None:
         mattr = host_features if mcpu == host_cpu and not mtriple else ""
     bits = given.get("vector_bits")

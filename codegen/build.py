@@ -88,7 +88,7 @@ def lower(
     found = backend(target)
     known = found.pass_names()
     if after is not None and after not in known:
-        raise ValueError(f"there is no pass {after!r}; the passes are {', '.join(known)}")
+        raise ValueError(f"pass {after!r} does not exist; the passes are {', '.join(known)}")
     for s in foreign_calls(func.body):
         raise ValueError(f"{func.name}: `T.{s.call.op}` is a foreign call, which cannot be compiled")
     func = without_empty(func)
@@ -124,7 +124,7 @@ def dump(func: PrimFunc | Schedule, target: str | Target = "llvm", after: str | 
     if after in found.texts:
         return found.texts[after](func, target)
     if after not in (known := stage_names(target)):
-        raise ValueError(f"dump: there is no stage {after!r} for {found.kind}; the stages are {', '.join(known)}")
+        raise ValueError(f"dump: stage {after!r} does not exist for {found.kind}; the stages are {', '.join(known)}")
     return lower(func, target, after=after).script()
 
 

@@ -95,7 +95,7 @@ def checked(path: str | Path, name: str | None) -> tuple[Path, str]:
         raise ExportError(f"export to {path.name!r}: the suffix must be .so (shared library) or .o (object file)")
     name = _checked_name(name or re.sub(r"\W", "_", path.stem.removeprefix("lib"), flags=re.ASCII), path)
     if not path.parent.is_dir():
-        raise ExportError(f"export to {str(path)!r}: there is no folder {str(path.parent)!r}")
+        raise ExportError(f"export to {str(path)!r}: folder {str(path.parent)!r} does not exist")
     return path, name
 
 
@@ -236,7 +236,7 @@ def parameters(params: Sequence[Buffer | Var], written: Set[str], taken: set[str
 
 def _checked_name(name: str, path: Path) -> str:
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-        reason = "is no name of a C function"
+        reason = "is not a name of a C function"
     elif name in KEYWORDS:
         reason = "is a word of C or C++"
     elif name in LIBRARY or name.startswith(("omp_", "GOMP_", "__")):

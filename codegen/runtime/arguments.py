@@ -90,7 +90,7 @@ def _shape(name: str, p: Buffer, sizes: Mapping[str, Expr]) -> tuple[int, ...]:
     if len(dims) < len(p.shape):
         known = ", ".join(map(str, p.shape)) + "," * (len(p.shape) == 1)
         raise ArgumentError(
-            f"{name}: the shape ({known}) of {p.name} depends on sizes that are no parameters of the function; "
+            f"{name}: the shape ({known}) of {p.name} depends on sizes that are not parameters of the function; "
             "list them there, too (te.var)"
         )
     return dims

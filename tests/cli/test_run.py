@@ -131,7 +131,7 @@ def test_errors_are_relative_to_the_root_mean_square(found, wanted, error):
         (["--shape", "x=3,5", "--records", "bad.npz"], "--records: "),
         (["--shape", "x=3,5", "--outputs", "no/y.npz"], "--outputs: cannot write to the folder "),
         (["--export", "net.txt"], "--export: export to 'net.txt': the suffix must be .so (shared library) or .o (object file)"),
-        (["--export", "no/net.o"], "--export: export to 'no/net.o': there is no folder 'no'"),
+        (["--export", "no/net.o"], "--export: export to 'no/net.o': folder 'no' does not exist"),
         (["--shape", "x=3,5", "--target", "llvm -mcpu nothing"], "--target: "),
         (
             ["--shape", "x=3,5", "--target", "cuda -arch sm_80"],

@@ -26,8 +26,8 @@ def has_openmp(tmp_path) -> bool:
 REFUSED = [
     ("product.dll", None, "export to 'product.dll': the suffix must be .so (shared library) or .o (object file)"),
     ("product", None, "export to 'product': the suffix must be .so (shared library) or .o (object file)"),
-    ("7mm.o", None, "export to '7mm.o': '7mm' is no name of a C function; pass another as name="),
-    ("k.o", "a b", "export to 'k.o': 'a b' is no name of a C function; pass another as name="),
+    ("7mm.o", None, "export to '7mm.o': '7mm' is not a name of a C function; pass another as name="),
+    ("k.o", "a b", "export to 'k.o': 'a b' is not a name of a C function; pass another as name="),
     ("main.o", None, "export to 'main.o': 'main' is a word of C or C++; pass another as name="),
     ("k.o", "template", "export to 'k.o': 'template' is a word of C or C++; pass another as name="),
     ("libexp.so", None, "export to 'libexp.so': 'exp' is taken by a library of C; pass another as name="),

@@ -66,7 +66,7 @@ def test_llvm_ir_and_assembly():
 def test_unknown_stages_are_refused():
     with pytest.raises(ValueError) as raised:
         tir.dump(FUNC, ONE, after="llvm")
-    assert str(raised.value) == f"dump: there is no stage 'llvm' for llvm; the stages are {', '.join(codegen.stage_names())}"
+    assert str(raised.value) == f"dump: stage 'llvm' does not exist for llvm; the stages are {', '.join(codegen.stage_names())}"
 
 
 def test_what_can_be_dumped():
@@ -78,7 +78,8 @@ def test_what_can_be_dumped():
     with pytest.raises(ValueError) as refused:
         tir.dump(FUNC, "cuda", after="asm")
     assert (
-        str(refused.value) == f"dump: there is no stage 'asm' for cuda; the stages are {', '.join(codegen.stage_names('cuda'))}"
+        str(refused.value)
+        == f"dump: stage 'asm' does not exist for cuda; the stages are {', '.join(codegen.stage_names('cuda'))}"
     )
     assert tir.dump(FUNC, "cuda").startswith('extern "C" __global__ void')
 
@@ -226,7 +227,7 @@ def test_annotations_of_thread_loops_do_not_reach_the_kernel():
 def test_unknown_gpu_passes_are_refused():
     with pytest.raises(ValueError) as unknown:
         codegen.lower(GPU_FUNC, codegen.Target("cuda"), after="split_vectors")
-    assert str(unknown.value) == f"there is no pass 'split_vectors'; the passes are {', '.join(GPU_NAMES)}"
+    assert str(unknown.value) == f"pass 'split_vectors' does not exist; the passes are {', '.join(GPU_NAMES)}"
 
 
 @pytest.mark.parametrize(

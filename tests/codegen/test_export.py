@@ -220,7 +220,7 @@ def test_refusals(tmp_path, file, name, message):
 
 
 def test_a_folder_must_exist(tmp_path):
-    with pytest.raises(ExportError, match=r"there is no folder '.*nowhere'"):
+    with pytest.raises(ExportError, match=r"folder '.*nowhere' does not exist"):
         codegen.build(matmul(3, 4, 5), ONE).export(tmp_path / "nowhere" / "k.o")
 
 

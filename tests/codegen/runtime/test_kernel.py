@@ -158,7 +158,7 @@ def test_a_size_that_is_not_a_parameter():
     a, b = Buffer("A", (n,)), Buffer("B", (Const(7),))
     func = PrimFunc("main", (a, b), For(i, Const(7), Store(b, (i,), Load(a, (i,)))))
     kernel = codegen.build(func, ONE)
-    message = "main: the shape (n,) of A depends on sizes that are no parameters of the function; list them there, too (te.var)"
+    message = "main: the shape (n,) of A depends on sizes that are not parameters of the function; list them there, too (te.var)"
     refused(kernel, (np.ones(7, "f"), np.zeros(7, "f")), message)
 
 
