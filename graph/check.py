@@ -11,7 +11,7 @@ import numpy as np
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.program import entry
 from codegen.runtime.arguments import address, block
-from search.measure.carried import NoBound
+from search.measure.error_analysis import NoBound
 from search.measure.rounding import MAX_BOUND, Expected, Reference
 from tir import dtypes
 from tir.arrays import to_float

@@ -13,7 +13,7 @@ from tir.arrays import to_float
 from tir.dtypes import is_float
 from tir.ir import Buffer, PrimFunc, const_shape, need_func
 
-from .measure.carried import NoBound
+from .measure.error_analysis import NoBound
 from .measure.exact import largest_integers
 from .measure.reference import DISTRIBUTIONS, outputs, random_inputs
 from .measure.rounding import MAX_BOUND, ONE_THREAD, Expected, Reference

@@ -27,7 +27,7 @@ from tir.arrays import to_float
 from tir.ir import Axis, PrimFunc, as_int
 from tir.traverse import blocks, loads, loops_to, variables
 
-from .carried import WIDE, Carried
+from .error_analysis import WIDE, ErrorAnalysis
 
 SLACK = 2.0  # factor for roundings of the reference itself, and of rewrites that round once more, as products of constants
 HALF_SLACK = 1.25  # the same for halves, whose roundings are much larger than these
@@ -78,19 +78,19 @@ class Reference:
     """
 
     def __init__(self, func: PrimFunc):
-        self._func, self._carried = func, Carried(func)
+        self._func, self._analysis = func, ErrorAnalysis(func)
         fast = work(func) > MANY
-        self._kernel = build(by_rows(self._carried.func, LANES) if fast else self._carried.func, "llvm" if fast else ONE_THREAD)
+        self._kernel = build(by_rows(self._analysis.func, LANES) if fast else self._analysis.func, "llvm" if fast else ONE_THREAD)
 
     def __call__(self, arrays: Sequence) -> dict[int, Expected]:
         """The results, by position, of a call with these arguments, which stay unchanged."""
         found: dict[int, tuple[np.ndarray, ...]] = {}
         given: list = []
         for i, (p, array) in enumerate(zip(self._func.params, arrays, strict=True)):
-            if p.name not in self._carried.stored:
+            if p.name not in self._analysis.stored:
                 given.append(array)
                 continue
-            kept = self._carried.buffers.get(p.name, (p,))
+            kept = self._analysis.buffers.get(p.name, (p,))
             value = to_float(array, p.dtype) if dtypes.is_float(p.dtype) else np.array(array)
             found[i] = (value, *(np.zeros(array.shape) for _ in kept[1:]))
             given += found[i]

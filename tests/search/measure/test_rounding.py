@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tir
-from search.measure.carried import NoBound
+from search.measure.error_analysis import NoBound
 from search.measure.reference import DISTRIBUTIONS, Arrays, from_float, make_reference, random_inputs
 from search.measure.rounding import MAX_BOUND, Expected, Reference
 from tests import programs

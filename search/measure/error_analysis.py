@@ -57,7 +57,7 @@ class NoBound(ValueError):
     """A function without a meaningful bound of its errors; the message is the reason."""
 
 
-class Carried:
+class ErrorAnalysis:
     """The function `func` with error bounds. `buffers` has the values, in float64, and the errors of each stored buffer that may
     err. For a sum it also has the sum of the magnitudes of its terms and the number of terms that count."""
 
