@@ -28,7 +28,7 @@ from .places import part_offsets
 SEED = 0  # of random inputs
 Run = Callable[[Call, Sequence[np.ndarray | None]], list[np.ndarray]]
 
-FEW = 100_000  # largest number of iterations for which the plain interpreter is faster than compiling with numba first
+MAX_INTERPRETED_ITERATIONS = 100_000  # of a call; above, compiling it with numba first is faster
 
 
 def evaluate(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], run: Run | None = None) -> list[np.ndarray]:
@@ -71,7 +71,7 @@ def run_call(call: Call, inputs: Sequence[np.ndarray | None]) -> list[np.ndarray
         if v is not None and a is not None
     }
     outputs = [np.empty(v.shape, dtypes.storage(v.dtype)) for v in call.outputs]
-    _interpreted(function(call), work(call) > FEW)(*given.values(), *outputs)
+    _interpreted(function(call), work(call) > MAX_INTERPRETED_ITERATIONS)(*given.values(), *outputs)
     return outputs
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EXACT = "exact"  # a file beside the data that marks a function without rounding
 CANARY_BYTE = 0xA5
 CANARY_BYTES = 4096  # bytes of canary on either side of each array
-SMALLEST = 1e-300  # the tolerance if no bound has a scale
+MIN_TOLERANCE = 1e-300  # the tolerance if no bound has a scale
 CHUNK_ELEMENTS = 1 << 15  # elements compared at a time
 
 
@@ -249,7 +249,7 @@ class Arrays:
         for i in self._outputs:
             kind = dtypes.TABLE[self._func.params[i].dtype]
             taken = found.get(i) or Expected(to_float(self.working[i], kind.name), np.zeros(self.working[i].shape))
-            expected, part = taken.value.astype("float64"), taken.tolerance or SMALLEST
+            expected, part = taken.value.astype("float64"), taken.tolerance or MIN_TOLERANCE
             bounds[str(i)] = part if taken.bound.any() else 0.0
             good &= bool(np.isfinite(expected).all() and (not expected.size or np.abs(expected).max() >= kind.tiny))
             if taken.loose:

@@ -32,7 +32,7 @@ from .error_analysis import WIDE, ErrorAnalysis
 SLACK = 2.0  # factor for roundings of the reference itself, and of rewrites that round once more, as products of constants
 HALF_SLACK = 1.25  # the same for halves, whose roundings are much larger than these
 LANES = 8
-MANY = 10_000_000  # iterations of a nest from which scheduling it pays
+MIN_ITERATIONS_TO_SCHEDULE = 10_000_000  # of a nest; below, its run takes less than a longer compilation
 ONE_THREAD = "llvm -num-cores 1"
 MAX_BOUND = 0.1  # largest useful bound, relative to the scale of a result
 MAX_LOOSE = 0.25  # share of the elements of an output that may have a larger bound, as indices of almost equal maxima
@@ -79,7 +79,7 @@ class Reference:
 
     def __init__(self, func: PrimFunc):
         self._func, self._analysis = func, ErrorAnalysis(func)
-        fast = work(func) > MANY
+        fast = work(func) > MIN_ITERATIONS_TO_SCHEDULE
         self._kernel = build(by_rows(self._analysis.func, LANES) if fast else self._analysis.func, "llvm" if fast else ONE_THREAD)
 
     def __call__(self, arrays: Sequence) -> dict[int, Expected]:

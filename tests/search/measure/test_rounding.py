@@ -286,7 +286,7 @@ def test_large_programs_are_made_fast_and_mean_the_same(dtype, monkeypatch):
     func = norm(dtype)
     inputs = random_inputs(func, np.random.default_rng(0))
     (e,) = Reference(func)(inputs).values()
-    monkeypatch.setattr("search.measure.rounding.MANY", 1)
+    monkeypatch.setattr("search.measure.rounding.MIN_ITERATIONS_TO_SCHEDULE", 1)
     (other,) = Reference(func)(inputs).values()
     assert np.allclose(e.value, other.value, rtol=1e-13, atol=1e-13) and np.allclose(e.bound, other.bound, rtol=1e-9, atol=0)
 
