@@ -116,14 +116,13 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     loops = outer_spatial(state.loop(nest), {v for b in stages for v in driving(state.block(b), *NOT_SPATIAL)})
     chain = [loop.name for loop in loops]
     if not chain or state.target.num_cores == 1:
-        _finish_nest(state, nest, stages)
+        _finish_nest(state, stages)
         return
 
     def parallel(depth: int):
         def way(new: OpenSchedule) -> None:
-            fused = fuse_all(new, chain[:depth])
-            new.parallel(fused)
-            _finish_nest(new, fused, stages)
+            new.parallel(fuse_all(new, chain[:depth]))
+            _finish_nest(new, stages)
 
         return way
 
@@ -133,7 +132,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     owner = next((b for b in stages if state.tiled(b) is not None), stages[-1])
     ways = {f"{n} parallel": parallel(n) for n in depths}
     if not state.branch(f"parallel loops of {stages[-1]}", ways, block=owner, role=Role.PARALLEL):
-        _finish_nest(state, nest, stages)
+        _finish_nest(state, stages)
 
 
 def outer_spatial(loop: For, reduced: set[str]) -> list[For]:
@@ -147,10 +146,10 @@ def outer_spatial(loop: For, reduced: set[str]) -> list[For]:
     return chain
 
 
-def _finish_nest(state: OpenSchedule, outermost: str, stages: list[str]) -> None:
+def _finish_nest(state: OpenSchedule, stages: list[str]) -> None:
     for block in stages:
         if state.block(block).is_reduction and state.scheduled.get(block) != Stage.UNROLLED:
-            first = _own_loop(state, block, outermost)
+            first = _own_loop(state, block)
             if first is not None:
                 _unroll(state, block, first)
     for block in stages:
@@ -158,11 +157,10 @@ def _finish_nest(state: OpenSchedule, outermost: str, stages: list[str]) -> None
             _vectorize(state, block)
 
 
-def _own_loop(state: OpenSchedule, block: str, outermost: str) -> str | None:
+def _own_loop(state: OpenSchedule, block: str) -> str | None:
     """The outermost loop that encloses a stage alone, or None."""
     loops = loops_to(state.func.body, block)
-    own_loops = [x.name for x in loops if sum(isinstance(s, Block) for s in walk_stmts(x)) == 1]
-    return outermost if loops and loops[0].name == outermost and own_loops[:1] == [outermost] else next(iter(own_loops), None)
+    return next((x.name for x in loops if sum(isinstance(s, Block) for s in walk_stmts(x)) == 1), None)
 
 
 def _unroll(state: OpenSchedule, block: str, loop: str) -> None:
