@@ -121,7 +121,7 @@ class Measurement:
         return self.message.startswith(DRIFTED)
 
     @property
-    def telling(self) -> bool:
+    def conclusive(self) -> bool:
         """True if it depends on the candidate alone: no drift of the device, and no fault of the worker's own code."""
         return not self.drifted and self.outcome != "fault"
 

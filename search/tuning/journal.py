@@ -62,7 +62,7 @@ class Journal:
         self._prints = fingerprints or [fingerprint(task.target)]  # the first is that of the device that counts
         self.comparable: Callable[[Measurement], Measurement] = lambda m: m  # scaled to the time on the device that counts
         known = [r for p in self._prints for r in records.of_print(task.key, p)] if records is not None else []
-        known = [r for r in known if r.first.telling]
+        known = [r for r in known if r.first.conclusive]
         usable = [r for r in known if r.measurement.outcome == "ok" or same_compiler(r.versions, own)]
         self.earlier = [r.measurement for r in usable if r.fingerprint == self._prints[0]]
         self.again = [r.measurement for r in usable if same_compiler(r.versions, own)]

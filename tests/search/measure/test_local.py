@@ -141,7 +141,7 @@ def test_a_failure_of_the_workers_own_code_is_no_fault_of_the_candidate(task, fa
         measurer.prepare_data()
         (measurer._directory / "0.npy").unlink()
         (found,) = measurer.measure([candidate(sleep=0.001)])
-    assert found.outcome == "fault" and not found.telling and found.outcome not in BROKEN
+    assert found.outcome == "fault" and not found.conclusive and found.outcome not in BROKEN
     assert re.match(r"FileNotFoundError: .*0\.npy.* \(\w+\.py:\d+, in [\w<>]+\)$", found.message)
 
 
