@@ -38,6 +38,6 @@ def settings(sketch: Sketch, target: Target, knob: Knob, count: int, rng: np.ran
     return sampled[rng.permutation(len(sampled))[:count]]
 
 
-def turned(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def with_knob_resampled(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The rows, each with one random knob sampled again."""
     return sampled_again(sketch, target, rows, [knob.columns for knob in knobs(sketch)], rng)

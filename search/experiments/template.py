@@ -14,7 +14,7 @@ import numpy as np
 
 from ..policy.rows import Point, RowPolicy
 from ..space.sketch import Sketch
-from .knobs import turned
+from .knobs import with_knob_resampled
 
 CHAINS = 128  # the constants of AutoTVM's optimiser, except that it takes 500 steps
 STEPS = 60
@@ -51,7 +51,7 @@ class TemplateTuner(RowPolicy):
         for step in range(STEPS):
             temperature = 1.0 - step / STEPS  # of scores, which are logarithms of times
             for k, rows in self._chains.items():
-                moved = turned(self.sketches[k], self.target, rows, rng)
+                moved = with_knob_resampled(self.sketches[k], self.target, rows, rng)
                 new = self.scores(k, moved)
                 with np.errstate(over="ignore", invalid="ignore"):
                     taken = (new > scores[k]) | (rng.random(len(rows)) < np.exp((new - scores[k]) / temperature))
