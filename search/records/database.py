@@ -257,27 +257,27 @@ class Records:
         resolved = Target(target)
         return self.devices.get(resolved) or fingerprint(resolved)
 
-    def best_of(self, key: str, print_: str) -> Record | None:
+    def best_of(self, key: str, fingerprint: str) -> Record | None:
         """`best`, for any fingerprint."""
-        return next(self.ranking(key, print_), None)
+        return next(self.ranking(key, fingerprint), None)
 
-    def ranking(self, key: str, print_: str) -> Iterator[Record]:
+    def ranking(self, key: str, fingerprint: str) -> Iterator[Record]:
         """The checked candidates of the function with this key, for a fingerprint, the fastest first."""
         with self._transaction("DEFERRED") as connection:
-            found = standings(connection, "workload = ? AND fingerprint = ?", key, print_)
+            found = standings(connection, "workload = ? AND fingerprint = ?", key, fingerprint)
         for best in sorted((i for i, s in found.items() if s.checked), key=lambda i: found[i].seconds):
             with self._transaction("DEFERRED") as connection:
                 yield from _records(connection, found, "id = ?", best)
 
     def of(self, key: str, target: str | Target | None = None) -> list[Record]:
         """All candidates of the function with this key, of all targets unless one is given, in the order measured."""
-        return self.of_print(key, None if target is None else self.fingerprint(target))
+        return self.of_fingerprint(key, None if target is None else self.fingerprint(target))
 
-    def of_print(self, key: str, print_: str | None) -> list[Record]:
+    def of_fingerprint(self, key: str, fingerprint: str | None) -> list[Record]:
         """`of`, for any fingerprint."""
         where, values = "workload = ?", [key]
-        if print_ is not None:
-            where, values = f"{where} AND fingerprint = ?", [key, print_]
+        if fingerprint is not None:
+            where, values = f"{where} AND fingerprint = ?", [key, fingerprint]
         with self._transaction("DEFERRED") as connection:
             return _records(connection, standings(connection, where, *values), where, *values)
 

@@ -73,10 +73,10 @@ def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
     return Lookup("miss", None, f"{why}{f'there are {_listed(summaries)}' if summaries else 'it has no records'}")
 
 
-def _applicable(func: PrimFunc, records: Records, key: str, print_: str) -> Record | None:
+def _applicable(func: PrimFunc, records: Records, key: str, fingerprint: str) -> Record | None:
     """The best record whose schedule applies to the function, else the best of all."""
     faulty: list[tuple[Record, NoRecord]] = []
-    for record in records.ranking(key, print_):
+    for record in records.ranking(key, fingerprint):
         try:
             _replayed(func, record)
         except NoRecord as error:

@@ -45,12 +45,12 @@ def standings(connection: sqlite3.Connection, where: str = "TRUE", *values: Any)
         if raced["won"]:
             wins[raced["workload"], raced["fingerprint"]][raced["race"]] = raced
     found = {}
-    for identifier, run, workload, print_, outcome, seconds, max_error, time in connection.execute(
+    for identifier, run, workload, fingerprint, outcome, seconds, max_error, time in connection.execute(
         f"""SELECT id, run, workload, fingerprint, outcome, seconds, max_error, time FROM candidates JOIN runs USING (run)
         WHERE {where} ORDER BY candidates.rowid""",
         values,
     ):
-        won, added, last = wins[workload, print_], time, None
+        won, added, last = wins[workload, fingerprint], time, None
         for raced in races[identifier]:
             if raced["outcome"] in BROKEN or (raced["outcome"] == "ok" and raced["race"] in won and outcome == "ok"):
                 last = raced
@@ -60,5 +60,5 @@ def standings(connection: sqlite3.Connection, where: str = "TRUE", *values: Any)
             known = run == win["run"] or added <= win["started"]
             if win["candidate"] != identifier and win["time"] >= time and known and seconds <= win["seconds"]:
                 seconds = math.nextafter(win["seconds"], math.inf)
-        found[identifier] = Standing((workload, print_), seconds, outcome == "ok" and max_error is not None, last)
+        found[identifier] = Standing((workload, fingerprint), seconds, outcome == "ok" and max_error is not None, last)
     return found

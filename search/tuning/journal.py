@@ -59,12 +59,12 @@ class Journal:
         self._broken: set[int] = set()  # identities of measurements that failed in a race
         own = versions()
         # With another version of the compiler times are similar, but failures may be gone.
-        self._prints = fingerprints or [fingerprint(task.target)]  # the first is that of the device that counts
+        self._fingerprints = fingerprints or [fingerprint(task.target)]  # the first is that of the device that counts
         self.comparable: Callable[[Measurement], Measurement] = lambda m: m  # scaled to the time on the device that counts
-        known = [r for p in self._prints for r in records.of_print(task.key, p)] if records is not None else []
+        known = [r for p in self._fingerprints for r in records.of_fingerprint(task.key, p)] if records is not None else []
         known = [r for r in known if r.first.conclusive]
         usable = [r for r in known if r.measurement.outcome == "ok" or same_compiler(r.versions, own)]
-        self.earlier = [r.measurement for r in usable if r.fingerprint == self._prints[0]]
+        self.earlier = [r.measurement for r in usable if r.fingerprint == self._fingerprints[0]]
         self.again = [r.measurement for r in usable if same_compiler(r.versions, own)]
         self._identifiers = {id(r.measurement): r.id for r in usable}  # of the rows in the records
         self._run = records.start(task, seed) if records is not None else ""
@@ -135,7 +135,7 @@ class Journal:
         if (identifier := self._keep(Records.add, self._run, measurement)) is not None:
             self._identifiers[id(measurement)] = identifier
         self.again.append(measurement)
-        if measurement.provenance is not None and measurement.provenance.fingerprint == self._prints[0]:
+        if measurement.provenance is not None and measurement.provenance.fingerprint == self._fingerprints[0]:
             self.earlier.append(measurement)
         self.best = self._fastest()
 

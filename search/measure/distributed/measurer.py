@@ -246,11 +246,11 @@ class TaskMeasurer(Measurer):
         return replace(measurement, samples=tuple(s * ratio for s in measurement.samples), elsewhere=elsewhere)
 
     def _note(self, m: Measurement) -> None:
-        print_ = "" if m.provenance is None else m.provenance.fingerprint
+        fingerprint = "" if m.provenance is None else m.provenance.fingerprint
         if m.digest:
-            self._results.setdefault((print_, m.digest), m)
+            self._results.setdefault((fingerprint, m.digest), m)
         if m.outcome == "ok" and m.max_error is not None:
-            self.best[print_] = min(self.best.get(print_, m.seconds), m.seconds)
+            self.best[fingerprint] = min(self.best.get(fingerprint, m.seconds), m.seconds)
 
     # --- keeping the farm busy ------------------------------------------------------------------------------------------
 

@@ -334,7 +334,7 @@ def test_times_are_compared_within_one_device(tmp_path):
         assert m.seconds == pytest.approx(abs(waited(m.candidate)[0] - (0.3 if m.elsewhere else 0.0)))
     assert result.seconds == min(waited(m.candidate)[0] for m in result.measurements if not m.elsewhere)
     with Records(tmp_path / "tune.db") as records:
-        slow, usual = (records.of_print(result.task.key, name) for name in ("slower", "usual"))
+        slow, usual = (records.of_fingerprint(result.task.key, name) for name in ("slower", "usual"))
         assert len(slow) + len(usual) >= 20 and slow and usual
         assert all(r.seconds == pytest.approx(3 * (0.3 - waited(r.first.candidate)[0])) for r in slow)
 

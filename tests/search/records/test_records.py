@@ -547,9 +547,9 @@ def test_a_target_of_another_machine_is_a_near_hit_too(path, tmp_path):
     filled(path).close()
     with Records(path) as records:
         lines = [line.replace(task().target, "llvm -mcpu of-another-machine") for line in records.export()]
-        print_ = records.summaries()[0].fingerprint
+        fingerprint = records.summaries()[0].fingerprint
     with Records(tmp_path / "merged.db") as merged:
-        merged.import_([line.replace(print_, "0" * 20) for line in lines])
+        merged.import_([line.replace(fingerprint, "0" * 20) for line in lines])
         with pytest.warns(NearHit, match="the nearest is for llvm -mcpu of-another-machine on "):
             assert best_schedule(task().func, task().target, records=merged).trace.as_json() == SPLIT
 
