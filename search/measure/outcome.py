@@ -94,7 +94,7 @@ class Measurement:
     `duplicate` marks numbers of an earlier candidate with the same digest. `max_error` is set if the result was compared with the
     reference. `ended` is in seconds after the start of the run, None outside of one. `provenance` has the device and the versions
     that measured (None: this machine's); comparisons ignore it. `elsewhere` is the fingerprint of another device that measured;
-    then `samples` are scaled to the device that counts.
+    then `samples` are scaled to the primary device.
     """
 
     candidate: Candidate

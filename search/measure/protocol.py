@@ -118,8 +118,8 @@ class Measurer(ABC):
         """The number of further candidates to submit now, so that no device waits for the search."""
         return 0
 
-    def comparable(self, measurement: Measurement) -> Measurement:
-        """The measurement scaled to the device that counts, the one of `prepare`."""
+    def scaled_to_primary(self, measurement: Measurement) -> Measurement:
+        """The measurement scaled to the primary device, the one of `prepare`."""
         return measurement
 
     @property

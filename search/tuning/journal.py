@@ -59,8 +59,8 @@ class Journal:
         self._broken: set[int] = set()  # identities of measurements that failed in a race
         own = versions()
         # With another version of the compiler times are similar, but failures may be gone.
-        self._fingerprints = fingerprints or [fingerprint(task.target)]  # the first is that of the device that counts
-        self.comparable: Callable[[Measurement], Measurement] = lambda m: m  # scaled to the time on the device that counts
+        self._fingerprints = fingerprints or [fingerprint(task.target)]  # the first is that of the primary device
+        self.scaled_to_primary: Callable[[Measurement], Measurement] = lambda m: m
         known = [r for p in self._fingerprints for r in records.of_fingerprint(task.key, p)] if records is not None else []
         known = [r for r in known if r.first.conclusive]
         usable = [r for r in known if r.measurement.outcome == "ok" or same_compiler(r.versions, own)]
@@ -68,7 +68,7 @@ class Journal:
         self.again = [r.measurement for r in usable if same_compiler(r.versions, own)]
         self._identifiers = {id(r.measurement): r.id for r in usable}  # of the rows in the records
         self._run = records.start(task, seed) if records is not None else ""
-        self._device: str | None = None  # the fingerprint of the device that counts, once known
+        self._primary: str | None = None  # the fingerprint of the primary device, once known
         self.best = self._fastest()
 
     def emit(self, event: Event) -> None:
@@ -94,7 +94,7 @@ class Journal:
     def prepared(self, baseline: Baseline, limit: float) -> None:
         """Take the measurement of the program as written, which was stopped after `limit` seconds if it timed out."""
         m = self.baseline = baseline.measurement
-        self._device = None if m.provenance is None else m.provenance.fingerprint
+        self._primary = None if m.provenance is None else m.provenance.fingerprint
         self.tolerance, self.problem = baseline.tolerance, self.problem or baseline.note
         self.baseline_stopped = limit if m.outcome == "run_timeout" and m.message != NO_BASELINE else None
 
@@ -110,7 +110,7 @@ class Journal:
             return
         measurement = replace(measurement, ended=self._budget.elapsed)
         identifier = self._keep(Records.add, self._run, measurement)
-        measurement = self.comparable(measurement)
+        measurement = self.scaled_to_primary(measurement)
         self.measurements.append(measurement)
         self.outcomes[measurement.outcome] += 1
         self._budget.measured += 1
@@ -140,9 +140,9 @@ class Journal:
         self.best = self._fastest()
 
     def _own(self, measurement: Measurement) -> bool:
-        """True for a measurement of the device that counts; times of others are only a hint."""
+        """True for a measurement of the primary device; times of others are only a hint."""
         origin = measurement.provenance
-        return self._device is None or origin is None or origin.fingerprint == self._device
+        return self._primary is None or origin is None or origin.fingerprint == self._primary
 
     def _keep(self, write: Callable[..., Any], *values: Any) -> Any:
         """Call a writing method of the records. With a full disk or a damaged file the run continues without records."""

@@ -166,7 +166,7 @@ class Session:
         own = (budget.trials, budget.seconds) if budget.tasks == 1 else (None, None)
         journal.emit(Started(self.task, *own))
         measurer = self._measurer = self._stack.enter_context(self._make_measurer())
-        self._rounds, journal.comparable = not measurer.slots, measurer.comparable
+        self._rounds, journal.scaled_to_primary = not measurer.slots, measurer.scaled_to_primary
         if recorded := journal.records is not None:  # else the results of a killed run wait for the next run with records
             for measurement in measurer.finished():
                 journal.found_again(measurement)
@@ -337,7 +337,7 @@ class Session:
         if measurement.outcome == "fault":
             degraded(f"a worker's own code failed, and its candidate is not judged: {measurement.message}")
         else:
-            self._untaught.append(journal.comparable(measurement))
+            self._untaught.append(journal.scaled_to_primary(measurement))
         self._measured += 1
         journal.add(measurement)
         best = 0.0 if journal.best is None else journal.best.seconds

@@ -44,7 +44,7 @@ def test_it_learns_what_the_formula_does_not_know():
 
 
 def test_each_device_has_its_own_fast_programs():
-    """Scores are those of the device that counts, though another one, which likes other programs, has measured more."""
+    """Scores are those of the primary device, though another one, which likes other programs, has measured more."""
     f, rows = some_rows(180)
     _, others = some_rows(80, seed=1)
     elsewhere, truth = replace(f, device="another"), pretended(f, others)

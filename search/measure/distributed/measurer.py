@@ -206,7 +206,7 @@ class TaskMeasurer(Measurer):
     # --- steps ---------------------------------------------------------------------------------------------------------
 
     def _ask(self, op: str, more: dict[str, Any], device: str | None = None) -> dict[str, Any]:
-        """The answer to a job on any machine with the device of races."""
+        """The answer to a job on any machine with the primary device."""
         device = device if self._primary is None else self._primary.device
         return _ask(self.farm, self.resource, {"op": op, **self._content, **more}, device)
 
@@ -234,8 +234,8 @@ class TaskMeasurer(Measurer):
             known = self._calibrations.get(m.provenance.fingerprint, answer["calibration"])
             self._calibrations[m.provenance.fingerprint] = min(known, answer["calibration"])
 
-    def comparable(self, measurement: Measurement) -> Measurement:
-        """The measurement, scaled to the device of races by the ratio of the times of the calibration kernel."""
+    def scaled_to_primary(self, measurement: Measurement) -> Measurement:
+        """The measurement, scaled to the primary device by the ratio of the times of the calibration kernel."""
         if self._primary is None or measurement.provenance is None:
             return measurement
         elsewhere = measurement.provenance.fingerprint

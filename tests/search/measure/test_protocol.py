@@ -118,7 +118,7 @@ def test_a_measurer_without_other_abilities_measures_in_rounds():
     plain, m = Table(Task.of(FUNC, TARGET)), Measurement(BASELINE, "ok", (1.0,))
     plain.pause()
     plain.build_ahead([], lambda: False)
-    assert (plain.slots, plain.room, plain.remark, [*plain.finished()]) == (0, 0, "", []) and plain.comparable(m) is m
+    assert (plain.slots, plain.room, plain.remark, [*plain.finished()]) == (0, 0, "", []) and plain.scaled_to_primary(m) is m
 
 
 @pytest.mark.parametrize(
