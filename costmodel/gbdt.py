@@ -24,10 +24,10 @@ from schedule.machine import GPU, Machine
 
 from . import model_file
 from .dataset import COLUMNS, FORMULA, Dataset
+from .explanation import contributions
 from .features import features
 from .learned import MIN_PROGRAMS, MIN_WEIGHT, LearnedModel
 from .losses import Loss, TimeSum
-from .opinion import moved
 from .sketch_programs import SketchPrograms
 from .trees import Forest
 
@@ -87,7 +87,7 @@ class GBDTModel(LearnedModel):
         start = super().start(features)
         return start if self.base is None else start + self.base.predict(np.ascontiguousarray(features))
 
-    def opinion(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
+    def explanation(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
         """The e-folds by which each feature moves the trees' correction of a row's estimated time, from its mean over the data.
         Empty before the trees have learned, and for a loss that does not sum times."""
         result = np.zeros(FORMULA + 1)
@@ -98,7 +98,7 @@ class GBDTModel(LearnedModel):
             own = features(program, row[None], self.machine)[:, 0]
             matrix = np.concatenate([own, np.broadcast_to(formula, (len(own), 1))], axis=1).T
             times = np.exp(self.predict(matrix) + self.start(matrix))
-            result += moved(self.forest, self.data.matrix, matrix) @ (times / times.sum())
+            result += contributions(self.forest, self.data.matrix, matrix) @ (times / times.sum())
         return dict(zip(COLUMNS, result.tolist(), strict=True))
 
     def fit(self) -> None:

@@ -36,7 +36,7 @@ class WarmUp(Protocol):
 class Explains(Protocol):
     """A model that explains its predictions."""
 
-    def opinion(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
+    def explanation(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
         """The e-folds by which each feature, by its name, moves the prediction of a row's time; empty where unknown."""
         ...
 

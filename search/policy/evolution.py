@@ -261,13 +261,13 @@ class Evolution:
             if isinstance(trusted.model, WarmUp):
                 trusted.model.warm_up()
 
-    def opinion(self, candidate: Candidate) -> dict[str, float]:
-        """The effects of features, by their names, on the learning model's opinion of a candidate; see `costmodel.Explains`."""
+    def explanation(self, candidate: Candidate) -> dict[str, float]:
+        """The effects of features, by name, on the learning model's prediction for a candidate; see `costmodel.Explains`."""
         number = self._numbers.get(candidate.sketch)
         if number is None or not self._models or not isinstance(self._models[0].model, Explains):
             return {}
         row = np.array(candidate.row, dtype=np.int64)
-        return self._models[0].model.opinion(self._islands[number].programs, row)
+        return self._models[0].model.explanation(self._islands[number].programs, row)
 
     @property
     def taught(self) -> Collection[str]:

@@ -72,7 +72,7 @@ class Polishes(Protocol):
 class Explains(Protocol):
     """A policy that explains the predictions of its model."""
 
-    def opinion(self, candidate: Candidate) -> dict[str, float]:
+    def explanation(self, candidate: Candidate) -> dict[str, float]:
         """The e-folds by which each feature, by its name, moves the predicted time; empty where unknown."""
         ...
 

@@ -50,8 +50,8 @@ class SharedModel:
         if isinstance(self.model, WarmUp):
             self.model.warm_up()
 
-    def opinion(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
-        return self.model.opinion(sketch, row) if isinstance(self.model, Explains) else {}
+    def explanation(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
+        return self.model.explanation(sketch, row) if isinstance(self.model, Explains) else {}
 
     def score(self, sketch: SketchPrograms, rows: np.ndarray) -> np.ndarray:
         return self.model.score(sketch, rows)

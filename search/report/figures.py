@@ -85,11 +85,11 @@ def beliefs(result: Result) -> list[tuple[str, int, float | None, str]]:
     return found
 
 
-def opinions(result: Result) -> str | None:
+def contributions(result: Result) -> str | None:
     """The features with the largest effect on the prediction for the best candidate."""
-    top = sorted(result.opinions.items(), key=lambda item: -abs(item[1]))[:FEATURES]
+    top = sorted(result.explanation.items(), key=lambda item: -abs(item[1]))[:FEATURES]
     rows = [(name, value, f"{math.exp(value) - 1:+.0%}", "red" if value > 0 else "green") for name, value in top if value]
-    return bars("features that moved the model's opinion", rows) if rows else None
+    return bars("features that moved the prediction", rows) if rows else None
 
 
 def credit(result: Result) -> str | None:

@@ -66,7 +66,7 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         section("Rules and sketches", RULES, derivations(result)),
         _beliefs(result),
         '<div class="pair">',
-        section("What moved its opinion", OPINION, figures.opinions(result)),
+        section("What moved the prediction", CONTRIBUTIONS, figures.contributions(result)),
         section("Credit of the mutations", CREDIT, figures.credit(result)),
         section("Roofline", _roof(result, bandwidth), figures.roofline(result, bandwidth)),
         section("Time", shares, figures.phases(result)),
@@ -91,7 +91,7 @@ MAP = """Each circle is a row of the sketch, in the two directions in which rows
 better by the models. Blue: measured, the larger the faster; red: failed; orange: the winner; lines lead to the rows they descend
 from."""
 RULES = "The blocks of the computation and what passes between them; below, the rule that each sketch applied to each block."
-OPINION = """The trees correct a rough estimate of the time. By how much each feature moves that correction for the winner,
+CONTRIBUTIONS = """The trees correct a rough estimate of the time. By how much each feature moves that correction for the winner,
 compared with all statements that were measured; green makes it faster."""
 CREDIT = """How many of the children of each mutation scored better than their parents; a mutation makes the more of the next
 children."""

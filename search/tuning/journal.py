@@ -52,7 +52,7 @@ class Journal:
         self.sketches: tuple[Any, ...] = ()
         self.generations: tuple[Any, ...] = ()
         self.applied: tuple[Any, ...] = ()
-        self.opinions: dict[str, float] = {}
+        self.explanation: dict[str, float] = {}
         self.problem = ""
         self.notices: Counter[str] = Counter()
         self._copied = False  # a candidate was a duplicate of a valid one
@@ -218,6 +218,6 @@ class Journal:
             max_error=best.max_error, tolerance=self.tolerance, peak=self.peak, elapsed=self._budget.elapsed,
             interrupted=interrupted, problem=self.problem, measurements=tuple(self.measurements), earlier=len(self.earlier),
             phases=dict(self.phases), scored_per_second=self.scored_per_second, scored=dict(self.scored), rules=self.rules,
-            sketches=self.sketches, generations=self.generations, applied=self.applied, opinions=self.opinions,
+            sketches=self.sketches, generations=self.generations, applied=self.applied, explanation=self.explanation,
             notices=dict(self.notices),
         )  # fmt: skip

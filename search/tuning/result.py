@@ -71,7 +71,7 @@ class Result:
     name.
 
     The report shows the `sketches`, some rows of each of the `generations`, and the success of each mutation (`applied`). It
-    shows `opinions`, the e-folds by which each feature moves the prediction for the best candidate (`costmodel.Explains`).
+    shows `explanation`, the e-folds by which each feature moves the prediction for the best candidate (`costmodel.Explains`).
     `notices` counts degradations (`tir.notices`) by message.
     """
 
@@ -97,7 +97,7 @@ class Result:
     sketches: tuple[Sketch, ...] = field(default=(), repr=False)
     generations: tuple[Generation, ...] = field(default=(), repr=False)
     applied: tuple[Applied, ...] = field(default=(), repr=False)
-    opinions: dict[str, float] = field(default_factory=dict, repr=False)
+    explanation: dict[str, float] = field(default_factory=dict, repr=False)
     notices: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:

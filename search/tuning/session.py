@@ -153,7 +153,7 @@ class Session:
             self._journal.problem = self._journal.problem or self._measurer.remark
         best = self.best
         if isinstance(self._policy, Explains) and best is not None:
-            self._journal.opinions = self._policy.opinion(best.candidate)
+            self._journal.explanation = self._policy.explanation(best.candidate)
         result = self._journal.result(interrupted)
         self._journal.emit(Finished(result))
         return result

@@ -143,7 +143,7 @@ def evolved() -> Result:
         sampled, bred(sketch, rows[1], Origin("move", 1), 3e-5, formula=-9.5, trees=1.0), best, trace=best.candidate.trace,
         sketches=(sketch,), generations=generations, rules={sketch.name: sketch.rules},
         applied=(Applied(1, "scale", 40, 10, 0.5), Applied(2, "scale", 40, 30, 0.7), Applied(2, "move", 20, 2, 0.3)),
-        opinions={"l1_bytes": -0.5, "waste": 0.1, "lanes": 0.0},
+        explanation={"l1_bytes": -0.5, "waste": 0.1, "lanes": 0.0},
     )  # fmt: skip
 
 

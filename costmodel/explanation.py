@@ -7,7 +7,7 @@ import numpy as np
 from .trees import Forest
 
 
-def moved(forest: Forest, seen: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+def contributions(forest: Forest, seen: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """The distance by which each feature moves each column's prediction from the average: a (features, n) float64 matrix.
 
     `matrix` is (features, n). The average is over the rows of `seen`, (m, features); a column of the result sums to the whole
