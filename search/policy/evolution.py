@@ -34,7 +34,7 @@ from ..population.sample import legalize, sample
 from ..space.sketch import Sketch
 from .bandit import Bandit
 from .credit import AdaptiveCredit, FixedCredit, mutants_of
-from .lineage import Applied, Family, Generation, places
+from .lineage import Applied, Generation, Lineage, places
 from .ranking import TooManyPrograms, TrustedModel, is_ready, model_name, ordered_pairs, score_rows, scores_within
 from .shared_model import SharedModel
 
@@ -110,7 +110,7 @@ class _Pool:
     near: np.ndarray  # marks mutants of measured rows
     places: np.ndarray  # of the rows in the space of `lineage.places`
     left: np.ndarray  # marks rows that were not picked
-    family: Family
+    lineage: Lineage
     apart: np.ndarray  # distance to the nearest row that is picked or under way
 
     def penalize(self, places: np.ndarray) -> None:
@@ -224,7 +224,7 @@ class Evolution:
             else:
                 break
             picked[number] += 1
-            chosen.append(self._candidate(int(number), found, pools[number].family))
+            chosen.append(self._candidate(int(number), found, pools[number].lineage))
         return chosen
 
     def begin(self, n: int) -> list[Candidate]:
@@ -320,9 +320,9 @@ class Evolution:
 
     # --- picking ---
 
-    def _candidate(self, number: int, row: np.ndarray, origin: Origin | Family) -> Candidate:
+    def _candidate(self, number: int, row: np.ndarray, origin: Origin | Lineage) -> Candidate:
         sketch, values = self.sketches[number], tuple(row.tolist())
-        if isinstance(origin, Family):
+        if isinstance(origin, Lineage):
             origin = origin.origin(values, {*self._islands[number].rows}) or Origin("sample", self._batch)
         self._known.add((number, values))
         self._islands[number].under_way[values] = None
@@ -388,10 +388,10 @@ class Evolution:
 
     def _evolved(self, island: _Island, settings: Settings, rng: np.random.Generator) -> _Pool:
         """The unmeasured rows of some generations, best first."""
-        sketch, family = island.sketch, Family(self._batch)
+        sketch, lineage = island.sketch, Lineage(self._batch)
         if not sketch.columns:
             rows = sketch.matrix([()])
-            return self._pool(island, rows, self._scores(island, rows), rows[:0], family, rng)
+            return self._pool(island, rows, self._scores(island, rows), rows[:0], lineage, rng)
         parents = island.best(settings.parents)
         variants = self._variants(island, parents, settings, rng)
         near = sketch.matrix([])
@@ -401,18 +401,18 @@ class Evolution:
             mutants, made_by = mutants_of(sketch, self.target, bred, self._mutations, self._credit, rng)
             beside = neighbours(sketch, self.target, parents[0])
             near = self._confined(sketch, np.concatenate([beside, mutants]), variants, rng)
-            family.add(near[: len(beside)], "neighbour", 0, np.broadcast_to(parents[0], beside.shape))
-            family.add(near[len(beside) :], _operators(made_by, count), 0, bred)
+            lineage.add(near[: len(beside)], "neighbour", 0, np.broadcast_to(parents[0], beside.shape))
+            lineage.add(near[len(beside) :], _operators(made_by, count), 0, bred)
         fresh = self._confined(sketch, sample(sketch, self.target, settings.population - count, rng), variants, rng)
-        family.add(fresh, "sample", 0)
+        lineage.add(fresh, "sample", 0)
         rows = np.unique(np.concatenate([parents, near, fresh]), axis=0)
         scores = self._scores(island, rows)
         everything = [(rows, scores)]
         for generation in range(1, (settings.generations if self._models else 0) + 1):
-            rows, scores = self._next(island, rows, scores, variants, settings, family, generation, rng)
+            rows, scores = self._next(island, rows, scores, variants, settings, lineage, generation, rng)
             everything.append((rows, scores))
         rows, first = np.unique(np.concatenate([r for r, _ in everything]), axis=0, return_index=True)
-        return self._pool(island, rows, np.concatenate([s for _, s in everything])[first], near, family, rng)
+        return self._pool(island, rows, np.concatenate([s for _, s in everything])[first], near, lineage, rng)
 
     def _next(
         self,
@@ -421,7 +421,7 @@ class Evolution:
         scores: np.ndarray,
         variants: np.ndarray,
         settings: Settings,
-        family: Family,
+        lineage: Lineage,
         generation: int,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -443,9 +443,9 @@ class Evolution:
         mothers, fathers = rows[parents(pairs)], rows[parents(pairs)]
         children = crossover(sketch, self.target, mothers, fathers, rng)
         new = self._confined(sketch, np.concatenate([mutants, children, fresh]), variants, rng)
-        family.add(new[: len(bred)], _operators(made_by, len(bred)), generation, rows[bred])
-        family.add(new[len(bred) : len(bred) + pairs], "crossover", generation, mothers, fathers)
-        family.add(new[len(bred) + pairs :], "sample", generation)
+        lineage.add(new[: len(bred)], _operators(made_by, len(bred)), generation, rows[bred])
+        lineage.add(new[len(bred) : len(bred) + pairs], "crossover", generation, mothers, fathers)
+        lineage.add(new[len(bred) + pairs :], "sample", generation)
         new_scores = self._scores(island, new)
         self._reward(sketch, rows[bred], scores[bred], new_scores[: len(bred)], made_by, rng)
         rows, first = np.unique(np.concatenate([rows[:elite], new]), axis=0, return_index=True)
@@ -511,7 +511,7 @@ class Evolution:
             self.applied.append(Applied(self._batch, name, len(own), int(np.sum(better[own])), float(share)))
 
     def _pool(
-        self, island: _Island, rows: np.ndarray, scores: np.ndarray, near: np.ndarray, family: Family, rng: np.random.Generator
+        self, island: _Island, rows: np.ndarray, scores: np.ndarray, near: np.ndarray, lineage: Lineage, rng: np.random.Generator
     ) -> _Pool:
         """The pool of unknown rows, best first."""
         number = self._numbers[island.sketch.name]
@@ -522,7 +522,7 @@ class Evolution:
         close = {tuple(r) for r in near.tolist()}
         is_near = np.array([tuple(r) in close for r in rows.tolist()], dtype=bool)
         points, apart = places(island.sketch, rows), np.full(len(rows), np.inf)
-        return _Pool(rows, scores, is_near, points, np.ones(len(rows), dtype=bool), family, apart)
+        return _Pool(rows, scores, is_near, points, np.ones(len(rows), dtype=bool), lineage, apart)
 
     # --- scores ---
 

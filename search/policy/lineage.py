@@ -1,4 +1,4 @@
-"""The lineage of an evolution's rows: the family of a population, and samples of populations for reports."""
+"""The lineage of an evolution's rows, and samples of populations for reports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Applied:
     share: float
 
 
-class Family:
+class Lineage:
     """The rows of an evolution in a batch, each with the operator, the generation and the parents by which it first arose."""
 
     def __init__(self, batch: int):
@@ -59,7 +59,7 @@ class Family:
                 self._made[row] = operator, generation, tuple(p[n] for p in of)
 
     def origin(self, row: Row, measured: Collection[Row]) -> Origin | None:
-        """The origin of a row, back to rows that were measured or have no parents; None for a row outside the family."""
+        """The origin of a row, back to rows that were measured or have no parents; None for a row outside of it."""
         if row not in self._made:
             return None
         operator, generation, parents = self._made[row]
