@@ -58,7 +58,7 @@ def default(result: Result) -> float | None:
     return next(found, None)
 
 
-def beliefs(result: Result) -> list[tuple[str, int, float | None, str]]:
+def model_accuracy(result: Result) -> list[tuple[str, int, float | None, str]]:
     """The accuracy of each model: its name, the number of scores, the rank correlation, and a figure of scores against speeds."""
     scored: dict[str, list[tuple[float, Measurement]]] = {}
     for m in result.measurements:

@@ -64,7 +64,7 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         _nests(result),
         section("The population", MAP, population(result)),
         section("Rules and sketches", RULES, derivations(result)),
-        _beliefs(result),
+        _model_accuracy(result),
         '<div class="pair">',
         section("What moved the prediction", CONTRIBUTIONS, figures.contributions(result)),
         section("Credit of the mutations", CREDIT, figures.credit(result)),
@@ -129,10 +129,10 @@ def _roof(result: Result, bandwidth: float | None) -> str:
     return text
 
 
-def _beliefs(result: Result) -> str:
+def _model_accuracy(result: Result) -> str:
     """The scores of each model against measurements."""
     found = []
-    for name, count, correlation, figure in figures.beliefs(result):
+    for name, count, correlation, figure in figures.model_accuracy(result):
         how = "" if correlation is None else f"; rank correlation {correlation:.2f}"
         found.append(f"<div><h3>{escape(name)}</h3><p>{count} candidates{how}</p>{figure}</div>")
     text = """The scores of each model when a candidate was proposed, on its own scale, against the measured speed. The formula

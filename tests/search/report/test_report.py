@@ -17,7 +17,7 @@ from search.policy.lineage import Applied, Generation
 from search.population.sample import sample
 from search.report import page, write
 from search.report.derivations import by_block, edges, graph
-from search.report.figures import beliefs
+from search.report.figures import model_accuracy
 from search.report.lineage import changes, columns, line
 from search.report.population import islands, plane
 from search.space.sketch import Sketch
@@ -162,7 +162,7 @@ def test_the_line_of_the_winner(evolved):
 
 def test_each_model_has_a_scale_and_a_correlation_of_its_own(evolved):
     run = [m for n in range(2) for m in evolved.measurements]
-    found = beliefs(replace(evolved, measurements=tuple(run)))
+    found = model_accuracy(replace(evolved, measurements=tuple(run)))
     assert [(name, count, round(correlation, 2)) for name, count, correlation, _ in found] == [
         ("formula", 6, 0.5), ("trees", 4, 1.0),
     ]  # fmt: skip
