@@ -44,7 +44,7 @@ _CONFIGURATION, _ALLOW, _ALLOWED = "tir.tiles", "tir.tiles.allow", "tir.tiles.al
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TileAccess:
     """The tile of an access: the offset of its first element in the buffer, and the elements from one row to the next."""
 
     access: Load | Store
@@ -53,7 +53,7 @@ class Window:
 
     @property
     def key(self) -> object:
-        """The key that windows of the same place share."""
+        """The key that accesses of the same elements share."""
         return self.access.buffer.name, frozenset(self.start.items()), self.stride
 
 
@@ -63,7 +63,7 @@ class TileRegisters:
 
     configured: bool = False
     cleared: bool = False  # the results of the next sum start from 0
-    results: dict[object, int] = field(default_factory=dict)  # by `Window.key`
+    results: dict[object, int] = field(default_factory=dict)  # by `TileAccess.key`
     operands: dict[object, int] = field(default_factory=dict)  # the most recently used at the end
 
     def of_operand(self, key: object) -> tuple[int, bool]:
@@ -91,7 +91,7 @@ def write(writer: Function, s: For) -> bool:
     if not any(annotation(x.annotations, INSTRUCTION) for x in loops(s)):
         return False
     inside = [*_instructions(writer, s)]
-    if not inside or any(_windows(writer, nest) is None for _, nest in inside):
+    if not inside or any(_tile_accesses(writer, nest) is None for _, nest in inside):
         return False
     if not writer.tiles.configured:
         return _configured(writer, s)
@@ -174,21 +174,21 @@ def _configured(writer: Function, s: For) -> bool:
     return True
 
 
-def _results(writer: Function, s: For) -> dict[object, Window] | None:
+def _results(writer: Function, s: For) -> dict[object, TileAccess] | None:
     """The tiles, by their keys, of a loop that only accumulates into them, if they fit the registers; else None."""
     inside = [*_instructions(writer, s)]
     if s.kind is not Kind.SERIAL or not inside or inside[0][1] is s or len(stores(s)) != len(inside):
         return None
-    found: dict[object, Window] = {}
+    found: dict[object, TileAccess] = {}
     for around, nest in inside:
         if any(x.kind not in (Kind.SERIAL, Kind.UNROLLED) or not isinstance(x.extent, Const) for x in around):
             return None
         unrolled = {x.name: range(as_int(x.extent) or 0) for x in around if x.kind is Kind.UNROLLED}
         for copy in itertools.product(*unrolled.values()):
-            windows = _windows(writer, nest, dict(zip(unrolled, copy, strict=True)))
-            if windows is None or {x.name for x in around} & names_in(windows[0].start):
+            accesses = _tile_accesses(writer, nest, dict(zip(unrolled, copy, strict=True)))
+            if accesses is None or {x.name for x in around} & names_in(accesses[0].start):
                 return None
-            found[windows[0].key] = windows[0]
+            found[accesses[0].key] = accesses[0]
     return found if len(found) <= MAX_RESULTS else None
 
 
@@ -214,10 +214,10 @@ def _sum(writer: Function, s: For) -> bool:
 
 def _product(writer: Function, s: For) -> None:
     """Write an instruction, whose result is in a register already, or is loaded and stored."""
-    windows, name = _windows(writer, s), instruction(writer, s)
-    assert windows is not None and name is not None
-    writer.admit(*(i for x in windows for i in x.access.indices))
-    registers, (result, *operands) = writer.tiles, windows
+    accesses, name = _tile_accesses(writer, s), instruction(writer, s)
+    assert accesses is not None and name is not None
+    writer.admit(*(i for x in accesses for i in x.access.indices))
+    registers, (result, *operands) = writer.tiles, accesses
     held = registers.results.get(result.key)
     if held is None:
         held = registers.of_operand(None)[0]
@@ -235,16 +235,16 @@ def _product(writer: Function, s: For) -> None:
         del registers.operands[None]
 
 
-def _move(writer: Function, verb: str, register: int, window: Window) -> None:
+def _move(writer: Function, verb: str, register: int, tile: TileAccess) -> None:
     """Load a tile, or store it."""
-    buffer = window.access.buffer
-    pointer, stride = writer.address(buffer, window.start), window.stride * dtypes.nbytes(buffer.dtype)
+    buffer = tile.access.buffer
+    pointer, stride = writer.address(buffer, tile.start), tile.stride * dtypes.nbytes(buffer.dtype)
     writer.perform(f"llvm.x86.{verb}", Value(str(register), "i8"), Value(pointer, "ptr"), Value(str(stride), "i64"))
     if verb == "tilestored64":
         writer.versions[buffer.name] = writer.versions.get(buffer.name, 0) + 1
 
 
-def _windows(writer: Function, s: For, copy: Mapping[str, int] = MappingProxyType({})) -> list[Window] | None:
+def _tile_accesses(writer: Function, s: For, copy: Mapping[str, int] = MappingProxyType({})) -> list[TileAccess] | None:
     """The tiles of the result, the rows and the columns of an instruction, in a copy of unrolled loops; None if misplaced."""
     nest = nest_at(s)[0]
     store, extents = nest[-1].body, [as_int(x.extent) for x in nest]
@@ -260,24 +260,24 @@ def _windows(writer: Function, s: For, copy: Mapping[str, int] = MappingProxyTyp
         return None
     parts = extents[-1] or 0
     found = [
-        _window(writer, store, row, {column: 1}, copy),
-        _window(writer, left, row, {step: parts, part: 1}, copy),
-        _window(writer, right, step, {column: parts, part: 1}, copy),
+        _tile_access(writer, store, row, {column: 1}, copy),
+        _tile_access(writer, left, row, {step: parts, part: 1}, copy),
+        _tile_access(writer, right, step, {column: parts, part: 1}, copy),
     ]
-    windows = [w for w in found if w is not None]
-    return windows if len(windows) == len(found) else None
+    accesses = [w for w in found if w is not None]
+    return accesses if len(accesses) == len(found) else None
 
 
-def _window(
+def _tile_access(
     writer: Function, access: Load | Store, row: str, within: Mapping[str, int], copy: Mapping[str, int]
-) -> Window | None:
+) -> TileAccess | None:
     """The tile of an access, its rows along loop `row` and strides `within` of other loops; None for other strides."""
     offset = _position(writer, access, copy)
     strides = {name: offset.pop(m) for name, m in lone_variables(offset).items() if name == row or name in within}
     stride = strides.pop(row, 0)
     if strides != within or names_in(offset) & {row, *within}:
         return None
-    return Window(access, offset, stride)
+    return TileAccess(access, offset, stride)
 
 
 def _position(writer: Function, access: Load | Store, copy: Mapping[str, int]) -> Polynomial:

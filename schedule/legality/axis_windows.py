@@ -32,7 +32,7 @@ DueBound = tuple[PredicateBound, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class AxisWindow:
     """The values `start + t`, t in range(extent), with `base + t // scale < bound` for each limit (base, scale, bound)."""
 
     start: Expr
@@ -44,7 +44,9 @@ class Window:
         return [base + (t if scale == 1 else t // scale) < Const(bound, t.dtype) for base, scale, bound in self.limits]
 
 
-def windows(block: Block, outer: Sequence[For], inner: Sequence[For], facts: Sequence[Expr] | None = None) -> dict[str, Window]:
+def windows(
+    block: Block, outer: Sequence[For], inner: Sequence[For], facts: Sequence[Expr] | None = None
+) -> dict[str, AxisWindow]:
     """The window of each spatial iteration variable in one iteration of `outer`; `inner` are the loops inside these.
 
     Theorem: the points at which the block runs in that iteration are the product of the windows. Each point of the spatial
@@ -62,14 +64,14 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For], facts: Seq
         iters = tuple(it.with_(binding=simplify(it.binding, ranges)) for it in placed.iters)
         block = block.with_(iters=iters, predicate=simplify(placed.predicate, ranges))
         return {
-            name: Window(
+            name: AxisWindow(
                 simplify(substitute(w.start, back)),
                 w.extent,
                 tuple((simplify(substitute(base, back)), scale, bound) for base, scale, bound in w.limits),
             )
             for name, w in windows(block, outer, inner, facts).items()
         }
-    result: dict[str, Window] = {}
+    result: dict[str, AxisWindow] = {}
     own = axes_with_own_loop(block, (*outer, *inner))
     for it in block.iters:
         # A loop that is the whole binding needs no constants.
@@ -77,7 +79,7 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For], facts: Seq
         if loop is not None and loop.extent == it.extent and loop.name not in variables(block.predicate):
             is_outer = any(loop is x for x in outer)
             one, zero = Const(1, it.extent.dtype), Const(0, it.extent.dtype)
-            result[it.var.name] = Window(loop.var, one) if is_outer else Window(zero, it.extent)
+            result[it.var.name] = AxisWindow(loop.var, one) if is_outer else AxisWindow(zero, it.extent)
     rest = [it for it in block.iters if it.var.name not in result]
     done = {own[name].name for name in result}
     for it in [it for it in rest if facts is not None and it.axis is Axis.SPATIAL and type(it.extent) is not Const]:
@@ -128,7 +130,7 @@ def _parts_of_symbolic_loops(
 
 def windows_of_tries(
     block: Block, outer: Sequence[For], inner: Sequence[For], facts: Sequence[Expr] | None = None
-) -> dict[str, Window]:
+) -> dict[str, AxisWindow]:
     """The `windows` of the block, if need be without the conditions that its domain does not imply.
 
     In an iteration of `outer` it may then skip points of the window, but runs at them in no other. Raises Unproved."""
@@ -144,7 +146,7 @@ def windows_of_tries(
 
 def _symbolic_window(
     block: Block, it: Iter, outer: Sequence[For], inner: Sequence[For], facts: Sequence[Expr]
-) -> tuple[Window, Block] | None:
+) -> tuple[AxisWindow, Block] | None:
     """The window of an iteration variable of symbolic extent, and the block without the conditions on its loops.
 
     None unless its binding is in mixed radix, only the outermost loop symbolic, and its domain implies these conditions."""
@@ -165,14 +167,14 @@ def _symbolic_window(
     part = mixed_radix(moving, loops)
     without = block.with_(predicate=conjunction(*kept))
     if not fixed:
-        return Window(Const(0, it.extent.dtype), it.extent), without
+        return AxisWindow(Const(0, it.extent.dtype), it.extent), without
     if part is None or type(part[1]) is not Const:
         return None
     start = substitute(it.binding, all_zero(x.var for x in inner))
-    return Window(simplify(start, ranges_of((*outer, *inner))), part[1].with_(dtype=it.extent.dtype)), without
+    return AxisWindow(simplify(start, ranges_of((*outer, *inner))), part[1].with_(dtype=it.extent.dtype)), without
 
 
-def _window(it: Iter, terms: Sequence[IterTerm], bounds: Sequence[PredicateBound], zeros: Zeros, ranges: Ranges) -> Window:
+def _window(it: Iter, terms: Sequence[IterTerm], bounds: Sequence[PredicateBound], zeros: Zeros, ranges: Ranges) -> AxisWindow:
     """The window of one iteration variable: its inner terms give contiguous values, its outer terms the start."""
     name = it.var.name
     if type(it.extent) is not Const:
@@ -203,7 +205,7 @@ def _window(it: Iter, terms: Sequence[IterTerm], bounds: Sequence[PredicateBound
             extent = reach
     if reach != it.extent.value:
         raise Unproved(f"`{name}` = `{it.binding}` takes {reach} values of {it.extent.value}")
-    return Window(simplify(substitute(it.binding, zeros), ranges), Const(extent, it.extent.dtype), tuple(limits))
+    return AxisWindow(simplify(substitute(it.binding, zeros), ranges), Const(extent, it.extent.dtype), tuple(limits))
 
 
 def _with_bounds(terms: Sequence[IterTerm], bounds: Sequence[PredicateBound]) -> Iterator[tuple[IterTerm, list[DueBound]]]:
@@ -314,7 +316,7 @@ def shifted(e: Expr, by: int) -> Expr:
     return e if by == 0 else to_expr(add(polynomial(e), constant(by)), e.dtype)
 
 
-def in_elements(window: Window, index: TiledIndex) -> Window:
+def in_elements(window: AxisWindow, index: TiledIndex) -> AxisWindow:
     """A window of axis values as a window of elements, by an index."""
     limits = tuple((base, scale * index.tile, bound) for base, scale, bound in window.limits)
-    return Window(simplify(window.start * index.tile + index.offset), simplify(window.extent * index.tile), limits)
+    return AxisWindow(simplify(window.start * index.tile + index.offset), simplify(window.extent * index.tile), limits)

@@ -14,13 +14,13 @@ from tir.arith.simplify import simplify
 from tir.ir import FALSE, NOT_SPATIAL, Axis, Block, Const, Expr, For, Iter, Load, Store, Var, conjunction, conjuncts
 from tir.traverse import driving, stores, substitute, variables, walk
 
-from .axis_windows import Window
+from .axis_windows import AxisWindow
 from .dataflow import Leaf, Scope, facts_of
 from .iter_map import Unproved, limited_sums, need_one_role, split_fused_loops
 from .requirements import conditions_on_axes
 
 
-def instances(scope: Scope, leaf: Leaf) -> tuple[dict[str, Window], list[Expr], list[Expr]]:
+def instances(scope: Scope, leaf: Leaf) -> tuple[dict[str, AxisWindow], list[Expr], list[Expr]]:
     """The windows of axes whose loops skip values at an end, and the conditions of a block's instances over its axes and loops.
 
     Conditions over axes include the ends of windows. The others are conditions that only loops can express. If the loops skip
@@ -37,7 +37,7 @@ def instances(scope: Scope, leaf: Leaf) -> tuple[dict[str, Window], list[Expr], 
     whole = ranges_of(leaf.loops, scope.ranges)
     part = narrowed(whole, [simplify(c, whole) for c in conjuncts(block.predicate)])
     facts = facts_of(scope, ())
-    box: dict[str, Window] = {}
+    box: dict[str, AxisWindow] = {}
     windows = _windows(block.iters, leaf.loops, part)
     others = windows if None not in windows else _windows(block.iters, leaf.loops, whole)
     for it, window, other in zip(block.iters, windows, others, strict=True):
@@ -93,7 +93,7 @@ def _never_holds(condition: Expr, ranges: Ranges, facts: Iterable[Expr]) -> bool
     return condition == FALSE or any(prove(to_expr(p) <= -1, ranges, facts) for p in nonnegative(condition))
 
 
-def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, Window]:
+def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, AxisWindow]:
     """The window of each spatial axis that a block visits completely, within its domain, in one iteration of `outer`.
 
     Unlike those of `windows`, these windows may overlap. Raises Unproved."""
@@ -123,7 +123,7 @@ def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) ->
     return result
 
 
-def _windows(axes: Sequence[Iter], inner: Sequence[For], loops: Ranges) -> list[Window | None]:
+def _windows(axes: Sequence[Iter], inner: Sequence[For], loops: Ranges) -> list[AxisWindow | None]:
     """The window of each axis over the `inner` loops; None if its values have gaps or depend on those of the axes before.
 
     For a loop of symbolic extent, the extent is used in place of the range."""
@@ -134,7 +134,7 @@ def _windows(axes: Sequence[Iter], inner: Sequence[For], loops: Ranges) -> list[
     mapping, parts, ranges = split_fused_loops(bindings, sizes, loops)
     extents: dict[str, Expr] = {x.name: x.extent for x in inner}
     extents |= {x.name: Const(size) for x, size in sizes.items()} | {name: Const(size) for name, size in parts.items()}
-    result: list[Window | None] = []
+    result: list[AxisWindow | None] = []
     seen: set[str] = set()
     for it, binding in zip(axes, bindings, strict=True):
         moving, fixed = split_terms(polynomial(simplify(substitute(binding, mapping), ranges)), extents)
@@ -143,7 +143,7 @@ def _windows(axes: Sequence[Iter], inner: Sequence[For], loops: Ranges) -> list[
         seen |= used
         if found is not None and type(found[1]) is Const:
             found = found[0], found[1].with_(dtype=it.extent.dtype)
-        result.append(found and Window(to_expr(add(fixed, constant(found[0])), binding.dtype), found[1]))
+        result.append(found and AxisWindow(to_expr(add(fixed, constant(found[0])), binding.dtype), found[1]))
     return result
 
 

@@ -42,7 +42,7 @@ from tir.nearest import did_you_mean, no_such
 from tir.traverse import driving, loads, nest_at, path_to, replace_stmt, rewrite, stored_names, substitute, variables, walk_stmts
 
 from ..error import ScheduleError, listing
-from ..legality.axis_windows import TiledIndex, Window, in_elements, windows, written_indices
+from ..legality.axis_windows import AxisWindow, TiledIndex, in_elements, windows, written_indices
 from ..legality.dataflow import Leaf, Scope, loops_and_ranges, scope_of, shared
 from ..legality.independence import independent_iterations
 from ..legality.instances import instances, narrowed
@@ -278,7 +278,7 @@ def _read_bounds(reader: Leaf, outside: Ranges, name: str, rank: int) -> list[In
     return [(bounds(r.min, ranges)[0], bounds(r.min + r.extent - 1, ranges)[1]) for r in region.ranges]
 
 
-Part = tuple[dict[str, Window], tuple[Expr, ...]]  # part of a buffer: windows of the copying block's axes, conditions on them
+Part = tuple[dict[str, AxisWindow], tuple[Expr, ...]]  # part of a buffer: windows of the copying block's axes, conditions on them
 
 
 def finished(scope: Scope, leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -> Part:
@@ -292,9 +292,9 @@ def finished(scope: Scope, leaf: Leaf, target: Buffer, copying: Block, loops: Se
     own |= {d.axis: (it.var - d.offset) // d.tile for it, d in zip(copying.iters, dims, strict=True) if d.axis is not None}
     conditions, rest = _split_axis_conditions(block, target.name)
     share = windows(rest, (*_axes_around(scope, block), *loops), leaf.inside(loops))
-    result: dict[str, Window] = {}
+    result: dict[str, AxisWindow] = {}
     for it, d in zip(copying.iters, dims, strict=True):
-        whole = Window(Const(0, it.extent.dtype), Const(1, it.extent.dtype)) if d.axis is None else share[d.axis]
+        whole = AxisWindow(Const(0, it.extent.dtype), Const(1, it.extent.dtype)) if d.axis is None else share[d.axis]
         result[it.var.name] = in_elements(whole, d)
     return result, tuple(simplify(substitute(c, own)) for c in conditions)
 

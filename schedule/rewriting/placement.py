@@ -15,7 +15,7 @@ from tir.arith.symbolic import is_fixed, symbolic_less, symbolic_min
 from tir.ir import Binary, Block, Const, Expr, Iter, Range, Stmt, Store, Var, conjunction, nest
 from tir.traverse import loads, substatements
 
-from ..legality.axis_windows import Window, difference, shifted
+from ..legality.axis_windows import AxisWindow, difference, shifted
 from .edits import Names
 from .loops import UNFOLDED_UNIT_RANGE
 
@@ -24,7 +24,7 @@ ROOT, INLINE = "root", "inline"  # places other than loops: in loops of its own,
 
 def laid_out(
     block: Block,
-    windows: Mapping[str, Window],
+    windows: Mapping[str, AxisWindow],
     ranges: Ranges,
     names: Names,
     preserve_unit_loops: bool = False,
@@ -44,7 +44,7 @@ def laid_out(
     conditions: list[Expr] = []
     for it in block.iters:
         window = windows.get(it.var.name)
-        window = Window(Const(0, it.extent.dtype), it.extent) if window is None else _clipped(window, it.extent, ranges, exact)
+        window = _clipped(window, it.extent, ranges, exact) if window else AxisWindow(Const(0, it.extent.dtype), it.extent)
         if window.extent.is_one and not preserve_unit_loops:
             offset: Expr = Const(0, it.var.dtype)
         else:
@@ -64,7 +64,7 @@ def laid_out(
     return nest(loops, block.with_(iters=tuple(iters), predicate=conjunction(*conditions)))
 
 
-def _clipped(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Window:
+def _clipped(window: AxisWindow, extent: Expr, ranges: Ranges, exact: bool) -> AxisWindow:
     """The window without its part outside of range(extent), as far as no condition is needed."""
     size, _ = bounds(extent, ranges)
     reach, _ = bounds(window.extent, ranges)
@@ -73,24 +73,24 @@ def _clipped(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Windo
         return window
     dtype = extent.dtype
     if size == 0 and type(extent) is Const:
-        return Window(Const(0, dtype), extent)
+        return AxisWindow(Const(0, dtype), extent)
     if type(window.extent) is Const and type(extent) is Const and not is_fixed(reach):
         # A window that covers the domain starts at 0. One with limits is partial, and covers it only if it is the only window.
         part = exact or bool(window.limits)
         from_0 = window.start if part else simplify(window.start * Const(symbolic_less(reach, size), dtype), ranges)
-        return Window(from_0, Const(symbolic_min(reach, size), dtype), window.limits)
+        return AxisWindow(from_0, Const(symbolic_min(reach, size), dtype), window.limits)
     if window.limits:
         return window
     if low is not None and low == high:
         start, stop = min(max(low, 0), size - 1), symbolic_min(low + reach, size)
         if stop > start or not exact:
-            return Window(Const(start, dtype), Const(max(stop - start, 1), dtype))
+            return AxisWindow(Const(start, dtype), Const(max(stop - start, 1), dtype))
     if reach >= size and not exact:
-        return Window(Const(0, dtype), Const(symbolic_min(reach, size), dtype) if type(extent) is Const else extent)
+        return AxisWindow(Const(0, dtype), Const(symbolic_min(reach, size), dtype) if type(extent) is Const else extent)
     return window
 
 
-def needed(block: Block, regions: Regions, ranges: Ranges, written: Collection[str]) -> dict[str, Window]:
+def needed(block: Block, regions: Regions, ranges: Ranges, written: Collection[str]) -> dict[str, AxisWindow]:
     """Windows of the block's spatial iteration variables that cover the `regions` of its outputs.
 
     Sound for any block: an element is written only by the instances for which each index has the element's coordinate. An index
@@ -99,13 +99,13 @@ def needed(block: Block, regions: Regions, ranges: Ranges, written: Collection[s
     """
     spatial = [it.var.name for it in block.spatial]
     own = ranges_of([block], ranges)
-    result: dict[str, Window] | None = None
+    result: dict[str, AxisWindow] | None = None
     for part in substatements(block):
         for s, around in accesses(part):
             region = regions.get(s.buffer.name) if type(s) is Store else None
             if region is None:
                 continue
-            found: dict[str, Window] = {}
+            found: dict[str, AxisWindow] = {}
             inside = around.ranges(own)
             for index, r in zip(s.indices, region.ranges, strict=True):
                 solved = _solved(around.closed(index), r, spatial, ranges, inside)
@@ -117,7 +117,7 @@ def needed(block: Block, regions: Regions, ranges: Ranges, written: Collection[s
     return result or {}
 
 
-def _readable(window: Window, ranges: Ranges, written: Collection[str]) -> bool:
+def _readable(window: AxisWindow, ranges: Ranges, written: Collection[str]) -> bool:
     """True where the bounds of a window load only in bounds, and from no buffer in `written`."""
     read = [x for bound in (window.start, window.extent) for x in loads(bound)]
     indices = [place for x in read for place in zip(x.indices, x.buffer.shape, strict=True)]
@@ -125,18 +125,18 @@ def _readable(window: Window, ranges: Ranges, written: Collection[str]) -> bool:
     return kept and all(prove(i >= 0, ranges) and prove(i < dim, ranges) for i, dim in indices)
 
 
-def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges, inside: Ranges) -> tuple[str, Window] | None:
+def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges, inside: Ranges) -> tuple[str, AxisWindow] | None:
     """An iteration variable and the window of its values for which an index, over it and inner loops, is within a range."""
     match index:
         case Binary("//", Var(v), Const(c)) if v in spatial and c > 0:
-            return v, Window(simplify(r.min * c, ranges), simplify(r.extent * c, ranges))
+            return v, AxisWindow(simplify(r.min * c, ranges), simplify(r.extent * c, ranges))
     moving, rest = split_terms(polynomial(simplify(index, inside) if inside else index), inside.keys())
     low, high = polynomial_bounds(moving, inside)
     if low is None or high is None:
         return None
     match linear(rest):
         case (v, 1, offset) if v in spatial and not moving:
-            return v, Window(simplify(shifted(r.min, -offset), ranges), r.extent)
+            return v, AxisWindow(simplify(shifted(r.min, -offset), ranges), r.extent)
         case (v, a, offset) if v in spatial:
             # The multiples a v are among `count` integers from `first` on.
             first = r.min - (offset + high) if a > 0 else (offset + low + 1) - r.min - r.extent
@@ -144,13 +144,13 @@ def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges, inside: R
             start, last = simplify((first + (step - 1)) // step, ranges), simplify((first + count - 1) // step, ranges)
             exact = difference(last, start)
             number = simplify((count + (step - 1)) // step, ranges) if exact is None else Const(max(exact + 1, 1), r.extent.dtype)
-            return v, Window(start, number)
+            return v, AxisWindow(start, number)
     return None
 
 
-def _hull(a: Window, b: Window) -> Window | None:
+def _hull(a: AxisWindow, b: AxisWindow) -> AxisWindow | None:
     """The smallest window around both; None where their distance is unknown."""
     both = hull(Range(a.start, a.extent), Range(b.start, b.extent))
     if a == b or both is None:
         return a if a == b else None
-    return Window(simplify(both.min), both.extent)
+    return AxisWindow(simplify(both.min), both.extent)

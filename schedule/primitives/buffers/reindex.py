@@ -9,7 +9,7 @@ from tir.ir import Axis, Block, Buffer, Const, Expr, Iter, Load, PrimFunc, Store
 from tir.traverse import move_accesses, substitute, variables, walk
 
 from ...error import ScheduleError, listing
-from ...legality.axis_windows import Window, windows
+from ...legality.axis_windows import AxisWindow, windows
 from ...legality.dataflow import buffer_of, facts_of, locate
 from ...legality.requirements import in_bounds, need_complete, need_only_writer, need_read_later, need_whole_reduction
 from ...primitive import BlockName, BufferOfBlock, BufferPlace, find_block, primitive
@@ -149,7 +149,7 @@ def _read_through_copy(
             (reader, f"reads {source.name}"),
             hint=CACHE_HINT,
         )
-    share: dict[str, Window] = {}
+    share: dict[str, AxisWindow] = {}
     inner = leaf.inside(loops)
     if loops or scope.block is not None or not _whole(reader, ranges_of(inner, ranges)):
         share = needed(copying, accessed(nest(inner, new), ranges, (copy.name,))[0], ranges, scope.written)

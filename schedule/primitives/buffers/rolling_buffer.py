@@ -12,7 +12,7 @@ from tir.nearest import did_you_mean
 from tir.traverse import driving, replace_buffers, substitute, variables
 
 from ...error import ScheduleError, listing
-from ...legality.axis_windows import Window
+from ...legality.axis_windows import AxisWindow
 from ...legality.dataflow import Leaf, Scope, buffer_of, locate
 from ...legality.instances import covered_windows
 from ...legality.iter_map import proving
@@ -95,7 +95,7 @@ def _only_store(block: Block, buffer: Buffer) -> Store:
 
 def _rolling(
     scope: Scope, leaf: Leaf, buffer: Buffer, places: list[str | None], keep: str
-) -> tuple[For, dict[str, Window], int, Expr]:
+) -> tuple[For, dict[str, AxisWindow], int, Expr]:
     """The innermost loop that rolls, the windows of its iterations, the dimension in which they move, and the distance."""
     refusal: ScheduleError | None = None
     for loop in _serial_loops(leaf, keep):
@@ -173,7 +173,7 @@ def _need_fixed_surroundings(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer
 
 
 def _rolling_dimension(
-    block: Block, buffer: Buffer, places: list[str | None], share: dict[str, Window], loop: For
+    block: Block, buffer: Buffer, places: list[str | None], share: dict[str, AxisWindow], loop: For
 ) -> tuple[int, Expr]:
     """The only dimension in which the window of an iteration moves, and the distance from the one before."""
     moving = [n for n, v in enumerate(places) if v is not None and loop.name in variables(share[v].start)]
@@ -206,7 +206,7 @@ def _rolling_dimension(
     return moving[0], step
 
 
-def _need_within(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer, dim: int, window: Window) -> None:
+def _need_within(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer, dim: int, window: AxisWindow) -> None:
     """Refuse readers that may access elements beyond the window of an iteration."""
     ranges = ranges_of(leaf.loops[: leaf.loops.index(loop) + 1], scope.ranges)
     reads, _ = accessed(loop.body, ranges, (buffer.name,))

@@ -16,8 +16,8 @@ from tir.traverse import loads, loops_in, variables
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import (
+    AxisWindow,
     TiledIndex,
-    Window,
     affine_index,
     in_elements,
     shifted,
@@ -103,7 +103,7 @@ def reverse_compute_at(
 
 
 def _conditions_of_one(
-    scope: Scope, moved: Leaf, feeding: Sequence[Leaf], path: tuple[Stmt, ...], made: Mapping[str, Window]
+    scope: Scope, moved: Leaf, feeding: Sequence[Leaf], path: tuple[Stmt, ...], made: Mapping[str, AxisWindow]
 ) -> list[Expr]:
     """The common conditions of all producers, if several iterations of loops have one window, else none.
 
@@ -196,7 +196,7 @@ def _producers_between(scope: Scope, moved: Leaf, path: tuple[Stmt, ...], last: 
 
 def _finished_windows(
     scope: Scope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...], ranges: Ranges
-) -> dict[str, Window]:
+) -> dict[str, AxisWindow]:
     """The window of each axis of the consumer for which its inputs are finished in an iteration of the last loop on `path`.
 
     Theorem: if one read bounds axes by windows that tile the dimensions it reads, the block runs once at each of its points. All
@@ -204,8 +204,8 @@ def _finished_windows(
     """
     block = moved.block
     loops = loops_in(path)
-    found: list[tuple[Leaf, dict[str, Window]]] = []
-    tiling: dict[str, Window] | None = None
+    found: list[tuple[Leaf, dict[str, AxisWindow]]] = []
+    tiling: dict[str, AxisWindow] | None = None
     for producer in feeding:
         outer = shared_loops(path, producer.above)
         for share in _shares(moved, producer, outer, assumptions(scope.func)):
@@ -262,7 +262,7 @@ def _with_plain_reads(func: PrimFunc, moved: Leaf, feeding: list[Leaf]) -> PrimF
     return plain if read and all(affine_index(i, own) is not None or type(i) is Const for i in read) else None
 
 
-def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...], facts: Sequence[Expr]) -> list[dict[str, Window]]:
+def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...], facts: Sequence[Expr]) -> list[dict[str, AxisWindow]]:
     """For each read of a producer's elements: the windows of the consumer's axes for which an iteration of `outer` finishes them.
 
     An axis without a window reads a dimension that is finished as a whole.
@@ -279,7 +279,7 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...], facts: Sequence
     marks = (outer[-1], "the loop"), (source, "the producer"), (block, "the consumer")
     with proving(what, *marks, hint=f"choose a loop outside of `{outer[-1].name}`"):
         share = windows_of_tries(source, outer, producer.inside(outer), facts)
-    result: list[dict[str, Window]] = []
+    result: list[dict[str, AxisWindow]] = []
     for name in sorted(producer.writes & moved.inputs):
         for load in loads(block):
             if load.buffer.name == name and (bound := _windows_of_read(block, source, load, share)) not in result:
@@ -287,13 +287,13 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...], facts: Sequence
     return result
 
 
-def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, Window]) -> dict[str, Window]:
+def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, AxisWindow]) -> dict[str, AxisWindow]:
     """The windows of the axes of `block` for one read, given the windows `share` of the axes of its producer `source`."""
     name = load.buffer.name
     marks = (source, f"writes {name}"), (block, f"reads {name}")
     axes = {it.var.name: it for it in block.spatial}
     extents = {it.var.name: it.extent for it in source.iters}
-    result: dict[str, Window] = {}
+    result: dict[str, AxisWindow] = {}
     for n, (index, length, dim) in enumerate(
         zip(load.indices, load.buffer.shape, _written_dimensions(source, name), strict=True)
     ):
@@ -325,7 +325,7 @@ def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, W
                 marks[1],
                 hint="choose a loop outside of all that writes the rest",
             )
-        mine = Window(simplify(shifted(window.start, -read[1])), window.extent, window.limits)
+        mine = AxisWindow(simplify(shifted(window.start, -read[1])), window.extent, window.limits)
         if result.setdefault(axis.var.name, mine) != mine:
             raise ScheduleError(
                 f"`{block.name}` reads `{name}` at several places along `{axis.var.name}`, "
@@ -359,7 +359,7 @@ def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tup
         if it.axis is not Axis.SPATIAL:
             continue
         mine = now[it.var.name]
-        other = then.get(it.var.name, Window(Const(0, it.extent.dtype), it.extent))
+        other = then.get(it.var.name, AxisWindow(Const(0, it.extent.dtype), it.extent))
         if mine != other:
             raise ScheduleError(
                 f"in an iteration of `{around[-1].name}`, `{block.name}` runs for other values of `{it.var.name}` "

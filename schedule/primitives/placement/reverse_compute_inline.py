@@ -29,7 +29,7 @@ from tir.ir import (
 from tir.traverse import loads, rewrite, substitute, variables
 
 from ...error import ScheduleError, listing
-from ...legality.axis_windows import Window, affine_index, windows, windows_of_tries
+from ...legality.axis_windows import AxisWindow, affine_index, windows, windows_of_tries
 from ...legality.dataflow import Leaf, Scope, locate, shared_loops, span
 from ...legality.instances import instances
 from ...legality.iter_map import proving
@@ -271,7 +271,7 @@ def _inverted(
     return {v: substitute(e, at) for v, e in back.items()}, read
 
 
-def _share(x: Leaf, common: Sequence[For], block: str) -> dict[str, Window]:
+def _share(x: Leaf, common: Sequence[For], block: str) -> dict[str, AxisWindow]:
     """The windows of a block's axes in an iteration of `common`; refuses unless it runs over its whole domain.
 
     The producer of `block` may skip points for good."""

@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from schedule.legality.axis_windows import (
+    AxisWindow,
     TiledIndex,
-    Window,
     affine_index,
     axes_with_own_loop,
     difference,
@@ -27,12 +27,12 @@ from tir.ir import Block, Buffer, Const, For, If, Let, Load, Stmt, Store, Var, s
 X, t, u = Buffer("X", (Const(40), Const(40))), Var("t"), Var("u")
 
 
-def plain(window: Window) -> tuple:
+def plain(window: AxisWindow) -> tuple:
     """A window as text, followed by its limits."""
     return str(window.start), str(window.extent), *((str(base), scale, bound) for base, scale, bound in window.limits)
 
 
-def values(window: Window, at: dict[str, int]) -> set[int]:
+def values(window: AxisWindow, at: dict[str, int]) -> set[int]:
     """The values of a window in an iteration of the loops around."""
     start, extent = (int(evaluate(e, at)) for e in (window.start, window.extent))
     return {start + t for t in range(extent) if all(evaluate(c, at) for c in window.conditions(Const(t)))}
@@ -290,7 +290,7 @@ def test_every_store_to_the_buffer():
 
 
 def test_windows_in_elements():
-    window = Window(i * 4, Const(4), ((i * 4, 1, 13),))
+    window = AxisWindow(i * 4, Const(4), ((i * 4, 1, 13),))
     assert in_elements(window, TiledIndex("v0", 1, ZERO)) == window
     assert plain(in_elements(window, TiledIndex("v0", 1, Const(-1)))) == ("i * 4 - 1", "4", ("i * 4", 1, 13))
     assert plain(in_elements(window, TiledIndex("v0", 8, j))) == ("i * 32 + j", "32", ("i * 4", 8, 13))

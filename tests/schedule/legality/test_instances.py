@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from schedule.legality.axis_windows import Window
+from schedule.legality.axis_windows import AxisWindow
 from schedule.legality.instances import covered_windows, instances, narrowed, writes_apart
 from schedule.legality.iter_map import Unproved
 from tests.schedule.legality.nests import block, i, iterations, j, k, loops, n, points, reduce, spatial, stored, t, v0
@@ -190,7 +190,7 @@ def test_windows_with_gaps(b, inner, reason):
 def test_windows_are_as_wide_as_their_axes():
     f = Var("f", "int64")
     b = block(spatial(Const(9, "int64"), f + 2))
-    assert covered_windows(b, [], loops(f=Const(4, "int64")))["v0"] == Window(Const(2, "int64"), Const(4, "int64"))
+    assert covered_windows(b, [], loops(f=Const(4, "int64")))["v0"] == AxisWindow(Const(2, "int64"), Const(4, "int64"))
 
 
 def test_ranges_are_narrowed():
