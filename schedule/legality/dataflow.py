@@ -97,7 +97,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, eq=False)
-class Scope:
+class BlockScope:
     """The body of a block that contains others, or of the function, and its leaves in program order."""
 
     func: PrimFunc
@@ -174,7 +174,7 @@ class Scope:
         return next(n for n in walk(self.root) if type(n) is Buffer and n.name == name)
 
 
-def locate(func: PrimFunc, block: str, under_conditions: bool = False) -> tuple[Scope, Leaf]:
+def locate(func: PrimFunc, block: str, under_conditions: bool = False) -> tuple[BlockScope, Leaf]:
     """The scope of a block, and the block as a leaf of it; refuses a block under a `let`, or under an `if` unless
     `under_conditions`."""
     target, path = block_at(func, block)
@@ -221,7 +221,7 @@ def loop_around(leaf: Leaf, func: PrimFunc, loop: str) -> int:
     )
 
 
-def locate_loop(scope: Scope, moved: Leaf, loop: str) -> tuple[For, tuple[Stmt, ...]]:
+def locate_loop(scope: BlockScope, moved: Leaf, loop: str) -> tuple[For, tuple[Stmt, ...]]:
     """A loop, and the path from the root of the scope to it, inclusive; refuses if the block may not move under it."""
     target, path = loop_at(scope.func, loop)
     within = scope_of(scope.func, path)
@@ -255,11 +255,11 @@ def need_not_vectorized(path: Iterable[Stmt], so: str) -> None:
             raise ScheduleError(f"`{s.name}` is vectorized, and {so}", (s, KIND_WORDS[s.kind]), hint="vectorize afterwards")
 
 
-def scope_of(func: PrimFunc, path: Sequence[Stmt]) -> Scope:
+def scope_of(func: PrimFunc, path: Sequence[Stmt]) -> BlockScope:
     """The scope of the last statement of a path."""
     cut = max((n for n, s in enumerate(path[:-1]) if type(s) is Block), default=-1)
     around = tuple(path[: cut + 1])
-    return Scope(func, around, path[cut + 1])  # the block's body, or its init
+    return BlockScope(func, around, path[cut + 1])  # the block's body, or its init
 
 
 def shared(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[Stmt, ...]:
@@ -276,21 +276,21 @@ def loops_and_ranges(path: tuple[Stmt, ...], outside: Ranges) -> tuple[list[For]
     return loops_in(path), ranges_of(path, outside)
 
 
-def facts_of(scope: Scope, loops: Iterable[For]) -> list[Expr]:
+def facts_of(scope: BlockScope, loops: Iterable[For]) -> list[Expr]:
     """The conditions that hold in some loops of a scope: on variables with symbolic extents, and on sizes."""
     axes = [(it.var, it.extent) for s in scope.around if type(s) is Block for it in s.iters]
     bound = [*axes, *((x.var, x.extent) for x in loops)]
     return [*(v < extent for v, extent in bound if type(extent) is not Const), *assumptions(scope.func)]
 
 
-def span(scope: Scope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:
+def span(scope: BlockScope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:
     """The leaves from one path to the other: under the first differing statement of each, and between them."""
     n = len(shared(a, b))
     orders = [leaf.order for leaf in scope.leaves if (s := leaf.at(n)) is a[n] or s is b[n]]
     return list(scope.leaves[min(orders) : max(orders) + 1])
 
 
-def running_between(scope: Scope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:
+def running_between(scope: BlockScope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:
     """The leaves that may run between two places: all in the outermost loop around both, or without one their `span`."""
     outermost = next(iter(shared_loops(a, b)), None)
     return span(scope, a, b) if outermost is None else scope.leaves_under(outermost)

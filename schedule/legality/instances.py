@@ -15,12 +15,12 @@ from tir.ir import FALSE, NOT_SPATIAL, Axis, Block, Const, Expr, For, Iter, Load
 from tir.traverse import driving, stores, substitute, variables, walk
 
 from .axis_windows import AxisWindow
-from .dataflow import Leaf, Scope, facts_of
+from .dataflow import BlockScope, Leaf, facts_of
 from .iter_map import Unproved, limited_sums, need_one_role, split_fused_loops
 from .requirements import conditions_on_axes
 
 
-def instances(scope: Scope, leaf: Leaf) -> tuple[dict[str, AxisWindow], list[Expr], list[Expr]]:
+def instances(scope: BlockScope, leaf: Leaf) -> tuple[dict[str, AxisWindow], list[Expr], list[Expr]]:
     """The windows of axes whose loops skip values at an end, and the conditions of a block's instances over its axes and loops.
 
     Conditions over axes include the ends of windows. The others are conditions that only loops can express. If the loops skip
@@ -53,7 +53,7 @@ def instances(scope: Scope, leaf: Leaf) -> tuple[dict[str, AxisWindow], list[Exp
     return box, kept, lost
 
 
-def writes_apart(scope: Scope, leaf: Leaf, other: Leaf) -> bool:
+def writes_apart(scope: BlockScope, leaf: Leaf, other: Leaf) -> bool:
     """True where two blocks provably write different elements, each block using every buffer at a single index.
 
     Theorem: a block that writes `X[v, w]` at its axes writes an element only if its conditions hold there. If one of them, over
@@ -69,7 +69,7 @@ def writes_apart(scope: Scope, leaf: Leaf, other: Leaf) -> bool:
     )
 
 
-def _never_meets(scope: Scope, leaf: Leaf, other: Leaf, name: str) -> bool:
+def _never_meets(scope: BlockScope, leaf: Leaf, other: Leaf, name: str) -> bool:
     """True where a condition of a block that writes a buffer at its axes never holds at the write indices of the other."""
     own, places = ({s.indices for s in stores(x.block) if s.buffer.name == name} for x in (leaf, other))
     axes, theirs = ({it.var.name for it in x.block.iters} for x in (leaf, other))

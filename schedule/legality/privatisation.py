@@ -7,7 +7,7 @@ from tir.arith.bounds import ranges_of
 from tir.ir import For, PrimFunc, Seq, Stmt, nest, seq
 
 from ..primitive import last_loop
-from .dataflow import Leaf, Scope, loops_and_ranges, scope_of, shared
+from .dataflow import BlockScope, Leaf, loops_and_ranges, scope_of, shared
 
 
 def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> set[str]:
@@ -43,7 +43,7 @@ def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> se
     return {name for name in names if owned(name)}
 
 
-def writes_all_reads(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> bool:
+def writes_all_reads(scope: BlockScope, writer: Leaf, reader: Leaf, name: str) -> bool:
     """True where `reader` reads only elements of a buffer that `writer` wrote in the same iteration of the loops around both."""
     outer, ranges = loops_and_ranges(shared(writer.above, reader.above), scope.ranges)
     both = seq(*(nest(leaf.inside(outer), leaf.stmt) for leaf in (writer, reader)))

@@ -17,11 +17,11 @@ from tir.traverse import driving, loops_in, only_reducing, stores, substatements
 
 from ..error import ScheduleError
 from ..primitive import KIND_WORDS, is_parameter
-from .dataflow import Leaf, Scope, running_between, shared, shared_loops
+from .dataflow import BlockScope, Leaf, running_between, shared, shared_loops
 from .privatisation import writes_all_reads
 
 
-def need_complete(scope: Scope, leaf: Leaf, what: str) -> None:
+def need_complete(scope: BlockScope, leaf: Leaf, what: str) -> None:
     """Refuse a block that is neither data parallel nor a reduction with its init: its result depends on more than its inputs."""
     block = leaf.block
     for it in block.iters:
@@ -47,7 +47,7 @@ def in_any_order(it: Iter) -> str:
     return f"if the order does not matter, declare `{it.var.name}` as T.axis.spatial, or T.axis.reduce if it adds up"
 
 
-def need_whole_reduction(scope: Scope, leaf: Leaf, what: str) -> None:
+def need_whole_reduction(scope: BlockScope, leaf: Leaf, what: str) -> None:
     """Refuse a reduction that continues in other iterations of the enclosing block; `what` ("its copy is") is allocated there."""
     moving = {name for name, r in scope.ranges.items() if r != (0, 0)}
     for it in leaf.block.iters:
@@ -75,7 +75,7 @@ def need_read_later(readers: Iterable[Leaf], leaf: Leaf) -> None:
         )
 
 
-def need_only_writer(scope: Scope, leaf: Leaf, what: str, apart: Callable[[Leaf], bool] = lambda other: False) -> None:
+def need_only_writer(scope: BlockScope, leaf: Leaf, what: str, apart: Callable[[Leaf], bool] = lambda other: False) -> None:
     """Refuse a block if one of its output buffers has another writer, unless `apart` holds for that."""
     for name in sorted(leaf.writes):
         other = next((w for w in scope.writers(name) if w is not leaf and not apart(w)), None)
@@ -89,7 +89,7 @@ def need_only_writer(scope: Scope, leaf: Leaf, what: str, apart: Callable[[Leaf]
             )
 
 
-def need_temporary(scope: Scope, leaf: Leaf, what: str) -> None:
+def need_temporary(scope: BlockScope, leaf: Leaf, what: str) -> None:
     """Refuse a block that writes a parameter of the function, or a buffer used outside of the scope."""
     for name in sorted(leaf.writes):
         if name in scope.outputs:
@@ -101,14 +101,14 @@ def need_temporary(scope: Scope, leaf: Leaf, what: str) -> None:
             )
 
 
-def need_own_temporary(scope: Scope, leaf: Leaf, what: str, apart: Callable[[Leaf], bool] = lambda other: False) -> None:
+def need_own_temporary(scope: BlockScope, leaf: Leaf, what: str, apart: Callable[[Leaf], bool] = lambda other: False) -> None:
     """Refuse a block unless it is complete and writes temporaries without other writers, but for those that `apart` allows."""
     need_complete(scope, leaf, what)
     need_temporary(scope, leaf, what)
     need_only_writer(scope, leaf, what, apart)
 
 
-def need_unchanged_inputs(scope: Scope, leaf: Leaf, targets: Iterable[tuple[Stmt, ...]]) -> None:
+def need_unchanged_inputs(scope: BlockScope, leaf: Leaf, targets: Iterable[tuple[Stmt, ...]]) -> None:
     """Refuse if a block could read other values at a later place than where it stands.
 
     Theorem: the block reads the same values at each of `targets` (paths from the root of the scope) under these conditions.
@@ -124,7 +124,7 @@ def need_unchanged_inputs(scope: Scope, leaf: Leaf, targets: Iterable[tuple[Stmt
                 need_final_inputs(scope, leaf, other)
 
 
-def _need_shared_inputs(scope: Scope, leaf: Leaf, common: tuple[Stmt, ...]) -> None:
+def _need_shared_inputs(scope: BlockScope, leaf: Leaf, common: tuple[Stmt, ...]) -> None:
     """Refuse to move a block out of a parallel loop (one not on the path `common`) that computes its inputs."""
     for loop in leaf.loops:
         if loop.kind not in (Kind.PARALLEL, Kind.THREAD) or any(loop is s for s in common):
@@ -140,7 +140,7 @@ def _need_shared_inputs(scope: Scope, leaf: Leaf, common: tuple[Stmt, ...]) -> N
             )
 
 
-def need_final_inputs(scope: Scope, leaf: Leaf, other: Leaf, hint: str | None = None) -> None:
+def need_final_inputs(scope: BlockScope, leaf: Leaf, other: Leaf, hint: str | None = None) -> None:
     """Refuse unless `other` writes the block's inputs before it, and writes final values."""
     changed = sorted(other.writes & leaf.inputs)
     if other.order > leaf.order:
@@ -170,7 +170,7 @@ def need_final_inputs(scope: Scope, leaf: Leaf, other: Leaf, hint: str | None = 
     )
 
 
-def _final(scope: Scope, writer: Leaf, loops: set[str], seen: set[str]) -> bool:
+def _final(scope: BlockScope, writer: Leaf, loops: set[str], seen: set[str]) -> bool:
     """True where a block writes the same value to an element in every iteration of `loops`."""
     block = writer.stmt
     if type(block) is not Block:
@@ -194,7 +194,7 @@ def _final(scope: Scope, writer: Leaf, loops: set[str], seen: set[str]) -> bool:
     return True
 
 
-def conditions_on_axes(scope: Scope, leaf: Leaf) -> tuple[list[Expr], list[Expr]]:
+def conditions_on_axes(scope: BlockScope, leaf: Leaf) -> tuple[list[Expr], list[Expr]]:
     """The conditions of a block's predicate that its domain does not imply: those over its axes, and those that only its loops
     can express."""
     block = leaf.block
@@ -211,7 +211,7 @@ def conditions_on_axes(scope: Scope, leaf: Leaf) -> tuple[list[Expr], list[Expr]
     return said, others
 
 
-def need_safe_domain(scope: Scope, leaf: Leaf, conditions: Sequence[Expr], what: str) -> None:
+def need_safe_domain(scope: BlockScope, leaf: Leaf, conditions: Sequence[Expr], what: str) -> None:
     """Refuse a block that needs `conditions` to stay in bounds, or to reduce over no more than it does. Others may be dropped."""
     block = leaf.block
     reducing = driving(block, Axis.REDUCE)
@@ -353,7 +353,7 @@ def updated_reads(reduction: Block) -> tuple[Region, ...] | None:
     return (*(r for r in reduction.writes if not any(o.buffer.name == r.buffer.name for o in reads)), *reads)
 
 
-def need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
+def need_late_readers(scope: BlockScope, leaf: Leaf, target: For) -> None:
     """Refuse if a statement under the loop could observe the earlier initialisation of the block's outputs."""
     for other in scope.leaves_under(target):
         if other is leaf:

@@ -43,7 +43,7 @@ from tir.traverse import driving, loads, nest_at, path_to, replace_stmt, rewrite
 
 from ..error import ScheduleError, listing
 from ..legality.axis_windows import AxisWindow, TiledIndex, in_elements, windows, written_indices
-from ..legality.dataflow import Leaf, Scope, loops_and_ranges, scope_of, shared
+from ..legality.dataflow import BlockScope, Leaf, loops_and_ranges, scope_of, shared
 from ..legality.independence import independent_iterations
 from ..legality.instances import instances, narrowed
 from ..legality.iter_map import Unproved, proving
@@ -107,7 +107,7 @@ class CopyPlace:
         return Insertion(self.path[-1], self.position, copying)
 
 
-def place_to_copy(scope: Scope, readers: list[Leaf], name: str) -> CopyPlace:
+def place_to_copy(scope: BlockScope, readers: list[Leaf], name: str) -> CopyPlace:
     """The place after the last writer of a buffer before its readers, or the start of the scope; refuses later writers in the
     same loops."""
     writers = scope.writers(name)
@@ -126,7 +126,7 @@ def place_to_copy(scope: Scope, readers: list[Leaf], name: str) -> CopyPlace:
     return CopyPlace(path, position, loops, ranges)
 
 
-def readers_behind(scope: Scope, leaf: Leaf, name: str) -> list[Leaf]:
+def readers_behind(scope: BlockScope, leaf: Leaf, name: str) -> list[Leaf]:
     """The readers of a buffer after the place of its copy for `leaf`, in the loops of that place."""
     readers = scope.readers(name)
     before = [w for w in scope.writers(name) if w.order < leaf.order]
@@ -137,7 +137,7 @@ def readers_behind(scope: Scope, leaf: Leaf, name: str) -> list[Leaf]:
     return [r for r in readers if r.under(path[-1]) and not any(r.under(s) for s in first)]
 
 
-def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf], name: str) -> CopyPlace:
+def place_behind(scope: BlockScope, writer: Leaf, readers: list[Leaf], name: str) -> CopyPlace:
     """The place after the nest of a buffer's only writer, under the same `if`, in the loops shared with a reader.
 
     Refuses a buffer that is private to iterations of a parallel loop around the writer alone, if several write one element."""
@@ -155,7 +155,7 @@ def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf], name: str) -> 
     return place
 
 
-def _need_one_for_all(scope: Scope, writer: Leaf, loop: For, name: str) -> None:
+def _need_one_for_all(scope: BlockScope, writer: Leaf, loop: For, name: str) -> None:
     """Refuse a buffer that is private to the iterations of a loop, if several of them write the same element."""
     above = path_to(scope.func.body, loop.name)
     private = private_buffers(scope.func, above)
@@ -193,7 +193,7 @@ def _between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tup
 
 
 def where_read(
-    scope: Scope,
+    scope: BlockScope,
     placed: Stmt,
     name: str,
     readers: Sequence[Leaf],
@@ -230,7 +230,7 @@ def where_read(
     return restricted(placed, [*conditions, *made], ranges)
 
 
-def _where_made(scope: Scope, name: str, place: Sequence[Expr]) -> list[Expr]:
+def _where_made(scope: BlockScope, name: str, place: Sequence[Expr]) -> list[Expr]:
     """The conditions under which all writers of a temporary write the element at `place`, as far as their axes express them."""
     while name in scope.outputs and scope.around:
         scope = scope_of(scope.func, scope.around)
@@ -281,7 +281,7 @@ def _read_bounds(reader: Leaf, outside: Ranges, name: str, rank: int) -> list[In
 Part = tuple[dict[str, AxisWindow], tuple[Expr, ...]]  # part of a buffer: windows of the copying block's axes, conditions on them
 
 
-def finished(scope: Scope, leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -> Part:
+def finished(scope: BlockScope, leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -> Part:
     """The part of `target` that the block writes in an iteration of `loops`; raises Unproved unless it is exact."""
     block = leaf.block
     dims = _dimensions(block, target)
@@ -315,7 +315,7 @@ def proving_part(leaf: Leaf, target: Buffer, loops: Sequence[For]) -> AbstractCo
     )
 
 
-def _axes_around(scope: Scope, block: Block) -> list[For]:
+def _axes_around(scope: BlockScope, block: Block) -> list[For]:
     """The axes of enclosing blocks that drive spatial axes of a block, as loops."""
     used = driving(block, Axis.SPATIAL)
     return [For(it.var, it.extent, NOTHING) for b in scope.around if type(b) is Block for it in b.iters if it.var.name in used]

@@ -9,7 +9,7 @@ from tir.ir import Block, Buffer, Kind, PrimFunc, Stmt
 from tir.traverse import loops_in, replace_buffers, stores
 
 from ...error import ScheduleError
-from ...legality.dataflow import Leaf, Scope, buffer_of, facts_of, locate
+from ...legality.dataflow import BlockScope, Leaf, buffer_of, facts_of, locate
 from ...primitive import KIND_WORDS, BlockName, BufferPlace, is_parameter, primitive
 from ...rewriting.cache_stages import copy_block, finished, need_scope, place_behind, proving_part, where_written
 from ...rewriting.edits import Insertion, Names, edited, parts, with_buffer
@@ -49,7 +49,7 @@ def cache_inplace(
     return func, [start, back]
 
 
-def through_copy(func: PrimFunc, scope: Scope, leaf: Leaf, target: Buffer, storage_scope: str) -> tuple[PrimFunc, str, str]:
+def through_copy(func: PrimFunc, scope: BlockScope, leaf: Leaf, target: Buffer, storage_scope: str) -> tuple[PrimFunc, str, str]:
     """`func` with a block that uses a copy of a buffer, filled before and copied back after its nest; both blocks' names."""
     others = [x for x in scope.leaves if x is not leaf and target.name in x.reads | x.writes]
     place = place_behind(scope, leaf, others, target.name)

@@ -8,7 +8,7 @@ from tir.traverse import replace_buffers
 from tir.verify.axes import check_axes
 
 from ...error import ScheduleError
-from ...legality.dataflow import Leaf, Scope, buffer_of, facts_of, locate
+from ...legality.dataflow import BlockScope, Leaf, buffer_of, facts_of, locate
 from ...legality.privatisation import writes_all_reads
 from ...primitive import BlockName, BufferPlace, primitive
 from ...rewriting.cache_stages import (
@@ -84,7 +84,7 @@ def cache_read(
     return new, copying.name
 
 
-def _need_apart(scope: Scope, name: str, result: PrimFunc) -> None:
+def _need_apart(scope: BlockScope, name: str, result: PrimFunc) -> None:
     """Refuse if an instance of the enclosing block would copy elements that another instance writes."""
     block, writers = scope.block, scope.writers(name)
     if block is None or not writers or any(b.name == name for b in block.allocs):
@@ -99,7 +99,7 @@ def _need_apart(scope: Scope, name: str, result: PrimFunc) -> None:
         )
 
 
-def _place(scope: Scope, consumers: list[Leaf], name: str) -> tuple[list[Leaf], CopyPlace]:
+def _place(scope: BlockScope, consumers: list[Leaf], name: str) -> tuple[list[Leaf], CopyPlace]:
     """The readers that determine the place of a buffer's copy, and the place: all `consumers` if possible.
 
     Else the consumers after the place in the same loops, if nothing writes the buffer between these and the others."""

@@ -9,7 +9,7 @@ from tir.ir import Axis, Block, Buffer, If, PrimFunc
 from tir.traverse import foreign_calls, replace_buffers, stores, written_by
 
 from ...error import ScheduleError
-from ...legality.dataflow import Leaf, Scope, buffer_of, facts_of, locate
+from ...legality.dataflow import BlockScope, Leaf, buffer_of, facts_of, locate
 from ...legality.iter_map import Unproved
 from ...legality.privatisation import writes_all_reads
 from ...legality.requirements import need_complete, need_only_writer, need_read_later, need_whole_reduction
@@ -114,7 +114,7 @@ def cache_write(
     return with_buffer(edited(func, changes, *insertions), scope.block, copy), copying.name
 
 
-def _written_first(scope: Scope, leaf: Leaf) -> bool:
+def _written_first(scope: BlockScope, leaf: Leaf) -> bool:
     """True where a block without an init reads from its outputs, and only elements written before in the same instance."""
     block, ranges = leaf.block, ranges_of([leaf.block], scope.ranges)
     itself = {s.buffer.name: s.buffer for s in stores(block) if s.buffer.name in leaf.reads}

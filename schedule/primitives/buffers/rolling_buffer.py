@@ -13,7 +13,7 @@ from tir.traverse import driving, replace_buffers, substitute, variables
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import AxisWindow
-from ...legality.dataflow import Leaf, Scope, buffer_of, locate
+from ...legality.dataflow import BlockScope, Leaf, buffer_of, locate
 from ...legality.instances import covered_windows
 from ...legality.iter_map import proving
 from ...legality.requirements import need_final_inputs, need_own_temporary, own_axes, single_store
@@ -94,7 +94,7 @@ def _only_store(block: Block, buffer: Buffer) -> Store:
 
 
 def _rolling(
-    scope: Scope, leaf: Leaf, buffer: Buffer, places: list[str | None], keep: str
+    scope: BlockScope, leaf: Leaf, buffer: Buffer, places: list[str | None], keep: str
 ) -> tuple[For, dict[str, AxisWindow], int, Expr]:
     """The innermost loop that rolls, the windows of its iterations, the dimension in which they move, and the distance."""
     refusal: ScheduleError | None = None
@@ -146,7 +146,7 @@ def _serial_loops(leaf: Leaf, keep: str) -> list[For]:
     return chosen
 
 
-def _need_fixed_surroundings(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer) -> None:
+def _need_fixed_surroundings(scope: BlockScope, leaf: Leaf, loop: For, buffer: Buffer) -> None:
     """Refuse readers outside of the loop or before the block, and inputs that may change between iterations."""
     for x in scope.readers(buffer.name):
         if not x.under(loop) or x.order < leaf.order:
@@ -206,7 +206,7 @@ def _rolling_dimension(
     return moving[0], step
 
 
-def _need_within(scope: Scope, leaf: Leaf, loop: For, buffer: Buffer, dim: int, window: AxisWindow) -> None:
+def _need_within(scope: BlockScope, leaf: Leaf, loop: For, buffer: Buffer, dim: int, window: AxisWindow) -> None:
     """Refuse readers that may access elements beyond the window of an iteration."""
     ranges = ranges_of(leaf.loops[: leaf.loops.index(loop) + 1], scope.ranges)
     reads, _ = accessed(loop.body, ranges, (buffer.name,))

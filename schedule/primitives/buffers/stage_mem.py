@@ -5,21 +5,20 @@ from __future__ import annotations
 from tir.analysis.regions import accessed
 from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.intervals import Ranges
-from tir.ir import (
-    Block,
-    Buffer,
-    For,
-    Load,
-    PrimFunc,
-    Stmt,
-    Store,
-    need_name,
-    seq,
-)
+from tir.ir import Block, Buffer, For, Load, PrimFunc, Stmt, Store, need_name, seq
 from tir.traverse import replace_buffers, walk
 
 from ...error import ScheduleError
-from ...legality.dataflow import Leaf, Scope, buffer_called, facts_of, locate, loops_and_ranges, need_not_vectorized, need_outside
+from ...legality.dataflow import (
+    BlockScope,
+    Leaf,
+    buffer_called,
+    facts_of,
+    locate,
+    loops_and_ranges,
+    need_not_vectorized,
+    need_outside,
+)
 from ...primitive import BufferName, LoopName, LoopOrBlockName, blocks_below, named_at, primitive
 from ...rewriting.cache_stages import Part, copy_block, finished, need_scope, proving_part, where_read, where_written
 from ...rewriting.edits import Names, edited, with_buffer
@@ -97,7 +96,7 @@ def stage_mem(
 
 
 def _copy_nests(
-    scope: Scope, target: Stmt, source: Buffer, copy: Buffer, loops: list[For], ranges: Ranges, names: Names
+    scope: BlockScope, target: Stmt, source: Buffer, copy: Buffer, loops: list[For], ranges: Ranges, names: Names
 ) -> tuple[Stmt | None, Stmt | None, list[str]]:
     """The nest that copies before a statement, the one that copies back after it, and the names of their blocks."""
     buffer, facts = source.name, facts_of(scope, loops)
@@ -144,7 +143,7 @@ def _need_writers(users: list[Leaf], writers: list[Leaf], buffer: str) -> None:
             )
 
 
-def _part_written(scope: Scope, writers: list[Leaf], source: Buffer, copying: Block, loops: list[For]) -> Part:
+def _part_written(scope: BlockScope, writers: list[Leaf], source: Buffer, copying: Block, loops: list[For]) -> Part:
     """The part of a buffer that each of the writers writes; refuses different parts."""
     parts = []
     for w in writers:

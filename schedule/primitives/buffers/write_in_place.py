@@ -7,7 +7,7 @@ from tir.ir import Expr, Load, PrimFunc, Stmt
 from tir.traverse import substitute
 
 from ...error import ScheduleError
-from ...legality.dataflow import Leaf, Scope, locate
+from ...legality.dataflow import BlockScope, Leaf, locate
 from ...legality.requirements import need_complete, own_loops, single_store
 from ...primitive import BlockName, primitive
 from ...rewriting.edits import edited, with_accesses, without_buffers
@@ -66,7 +66,7 @@ def _need_whole(leaf: Leaf, source: Load) -> None:
         )
 
 
-def _need_only_copied(scope: Scope, leaf: Leaf, old: str, new: str) -> None:
+def _need_only_copied(scope: BlockScope, leaf: Leaf, old: str, new: str) -> None:
     """Refuse a temporary used outside or after the copy, and a target that is read before it or written elsewhere."""
     if old in scope.outputs:
         reason = f"`{old}` is used outside, so it must stay"

@@ -13,7 +13,7 @@ from tir.traverse import loops_in, stores, variables
 from tir.verify.initialised import check_initialised
 
 from ...error import ScheduleError, listing
-from ...legality.dataflow import Leaf, Scope, facts_of, locate, locate_loop, shared_loops
+from ...legality.dataflow import BlockScope, Leaf, facts_of, locate, locate_loop, shared_loops
 from ...legality.instances import instances, writes_apart
 from ...legality.requirements import (
     need_only_writer,
@@ -103,7 +103,7 @@ def _threads_together(producer: Block, path: Iterable[Stmt]) -> list[For]:
     return [x for x in path if type(x) is For and x.thread.startswith("threadIdx")]
 
 
-def _need_written(scope: Scope, moved: Leaf, result: PrimFunc) -> None:
+def _need_written(scope: BlockScope, moved: Leaf, result: PrimFunc) -> None:
     """Refuse if a block would read elements of its inputs that their writers, running over a part of their domain, skip."""
     inputs = sorted(moved.inputs - scope.outputs)
     for name in (n for n in inputs if any(type(w.stmt) is Block and any(instances(scope, w)) for w in scope.writers(n))):
@@ -118,7 +118,7 @@ def _need_written(scope: Scope, moved: Leaf, result: PrimFunc) -> None:
             )
 
 
-def _need_own_elements(scope: Scope, moved: Leaf, placed: Stmt) -> None:
+def _need_own_elements(scope: BlockScope, moved: Leaf, placed: Stmt) -> None:
     """Refuse if an instance of the enclosing block would write more elements than before."""
     if scope.block is None:
         return
@@ -137,7 +137,7 @@ def _need_own_elements(scope: Scope, moved: Leaf, placed: Stmt) -> None:
                 )
 
 
-def _consumers_under(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
+def _consumers_under(scope: BlockScope, moved: Leaf, target: For) -> list[Leaf]:
     """The readers of a block's outputs; refuses unless there are some, all under the loop `target`."""
     consumers = [c for c in scope.leaves if c is not moved and c.reads & moved.writes]
     if not consumers:

@@ -25,7 +25,7 @@ from ...legality.axis_windows import (
     windows_of_tries,
     written_indices,
 )
-from ...legality.dataflow import Leaf, Scope, facts_of, locate, locate_loop, loops_and_ranges, shared, shared_loops, span
+from ...legality.dataflow import BlockScope, Leaf, facts_of, locate, locate_loop, loops_and_ranges, shared, shared_loops, span
 from ...legality.instances import instances, narrowed
 from ...legality.iter_map import proving
 from ...legality.requirements import need_complete, need_safe_domain
@@ -103,7 +103,7 @@ def reverse_compute_at(
 
 
 def _conditions_of_one(
-    scope: Scope, moved: Leaf, feeding: Sequence[Leaf], path: tuple[Stmt, ...], made: Mapping[str, AxisWindow]
+    scope: BlockScope, moved: Leaf, feeding: Sequence[Leaf], path: tuple[Stmt, ...], made: Mapping[str, AxisWindow]
 ) -> list[Expr]:
     """The common conditions of all producers, if several iterations of loops have one window, else none.
 
@@ -132,7 +132,7 @@ def _conditions_of_one(
     return common
 
 
-def _producers(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
+def _producers(scope: BlockScope, moved: Leaf, target: For) -> list[Leaf]:
     """The producers of a block under a loop; refuses unless there are some, all before the block."""
     block, consumer = moved.name, moved.stmt
     found = [p for p in scope.leaves_under(target) if p.writes & moved.inputs]
@@ -155,7 +155,7 @@ def _producers(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
     return found
 
 
-def _producers_between(scope: Scope, moved: Leaf, path: tuple[Stmt, ...], last: Leaf) -> list[Leaf]:
+def _producers_between(scope: BlockScope, moved: Leaf, path: tuple[Stmt, ...], last: Leaf) -> list[Leaf]:
     """The producers of a block between its place and the end of `path`, where the `last` one is.
 
     Refuses other uses of its outputs in between, producers that run too late, and writers of its inputs elsewhere."""
@@ -195,7 +195,7 @@ def _producers_between(scope: Scope, moved: Leaf, path: tuple[Stmt, ...], last: 
 
 
 def _finished_windows(
-    scope: Scope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...], ranges: Ranges
+    scope: BlockScope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...], ranges: Ranges
 ) -> dict[str, AxisWindow]:
     """The window of each axis of the consumer for which its inputs are finished in an iteration of the last loop on `path`.
 
@@ -346,7 +346,7 @@ def _written_dimensions(block: Block, name: str) -> list[TiledIndex | None]:
     return [p if p is not None and axes.count(p.axis) == 1 and p.axis and type(p.offset) is Const else None for p in dims]
 
 
-def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tuple[Stmt, ...]) -> None:
+def _need_same_share(scope: BlockScope, moved: Leaf, feeding: list[Leaf], common: tuple[Stmt, ...]) -> None:
     """Refuse unless the block runs over its whole domain, and in an iteration of common loops for just its finished elements."""
     block = moved.block
     around, ranges = loops_and_ranges(common, scope.ranges)

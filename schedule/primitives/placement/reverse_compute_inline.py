@@ -30,7 +30,7 @@ from tir.traverse import loads, rewrite, substitute, variables
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import AxisWindow, affine_index, windows, windows_of_tries
-from ...legality.dataflow import Leaf, Scope, locate, shared_loops, span
+from ...legality.dataflow import BlockScope, Leaf, locate, shared_loops, span
 from ...legality.instances import instances
 from ...legality.iter_map import proving
 from ...legality.requirements import need_complete, need_own_temporary, own_axes, single_store
@@ -98,7 +98,7 @@ def _instead(block: str) -> str:
     return f"reverse_compute_at({block!r}, ...) runs it right after its producer"
 
 
-def _only_producer(scope: Scope, leaf: Leaf) -> Leaf:
+def _only_producer(scope: BlockScope, leaf: Leaf) -> Leaf:
     """The one block that writes a temporary which `leaf` reads; refuses unless it is complete and the only writer."""
     block, consumer = leaf.name, leaf.stmt
     candidates = [w for w in scope.leaves if w is not leaf and w.order < leaf.order and w.writes & leaf.inputs]
@@ -130,7 +130,7 @@ def _only_producer(scope: Scope, leaf: Leaf) -> Leaf:
     return made
 
 
-def _need_nothing_between(scope: Scope, made: Leaf, leaf: Leaf, name: str) -> None:
+def _need_nothing_between(scope: BlockScope, made: Leaf, leaf: Leaf, name: str) -> None:
     """Refuse if another statement reads the buffer `name`, or a dependence forbids to move `leaf` to `made`."""
     block, consumer, producer = leaf.name, leaf.stmt, made.stmt
     other = next((r for r in scope.readers(name) if r is not leaf), None)
@@ -203,7 +203,7 @@ def _layout(func: PrimFunc, axes: Collection[Iter], indices: Sequence[Expr]) -> 
     return layout, fixed | {it.var.name: e for it, e in zip(inputs, layout.inverse, strict=True)}
 
 
-def _matched_axes(scope: Scope, made: Leaf, leaf: Leaf, store: Store) -> tuple[dict[str, Expr], list[Expr]]:
+def _matched_axes(scope: BlockScope, made: Leaf, leaf: Leaf, store: Store) -> tuple[dict[str, Expr], list[Expr]]:
     """The axes of `leaf` in terms of those of `made`, such that `leaf` reads the element that the `store` of `made` writes.
 
     Returns also the conditions for that, except those that the domain of `leaf` implies."""
@@ -280,7 +280,7 @@ def _share(x: Leaf, common: Sequence[For], block: str) -> dict[str, AxisWindow]:
         return found(x.block, common, x.inside(common))
 
 
-def _need_run_where_read(scope: Scope, made: Leaf, leaf: Leaf, read: Mapping[Expr | None, Expr]) -> None:
+def _need_run_where_read(scope: BlockScope, made: Leaf, leaf: Leaf, read: Mapping[Expr | None, Expr]) -> None:
     """Refuse a producer whose conditions may exclude an element that is read; `read` are the read indices by the written ones."""
     kept = [c for c in conjuncts(made.block.predicate) if not prove(c, {}, [d for it in made.block.iters for d in it.domain])]
     if not kept:

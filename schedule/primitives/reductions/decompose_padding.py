@@ -12,7 +12,7 @@ from tir.traverse import loads, substitute, variables
 
 from ...error import ScheduleError
 from ...legality.axis_windows import axes_with_own_loop
-from ...legality.dataflow import Leaf, Scope, locate, loop_around
+from ...legality.dataflow import BlockScope, Leaf, locate, loop_around
 from ...legality.instances import narrowed
 from ...legality.requirements import need_complete, need_late_readers, single_store
 from ...primitive import BlockName, LoopName, primitive
@@ -96,7 +96,7 @@ def _value_ranges(block: Block, condition: Expr) -> tuple[ValueRanges, list[Expr
     return ranges, [c for c in conjuncts(condition) if c not in bound]
 
 
-def _loops_to_cut(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: ValueRanges) -> dict[str, tuple[int, int]]:
+def _loops_to_cut(scope: BlockScope, leaf: Leaf, inner: tuple[For, ...], inside: ValueRanges) -> dict[str, tuple[int, int]]:
     """The loops that alone drive an axis and can be cut to its range, with that range."""
     block = leaf.block
     extents = {it.var.name: it.extent for it in block.iters}

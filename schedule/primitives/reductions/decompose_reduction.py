@@ -11,7 +11,7 @@ from tir.traverse import driving, loaded_names, substitute, variables
 
 from ...error import ScheduleError
 from ...legality.axis_windows import need_distinct
-from ...legality.dataflow import Leaf, Scope, locate, loop_around
+from ...legality.dataflow import BlockScope, Leaf, locate, loop_around
 from ...legality.iter_map import proving
 from ...legality.requirements import need_late_readers, need_loops_for_init, need_no_threads, need_start_at_0, updated_reads
 from ...primitive import BlockName, LoopName, primitive
@@ -79,7 +79,7 @@ def _need_separate_loops(reduction: Block, target: For, outer: Sequence[For], in
     need_loops_for_init(reduction, inner, reducing, driving(reduction, Axis.SPATIAL))
 
 
-def _need_unchanged_source(scope: Scope, leaf: Leaf, target: For) -> None:
+def _need_unchanged_source(scope: BlockScope, leaf: Leaf, target: For) -> None:
     """Refuse if another statement under the loop writes inputs of the init."""
     init = leaf.block.init
     started_from = set() if init is None else loaded_names(init)

@@ -11,7 +11,7 @@ from tir.traverse import loads, substitute
 
 from ...error import Mark, ScheduleError
 from ...legality.axis_windows import windows
-from ...legality.dataflow import Leaf, Scope, locate, running_between
+from ...legality.dataflow import BlockScope, Leaf, locate, running_between
 from ...legality.iter_map import proving
 from ...legality.reducer import Accumulation, accumulation
 from ...legality.requirements import need_complete, need_own_temporary, own_axes, single_store
@@ -155,7 +155,7 @@ def _need_whole_domain(epilogue: Block, leaf: Leaf) -> None:
         windows(epilogue, (), leaf.loops)
 
 
-def _need_nothing_between(scope: Scope, first: Leaf, last: Leaf, output: str) -> None:
+def _need_nothing_between(scope: BlockScope, first: Leaf, last: Leaf, output: str) -> None:
     """Refuse if a statement between the two blocks writes inputs of the epilogue, or uses its output."""
     if output in first.reads:
         raise _refusal(f"{first.quoted} reads `{output}`, which {last.quoted} writes", last.name, (first.stmt, f"reads {output}"))

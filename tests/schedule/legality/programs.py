@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schedule.legality.dataflow import Leaf, Scope, locate
+from schedule.legality.dataflow import BlockScope, Leaf, locate
 from tests.schedule.legality.nests import block, i, k, loops, n, reduce, spatial, stored, v0, v1
 from tir.ir import Block, Buffer, Const, For, Kind, PrimFunc, Stmt, Var, nest, seq
 
@@ -22,14 +22,14 @@ def total(target: Buffer, **more) -> Block:
     return block(spatial(9, i), reduce(9, k), body=stored(target, v0, value=target[v0] + A[v1]), **more)
 
 
-def located(name: str, *stmts: Stmt) -> tuple[Scope, Leaf]:
+def located(name: str, *stmts: Stmt) -> tuple[BlockScope, Leaf]:
     """A block of a function of these statements, in which T and U are temporaries."""
     return locate(PrimFunc("main", (A, X, Y, n), seq(*stmts), (T, U)), name)
 
 
-def alone(b: Block, **extents) -> tuple[Scope, Leaf]:
+def alone(b: Block, **extents) -> tuple[BlockScope, Leaf]:
     return located("B", nest(loops(**extents), b))
 
 
-def named(scope: Scope, name: str) -> Leaf:
+def named(scope: BlockScope, name: str) -> Leaf:
     return next(x for x in scope.leaves if x.name == name)
