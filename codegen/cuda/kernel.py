@@ -31,7 +31,7 @@ ARRAY_ALIGNMENT = 16  # bytes, of every buffer, for vector loads
 
 
 @dataclass(frozen=True)
-class Report:
+class CudaReport:
     """The resources of each kernel of a function, by NVRTC's assembler, its threads and dynamic shared memory in bytes, and its
     worst bank conflict (`banks.ways`: 1 without any)."""
 
@@ -74,7 +74,7 @@ class CudaKernel(LibraryOfOne):
         """The pickled state, without objects on the device."""
         return {name: value for name, value in vars(self).items() if name not in ("_module", "_signature")} | {"_workspaces": {}}
 
-    def report(self) -> Report:
+    def report(self) -> CudaReport:
         """Registers, spills, shared memory and its conflicts of each kernel; no GPU is needed."""
         known, kernels = {r.name: r for r in self.binary.resources}, self.program.kernels
         worst = tuple(
@@ -82,7 +82,7 @@ class CudaKernel(LibraryOfOne):
             for k, (accesses, ranges) in zip(kernels, self._source.accesses, strict=True)
         )
         rows = tuple(known[k.name] for k in kernels)
-        return Report(rows, tuple(prod(k.block) for k in kernels), self._source.shared_bytes, worst)
+        return CudaReport(rows, tuple(prod(k.block) for k in kernels), self._source.shared_bytes, worst)
 
     @cached_property
     def _module(self) -> Module:

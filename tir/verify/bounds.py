@@ -16,14 +16,14 @@ from ..ir import Binary, Block, Const, Expr, PrimFunc, Stmt
 from ..script.printer import last_index
 from ..traverse import variables
 from .accesses import ProgramPoint, below, constant_extents, size_ranges
-from .report import Finding, Report, VerifyError
+from .report import Finding, VerifyError, VerifyReport
 
 
 def refuse_out_of_bounds(func: PrimFunc) -> None:
     """Raise VerifyError where an index may be out of bounds, unless only the arguments of a call decide that."""
     findings = tuple(f for f in check_bounds(without_empty(func)) if not f.open)
     if findings:
-        raise VerifyError(Report(func, findings))
+        raise VerifyError(VerifyReport(func, findings))
 
 
 def check_bounds(func: PrimFunc) -> Iterator[Finding]:

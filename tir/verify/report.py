@@ -25,12 +25,12 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class VerifyReport:
     """The findings in a function, in program order within each check, and the reports on the other functions of its module."""
 
     func: PrimFunc
     findings: tuple[Finding, ...]
-    others: tuple[Report, ...] = ()
+    others: tuple[VerifyReport, ...] = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -64,7 +64,7 @@ class Report:
 class VerifyError(Exception):
     """Error of a function that is not well formed; `report` holds the findings."""
 
-    def __init__(self, report: Report):
+    def __init__(self, report: VerifyReport):
         super().__init__(str(report))
         self.report = report
 
