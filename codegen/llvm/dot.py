@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class DotInstruction:
     """A dot product of `count` pairs into one element of type `total`. `takes` has the pairs of types, the first in either order.
     `name`, `operand` and the sets of `features`, of which it needs one, depend on the number of lanes. Unless `adds`, it has no
     addend."""
@@ -41,17 +41,17 @@ class Instruction:
 
 PMADDWD = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
 INSTRUCTIONS = (
-    Instruction(
+    DotInstruction(
         "int32", 4, (("uint8", "int8"), ("int8", "int8")), lambda lanes: f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", "i32", "i8",
         lambda lanes: f"<{lanes} x i32>",
         lambda lanes: (("avx512vnni",),) if lanes == 16 else (("avx512vnni", "avx512vl"), ("avxvnni",)),
     ),
-    Instruction(
+    DotInstruction(
         "float32", 2, (("bfloat16", "bfloat16"),), lambda lanes: f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", "float", "i16",
         lambda lanes: f"<{2 * lanes} x bfloat>",
         lambda lanes: (("avx512bf16",),) if lanes == 16 else (("avx512bf16", "avx512vl"),),
     ),
-    Instruction(
+    DotInstruction(
         "int32", 2, (("int16", "int16"),), lambda lanes: f"llvm.x86.{PMADDWD[lanes]}", "i32", "i16",
         lambda lanes: f"<{2 * lanes} x i16>",
         lambda lanes: (({4: "sse2", 8: "avx2", 16: "avx512bw"}[lanes],),), adds=False,
@@ -103,7 +103,7 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
     return writer.invoke(name, instruction.accumulator, lanes, accumulator, *operands)
 
 
-def _terms(e: Expr, instruction: Instruction) -> tuple[Expr, list[tuple[Load, Load]]] | None:
+def _terms(e: Expr, instruction: DotInstruction) -> tuple[Expr, list[tuple[Load, Load]]] | None:
     """The addend, and the pairs of loads whose products are added, the first of the instruction's operands first."""
     pairs: list[tuple[Load, Load]] = []
     while len(pairs) < instruction.count:
@@ -137,7 +137,7 @@ def _run(places: list[Place], count: int) -> tuple[Place, list[int]] | None:
     return places[order.index(0)], order
 
 
-def _operand(writer: Arithmetic, place: Place, instruction: Instruction, lanes: int) -> Value:
+def _operand(writer: Arithmetic, place: Place, instruction: DotInstruction, lanes: int) -> Value:
     """An operand of the instruction: `count` elements for each lane."""
     pointer = writer.point(place)
     buffer = place.access.buffer
