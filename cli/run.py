@@ -18,7 +18,7 @@ import numpy as np
 
 from codegen.runtime.timing import duration, sampled, seconds_of
 from tir import dtypes
-from tir.display import counted
+from tir.display import count_text
 
 from .networks import compiled, export, exportable, load, parse_processor, read_arrays, write_arrays
 from .options import Parser, Usage, input_shape, refusing, threads, writable
@@ -78,7 +78,7 @@ def _run(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
     model = compiled(graph, target, args.records)
     kernels = len(set(model.kernels))
-    calls = f"{counted(len(model.groups), 'call')} of {counted(kernels, 'kernel')}"
+    calls = f"{count_text(len(model.groups), 'call')} of {count_text(kernels, 'kernel')}"
     print(f"{graph.name}: {calls}, compiled in {duration(time.perf_counter() - begin, 3)}")
     if missing:
         export(model, args.export, sys.stdout)
@@ -123,7 +123,7 @@ def _check(graph: Graph, model: Model, inputs: Mapping[str, np.ndarray], outputs
         return False
     bounded = [k for k in kernels if not k.unchecked]
     worst = max((k.error for k in bounded), default=0.0)
-    print(f"  {len(bounded)} of {counted(len(kernels), 'call')} of kernels checked: errors up to {worst:.2g} of their bounds")
+    print(f"  {len(bounded)} of {count_text(len(kernels), 'call')} of kernels checked: errors up to {worst:.2g} of their bounds")
     for name, reason in dict.fromkeys((k.name, k.unchecked) for k in kernels if k.unchecked):
         print(f"warning: {name} is not checked: {reason}", file=sys.stderr)
     exact = evaluate(*widened(graph, inputs), run)

@@ -61,6 +61,6 @@ def tally(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{n} {kind}" for kind, n in counts.items() if n) or "none"
 
 
-def counted(n: int, noun: str) -> str:
+def count_text(n: int, noun: str) -> str:
     """A number of things in words: `1 trial`, `2 trials`."""
     return f"{n:,} {noun}{'s' * (n != 1)}"

@@ -73,7 +73,7 @@ def _kept(s: Stmt) -> Stmt | None:
     """A statement without its loops of no iterations; None where nothing remains."""
     match s:
         case For() if is_empty(s.extent):
-            return init_of_nothing(s)
+            return inits_of_empty_reductions(s)
         case Seq() | If() | Block(init=None) | For() | Let() | Allocate():
             return _left(s, _kept)
         case _:
@@ -98,18 +98,18 @@ def _used(allocs: tuple[Buffer, ...], body: Stmt) -> tuple[Buffer, ...]:
     return tuple(b for b in allocs if b.name in accessed_names(body) or not any(map(is_empty, b.shape)))
 
 
-def init_of_nothing(s: Stmt) -> Stmt | None:
+def inits_of_empty_reductions(s: Stmt) -> Stmt | None:
     """The inits of the reductions in a statement, without the reduction loops; None where no init runs."""
     match s:
         case For():
             inner = [b for b in blocks(s.body) if b.init is not None]
             reduces = {s.name in only_reducing(b) for b in inner}
             if True not in reduces:
-                found = None if is_empty(s.extent) else init_of_nothing(s.body)
+                found = None if is_empty(s.extent) else inits_of_empty_reductions(s.body)
                 return None if found is None else s.with_(body=found)
-            return init_of_nothing(substitute(s.body, {s.var: Const(0, s.var.dtype)}))
+            return inits_of_empty_reductions(substitute(s.body, {s.var: Const(0, s.var.dtype)}))
         case Block(init=None):
-            new = _left(s, init_of_nothing)
+            new = _left(s, inits_of_empty_reductions)
             return None if new is None else new.with_(reads=None, writes=None)
         case Block():
             iters = tuple(it for it in s.iters if it.axis is not Axis.REDUCE)
@@ -117,4 +117,4 @@ def init_of_nothing(s: Stmt) -> Stmt | None:
             conditions = (simplify(c) for c in conjuncts(s.predicate) if variables(c) & placing)
             return s.with_(iters=iters, predicate=conjunction(*conditions), init=None, body=s.init, reads=None, writes=None)
         case _:
-            return _left(s, init_of_nothing)
+            return _left(s, inits_of_empty_reductions)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any
 
 from codegen.runtime.timing import duration
-from tir.display import aligned, counted
+from tir.display import aligned, count_text
 
 from ..networks import export, exportable, load, parse_processor
 from ..options import Usage, measurable, writable
@@ -185,7 +185,7 @@ def _summary(found: TunedNetwork) -> str:
     text = [aligned(lines)]
     ended = "interrupted after " if found.interrupted else ""
     text += [f"kept with the default schedule, which is faster in the network: {label}" for label in found.kept]
-    text.append(f"{ended}{counted(progress.trials, 'trial')} in {found.elapsed:.1f} s")
+    text.append(f"{ended}{count_text(progress.trials, 'trial')} in {found.elapsed:.1f} s")
     timed = "timed in turns" if progress.device is None else f"the sum of its kernels, each alone on {progress.device}"
     text.append(
         f"{progress.name}: {duration(found.before)} with default schedules, {duration(found.after)} tuned, "

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from codegen.runtime.timing import duration
-from tir.display import counted, tally
+from tir.display import count_text, tally
 
 from ..options import sizes
 
@@ -55,7 +55,7 @@ def heading(header: dict[str, Any]) -> str:
     known = f"{title}  {header['dtype']}  {header['target']}"
     if backend(header["target"]).device is not None:
         return known
-    return f"{known}  {counted(header['threads'], 'thread')}"
+    return f"{known}  {count_text(header['threads'], 'thread')}"
 
 
 def timings(rows: Sequence[tuple[str, float | None]], flop: int, peak: float | None, *, stopped: float | None = None) -> str:
@@ -91,7 +91,7 @@ def table(header: dict[str, Any], result: Result) -> str:
     if result.baseline_stopped is not None:
         lines.append(f"the unscheduled program was stopped after {duration(result.baseline_stopped)}")
     ended = "interrupted after " if result.interrupted else ""
-    lines.append(f"{ended}{counted(result.trials, 'trial')} in {result.elapsed:.1f} s: {tally(result.outcomes)}")
+    lines.append(f"{ended}{count_text(result.trials, 'trial')} in {result.elapsed:.1f} s: {tally(result.outcomes)}")
     if any(result.scored.values()):
         lines.append(f"candidates scored: {', '.join(f'{n:,} {how}' for how, n in result.scored.items())}")
     lines += sketches(result)

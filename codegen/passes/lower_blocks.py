@@ -8,7 +8,7 @@ from functools import reduce
 from tir.arith.bounds import bounds, ranges_of
 from tir.arith.injectivity import counts_once
 from tir.arith.simplify import simplify
-from tir.empty import init_of_nothing
+from tir.empty import inits_of_empty_reductions
 from tir.ir import (
     Allocate,
     Axis,
@@ -112,7 +112,7 @@ class _Lowering:
 
     def of_nothing(self, loop: For) -> list[Stmt]:
         """The inits of reductions over a loop for the case that its open extent is 0; empty for a constant extent."""
-        left = None if type(loop.extent) is Const else init_of_nothing(loop.with_(extent=Const(0, loop.extent.dtype)))
+        left = None if type(loop.extent) is Const else inits_of_empty_reductions(loop.with_(extent=Const(0, loop.extent.dtype)))
         if left is None:
             return []
         fresh_vars = {x.name: x.var.with_(name=fresh(self.taken, f"{x.name}_init")) for x in loops(left)}

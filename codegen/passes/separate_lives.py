@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.analysis.context import Context, accesses
-from tir.analysis.write_before_read import lives
+from tir.analysis.write_before_read import live_ranges
 from tir.arith.injectivity import determined
 from tir.arith.intervals import Ranges
 from tir.arith.polynomial import polynomial
@@ -31,7 +31,7 @@ def separate_lives(func: PrimFunc, target) -> PrimFunc:
         made = [buffer]
         if not written_together(body, buffer, sizes):
             return body, made
-        whole = {id(x) for x in lives(body, buffer, sizes)}
+        whole = {id(x) for x in live_ranges(body, buffer, sizes)}
 
         def visit(s: Stmt, own: Buffer) -> Stmt:
             users = [x for x in substatements(s) if buffer.name in accessed_names(x)]

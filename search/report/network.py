@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from codegen.runtime.timing import duration
-from tir.display import counted
+from tir.display import count_text
 from tir.files import write_atomically
 
 from ..drawing.html import document, section, table, wide
@@ -71,13 +71,13 @@ def write(path: str | Path, report: NetworkReport) -> None:
 def page(report: NetworkReport) -> str:
     """The report as one self-contained HTML page."""
     trials = sum(t.trials for t in report.tasks)
-    cores = counted(report.threads, "thread")
+    cores = count_text(report.threads, "thread")
     where = report.device or processor()
     times = (("default schedules", report.before), ("tuned", report.after))
     network = [(name, duration(seconds), _times(report.before, seconds)) for name, seconds in times]
     sections = [
         f"<h1>{escape(report.name)}</h1>",
-        f"<p>{escape(report.target)} on {escape(where)}; {cores}; {counted(trials, 'trial')} in {report.elapsed:.1f} s</p>",
+        f"<p>{escape(report.target)} on {escape(where)}; {cores}; {count_text(trials, 'trial')} in {report.elapsed:.1f} s</p>",
         table(("", "a call", "× default"), network),
         section("Kernels", KERNELS, wide(_kernels(joined(report.tasks)))),
         section("Time of the network", "Estimated from its kernels, as the search went on.", _latency(report)),

@@ -11,7 +11,7 @@ from codegen.backend import backend
 from codegen.runtime.timing import duration
 from codegen.target import Target
 from schedule import replay_json
-from tir.display import counted
+from tir.display import count_text
 from tir.files import write_atomically
 from tir.ir import buffer_nbytes
 
@@ -44,7 +44,7 @@ def page(result: Result, bandwidth: float | None = None) -> str:
     """The report as one self-contained HTML page. Without `bandwidth`, bytes a second, the roofline has no slope."""
     task = result.task
     title = task.name if task.workload is None else f"{task.name} {', '.join(map(str, task.workload.shape))}"
-    tried = f"{counted(result.trials, 'trial')} in {result.elapsed:.1f} s"
+    tried = f"{count_text(result.trials, 'trial')} in {result.elapsed:.1f} s"
     if result.earlier:
         tried += f", after {result.earlier} of earlier runs"
     if result.interrupted:
@@ -57,7 +57,7 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         shares += f" It scored {symbolic:,} by formulas that they share, {concrete:,} each as a program of its own."
     sections = [
         f"<h1>{escape(title)}</h1>",
-        f"<p>{escape(task.target)} on {escape(processor())}; {counted(task.threads, 'thread')}; {tried}</p>",
+        f"<p>{escape(task.target)} on {escape(processor())}; {count_text(task.threads, 'thread')}; {tried}</p>",
         _timings(result),
         section("Speed by trial", "Each candidate, and the best checked one so far.", wide(figures.tuning_curve(result))),
         section("The line of the winner", LINE, lineage(result)),

@@ -6,7 +6,7 @@ import tir
 from schedule import Schedule
 from search import generate
 from tir import te, workloads
-from tir.display import counted
+from tir.display import count_text
 
 ONE = "llvm -num-cores 1 -mcpu x86-64-v3"
 
@@ -88,4 +88,4 @@ def test_a_notebook_shows_what_changed_in_colours() -> None:
 
 
 def test_numbers_of_things():
-    assert [counted(n, "trial") for n in (0, 1, 1200)] == ["0 trials", "1 trial", "1,200 trials"]
+    assert [count_text(n, "trial") for n in (0, 1, 1200)] == ["0 trials", "1 trial", "1,200 trials"]

@@ -91,7 +91,7 @@ def writes_before_reads(body: Stmt, buffer: Buffer, outer: dict[str, Interval]) 
     return reader.complete
 
 
-def lives(s: Stmt, buffer: Buffer, outer: Ranges) -> Iterator[Stmt]:
+def live_ranges(s: Stmt, buffer: Buffer, outer: Ranges) -> Iterator[Stmt]:
     """The live ranges of a buffer: `s`, which holds all its accesses, and the statements in it that could have a buffer of their
     own. Such a statement writes what it reads, and no other reads what it wrote."""
     yield s
@@ -102,7 +102,7 @@ def lives(s: Stmt, buffer: Buffer, outer: Ranges) -> Iterator[Stmt]:
     alone = len(parts) == 1 and not isinstance(s, For | Block | Opaque)
     if alone or all(writes_before_reads(x, buffer, inside) for x in parts):
         for x in parts:
-            yield from lives(x, buffer, inside)
+            yield from live_ranges(x, buffer, inside)
 
 
 class _Reader:

@@ -13,7 +13,7 @@ import numpy as np
 from .. import dtypes
 from ..ir import Binary, Cast, Const, Expr, Select, Unary, Var
 from ..traverse import variables
-from .width import TooWide, most
+from .width import TooWide, largest_magnitude
 
 # The operators of integer expressions, on Python's numbers.
 PYTHON_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -44,7 +44,7 @@ def evaluate(e: Expr, values: Mapping[str, Any]) -> np.ndarray:
     """
     used = [(name, values[name]) for name in variables(e) if name in values]
     try:
-        most(e, {name: max(int(np.max(v, initial=0)), -int(np.min(v, initial=0))) for name, v in used})
+        largest_magnitude(e, {name: max(int(np.max(v, initial=0)), -int(np.min(v, initial=0))) for name, v in used})
     except TooWide as error:
         raise UnknownValue(str(error)) from None
     return _evaluated(e, values)

@@ -7,7 +7,7 @@ from functools import reduce
 from operator import is_
 from typing import Any
 
-from ..empty import init_of_nothing, is_empty
+from ..empty import inits_of_empty_reductions, is_empty
 from ..ir import (
     FALSE,
     NOTHING,
@@ -50,7 +50,7 @@ def _tree(n: Node, env: dict[str, Interval]) -> Any:
         case For(var, extent):
             extent = simplify(extent, env)
             if is_empty(extent):
-                left = init_of_nothing(n.with_(extent=extent))
+                left = inits_of_empty_reductions(n.with_(extent=extent))
                 return None if left is None else _tree(left, env)
             body = _tree(n.body, {**env, var.name: extent_range(extent, env)})
             return None if body is None else n.with_(body=body, extent=extent)

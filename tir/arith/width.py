@@ -21,12 +21,12 @@ def check_width(n: Node, sizes: Sizes) -> None:
     """Raise TooWide for an index in a statement that 64 bits may not hold, unless that depends on symbolic sizes."""
     inside = dict(sizes)
     for var, extent in _bound(n):
-        inside[var.name] = most(extent, sizes)
+        inside[var.name] = largest_magnitude(extent, sizes)
     for c in children(n):
         if isinstance(c, Stmt):
             check_width(c, inside)
         elif isinstance(c, Expr):
-            most(c, inside)
+            largest_magnitude(c, inside)
 
 
 def _bound(n: Node) -> list[tuple[Var, Expr]]:
@@ -39,14 +39,14 @@ def _bound(n: Node) -> list[tuple[Var, Expr]]:
     return []
 
 
-def most(e: Expr, sizes: Sizes) -> int | None:
+def largest_magnitude(e: Expr, sizes: Sizes) -> int | None:
     """The largest absolute value that an integer expression may have; None if that is not known. Raises TooWide."""
     match e:
         case Const(value):
             return abs(int(value)) if dtypes.is_int(e.dtype) else None
         case Var(name):
             return sizes.get(name)
-    parts = [most(c, sizes) for c in children(e) if isinstance(c, Expr)]
+    parts = [largest_magnitude(c, sizes) for c in children(e) if isinstance(c, Expr)]
     found = None
     match e, parts:
         case Binary("*", _, _), [int(a), int(b)]:

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from .. import dtypes
 from ..arith.simplify import wraps
-from ..empty import init_of_nothing
+from ..empty import inits_of_empty_reductions
 from ..intrinsics import SHIFTS
 from ..ir import (
     IN_ANY_ORDER,
@@ -224,7 +224,7 @@ class Generator:
         if isinstance(loop.extent, Const) or not variables(loop.extent) <= {p.name for p in self.func.sizes}:
             return
         reduces = any(b.init and loop.name in only_reducing(b) for b in blocks(loop))
-        if reduces and (inits := init_of_nothing(loop)) is not None:
+        if reduces and (inits := inits_of_empty_reductions(loop)) is not None:
             self._stmt(If(loop.extent < 1, inits))
 
     def _outlined(self, loop: For) -> None:

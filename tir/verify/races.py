@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from ..analysis.context import Context, accesses_and_blocks
-from ..analysis.write_before_read import lives, writes_before_reads
+from ..analysis.write_before_read import live_ranges, writes_before_reads
 from ..ir import IN_ANY_ORDER, Axis, Block, Buffer, For, Kind, PrimFunc, Stmt
 from ..memory import PER_THREAD, SHARED
 from ..traverse import accessed_names, blocks, stored_names, variables
@@ -24,7 +24,7 @@ def check_races(func: PrimFunc) -> Iterator[Finding]:
     for buffers, body in made:
         groups = grouped(accesses_in(body)) if used & {b.name for b in buffers} else {}
         uses |= {b.name: len(groups[b.name]) for b in buffers if b.name in groups}
-        whole |= {b.name: [*lives(body, b, size_ranges(func))] for b in buffers if b.name in used}
+        whole |= {b.name: [*live_ranges(body, b, size_ranges(func))] for b in buffers if b.name in used}
     for loop, scope in loops:
         if scope.own[loop.name] != 1:
             yield from _races(loop, scope, {name for name, found in whole.items() if any(x is loop for x in found)}, uses)
