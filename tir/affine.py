@@ -9,10 +9,10 @@ from .arith.polynomial import (
     as_constant,
     coefficient,
     constant,
-    excess,
     linear,
     multiply,
     names_in,
+    nonpositive,
     polynomial,
     scale,
     split_terms,
@@ -20,7 +20,7 @@ from .arith.polynomial import (
 )
 
 __all__ = [
-    "UNBOUNDED", "Interval", "Monomial", "Polynomial", "Ranges", "add", "as_constant", "coefficient", "constant", "excess",
-    "floordiv", "linear", "multiply", "names_in", "polynomial", "polynomial_bounds", "recombine", "remainder", "scale",
+    "UNBOUNDED", "Interval", "Monomial", "Polynomial", "Ranges", "add", "as_constant", "coefficient", "constant", "floordiv",
+    "linear", "multiply", "names_in", "nonpositive", "polynomial", "polynomial_bounds", "recombine", "remainder", "scale",
     "split_terms", "to_expr",
 ]  # fmt: skip

@@ -62,7 +62,7 @@ def deeply(call: Callable[[], R]) -> R:
     return call()
 
 
-def sayable(name: str) -> bool:
+def is_script_name(name: str) -> bool:
     """True for a name that a script can use: an identifier in Python's normal form (`ﬁ` is read as `fi`), not a keyword."""
     return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
 
@@ -72,7 +72,7 @@ MAX_NAME_LETTERS = 255  # of a user's name, which goes into generated names, lin
 
 def need_name(name: object) -> str:
     """`name`, checked. ValueError where a script cannot use it, or it is longer than MAX_NAME_LETTERS."""
-    if not isinstance(name, str) or not sayable(name):
+    if not isinstance(name, str) or not is_script_name(name):
         raise ValueError(f"a name must be a Python identifier, got {name!r}")
     if len(name) > MAX_NAME_LETTERS:
         raise ValueError(f"a name has at most {MAX_NAME_LETTERS} letters, got {len(name)}: {name[:20]}...")

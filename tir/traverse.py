@@ -370,7 +370,7 @@ def iterations(nest: Iterable[For]) -> int:
     return prod(x.extent.value for x in nest if isinstance(x.extent, Const))
 
 
-def nest_at(stmt: Stmt, kind: Kind | None = None) -> tuple[list[For], Stmt]:
+def perfect_nest(stmt: Stmt, kind: Kind | None = None) -> tuple[list[For], Stmt]:
     """The perfect nest of loops that starts at a statement, and its body. With `kind`, loops below the first are of that kind."""
     found: list[For] = []
     while isinstance(stmt, For) and (not found or kind in (None, stmt.kind)):

@@ -8,7 +8,7 @@ from math import gcd, inf, prod
 from tir import dtypes
 from tir.arith.bounds import bounds
 from tir.arith.intervals import polynomial_bounds
-from tir.arith.polynomial import Polynomial, excess, polynomial, to_expr
+from tir.arith.polynomial import Polynomial, nonpositive, polynomial, to_expr
 from tir.arith.simplify import simplify, wraps
 from tir.ir import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, conjunction, conjuncts
 from tir.traverse import loads, variable_names, walk
@@ -136,7 +136,7 @@ class Arithmetic(Division):
 
     def _excess(self, e: Expr) -> Polynomial | None:
         """A polynomial that is <= 0 where an inequality of indices holds, in this copy of unrolled loops; else None."""
-        p = excess(e) if isinstance(e, Binary) and e.op in COMPARISONS and not wraps(e.a) and not wraps(e.b) else None
+        p = nonpositive(e) if isinstance(e, Binary) and e.op in COMPARISONS and not wraps(e.a) and not wraps(e.b) else None
         if p is None:
             return None
         total: Polynomial = {}

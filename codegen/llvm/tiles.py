@@ -21,7 +21,7 @@ from tir.arith.bounds import extent_range
 from tir.arith.polynomial import Polynomial, names_in
 from tir.arith.simplify import simplify
 from tir.ir import Const, For, Kind, Load, Seq, Stmt, Store, annotation, as_int
-from tir.traverse import loads, loops, nest_at, stores, substatements, substitute, variables, walk_stmts
+from tir.traverse import loads, loops, perfect_nest, stores, substatements, substitute, variables, walk_stmts
 
 from ..processor import ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA
 from .values import Value, lone_variables
@@ -246,7 +246,7 @@ def _move(writer: Function, verb: str, register: int, tile: TileAccess) -> None:
 
 def _tile_accesses(writer: Function, s: For, copy: Mapping[str, int] = MappingProxyType({})) -> list[TileAccess] | None:
     """The tiles of the result, the rows and the columns of an instruction, in a copy of unrolled loops; None if misplaced."""
-    nest = nest_at(s)[0]
+    nest = perfect_nest(s)[0]
     store, extents = nest[-1].body, [as_int(x.extent) for x in nest]
     if not isinstance(store, Store) or len(nest) != 4 or None in extents:
         return None

@@ -40,7 +40,7 @@ from tir.traverse import (
     fresh,
     map_statements,
     names,
-    nest_at,
+    perfect_nest,
     replace_buffers,
     stores,
     substitute,
@@ -184,7 +184,7 @@ class _Shared:
 
 def _nest(loop: For) -> tuple[list[For], Block]:
     """The perfectly nested loops from `loop` inward, and their block; refuses other bodies."""
-    chain = nest_at(loop)[0]
+    chain = perfect_nest(loop)[0]
     block = chain[-1].body
     if not isinstance(block, Block) or block.init is None:
         raise GPUError(

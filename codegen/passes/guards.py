@@ -8,7 +8,7 @@ from itertools import groupby
 
 from tir.arith.bounds import extent_range, ranges_of
 from tir.arith.intervals import Interval, polynomial_bounds
-from tir.arith.polynomial import add, coefficient, constant, excess, polynomial, scale, split_terms, to_expr
+from tir.arith.polynomial import add, coefficient, constant, nonpositive, polynomial, scale, split_terms, to_expr
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify, wraps
 from tir.arith.statements import drop_implied_conditions, min_operands, simplify_tree
@@ -134,7 +134,7 @@ def _common(s: Stmt, found: Callable[[Expr], Expr | None]) -> list[Expr]:
 
 def _limit(condition: Expr, name: str, inner: Set[str], ranges: Ranges) -> Expr | None:
     """The exclusive upper bound on `name` that `condition` implies for any values of `inner` variables, or None."""
-    p = excess(condition) if _pure(condition) else None
+    p = nonpositive(condition) if _pure(condition) else None
     factor = None if p is None else coefficient(p, name)
     if not p or not factor or factor < 0:
         return None
@@ -222,7 +222,7 @@ def _partial_tile(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: E
     """`body` where one of `tests` fails. Variables, or quotients and remainders of the variable of fused loops, become their last
     value if the test fails for that alone. Where lanes are tested and `body` divides such a variable, it stays: by its quotients
     lanes that run on from row to row are recognised."""
-    found = {m for t in tests for m in excess(t.condition) or () if m}
+    found = {m for t in tests for m in nonpositive(t.condition) or () if m}
     if any(len(m) != 1 for m in found) or (any(t.lanes for t in tests) and any(_divided(m[0], body) for m in found)):
         return body
     order = {name: n for n, name in enumerate(ranges)}
@@ -338,7 +338,7 @@ def _full_tile_tests(body: Stmt, ranges: Ranges, masks_cost: bool) -> list[_Test
 
 def _worst_case(condition: Expr, tile: Ranges, ranges: Ranges) -> Expr | None:
     """The condition with the tile's variables at their least favourable values; None if it is not an affine inequality."""
-    p = excess(condition) if _pure(condition) else None
+    p = nonpositive(condition) if _pure(condition) else None
     if p is None:
         return None
     moving, fixed = split_terms(p, tile)

@@ -43,7 +43,7 @@ from tir.traverse import (
     loops,
     map_statements,
     names,
-    nest_at,
+    perfect_nest,
     replace_buffers,
     rewrite,
     rewrite_statements,
@@ -94,7 +94,7 @@ class _Lowering:
     def stmt(self, s: Stmt) -> Stmt:
         match s:
             case For():
-                loops = nest_at(s)[0]
+                loops = perfect_nest(s)[0]
                 block = loops[-1].body if isinstance(loops[-1].body, Block) else None
                 reducing = set() if block is None else driving(block, Axis.REDUCE)
                 if block is not None and s.name in reducing and _starts_once(block, loops, reducing):

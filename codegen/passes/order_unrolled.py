@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from tir.ir import For, If, Kind, Load, PrimFunc, Stmt, Store, Var, nest
-from tir.traverse import iterations, loads, map_statements, nest_at, variables
+from tir.traverse import iterations, loads, map_statements, perfect_nest, variables
 
 MAX_ORDERED_LOOPS = 5  # loops of a nest; their 120 orders are all tried
 
@@ -23,7 +23,7 @@ def order_unrolled(func: PrimFunc, target) -> PrimFunc:
     def visit(s: Stmt) -> Stmt:
         if not isinstance(s, For) or s.kind is not Kind.UNROLLED:
             return map_statements(s, visit)
-        loops = nest_at(s, Kind.UNROLLED)[0]
+        loops = perfect_nest(s, Kind.UNROLLED)[0]
         body = loops[-1].body
         ordered, new = _ordered(loops, body), visit(body)
         return s if ordered is loops and new is body else nest(ordered, new)

@@ -47,7 +47,7 @@ from tir.traverse import (
     map_statements,
     move_accesses,
     names,
-    nest_at,
+    perfect_nest,
     stored_names,
     stores,
     substitute,
@@ -154,7 +154,7 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
 
 def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]) -> tuple[For, list[Promoted]]:
     """`loop` on register buffers in place of accumulators, and the tiles they hold."""
-    around = nest_at(loop, Kind.SERIAL)[0]
+    around = perfect_nest(loop, Kind.SERIAL)[0]
     body = around[-1].body
     if any(x.kind not in (Kind.VECTORIZED, Kind.UNROLLED) for x in loops(body)):
         return loop, []

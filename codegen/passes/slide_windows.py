@@ -29,7 +29,7 @@ from tir.ir import (
     nest,
     seq,
 )
-from tir.traverse import fresh, loads, map_statements, names, nest_at, stores, substitute, variables
+from tir.traverse import fresh, loads, map_statements, names, perfect_nest, stores, substitute, variables
 
 
 class _Window(NamedTuple):
@@ -59,13 +59,13 @@ def slide_windows(func: PrimFunc, target) -> PrimFunc:
     def visit(s: Stmt) -> Stmt:
         match s:
             case For(kind=Kind.UNROLLED):
-                loops = nest_at(s, Kind.UNROLLED)[0]
+                loops = perfect_nest(s, Kind.UNROLLED)[0]
                 window = _window(loops)
                 return s if window is None else _slid(loops, window, fresh(taken, "row"))
             case Allocate(Buffer(scope="register")):
                 buffers, parts = _flat(s)
                 for n, x in enumerate(parts):
-                    loops = nest_at(x, Kind.UNROLLED)[0] if isinstance(x, For) and x.kind is Kind.UNROLLED else []
+                    loops = perfect_nest(x, Kind.UNROLLED)[0] if isinstance(x, For) and x.kind is Kind.UNROLLED else []
                     window = _window(loops) if loops and crowded(loops[-1].body) else None
                     if window is not None and loops[0] is window.kernel:
                         last = _following(loops, window, parts[n + 1 :])

@@ -46,7 +46,7 @@ from tir.traverse import (
     loads,
     loops,
     map_statements,
-    nest_at,
+    perfect_nest,
     rewrite,
     substatements,
     substitute,
@@ -434,7 +434,7 @@ def _plain_loads(e: Expr) -> list[Load]:
 
 
 def _one_store(s: For, name: str) -> Store:
-    inner = nest_at(s)[0][-1].body
+    inner = perfect_nest(s)[0][-1].body
     if not isinstance(inner, Store):
         raise GPUError(f"{name}: the nest of `{s.name}` must hold one statement without a condition; pad the computation, so "
                        "that tiles are whole (pad_einsum)")  # fmt: skip

@@ -26,7 +26,7 @@ import numpy as np
 
 from tir import dtypes, te
 from tir.empty import without_empty
-from tir.ir import PrimFunc, sayable
+from tir.ir import PrimFunc, is_script_name
 from tir.verify.bounds import check_bounds
 
 from ..ir import Call, Value
@@ -225,7 +225,7 @@ def anonymous(call: Call) -> Call:
 def label(operator: str) -> str:
     """The name of an operator in functions: `matmul`, and `and_`, as `and` is a keyword there."""
     name = operator.lower()
-    return name if sayable(name) else f"{name}_"
+    return name if is_script_name(name) else f"{name}_"
 
 
 def function(call: Call) -> PrimFunc:

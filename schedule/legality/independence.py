@@ -27,7 +27,7 @@ from tir.traverse import (
     has_foreign_calls,
     loops,
     loops_in,
-    nest_at,
+    perfect_nest,
     stores,
     substatements,
     substitute,
@@ -183,7 +183,7 @@ def _has_disjoint_iterations(path: list[Stmt]) -> bool:
 
     All store indices use the axes that the loop drives. Instances are enumerated: fused and split loops are beyond algebra."""
     loop = last_loop(path)
-    chain, inner = nest_at(loop)
+    chain, inner = perfect_nest(loop)
     if type(inner) is not Block or loop.name in driving(inner, *NOT_SPATIAL):
         return False
     if any(type(s) not in (Store, Seq) for part in substatements(inner) for s in walk_stmts(part)):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval, Ranges, polynomial_bounds
 from tir.arith.mixed_radix import mixed_radix
-from tir.arith.polynomial import Polynomial, add, constant, excess, linear, names_in, polynomial, split_terms, to_expr
+from tir.arith.polynomial import Polynomial, add, constant, linear, names_in, nonpositive, polynomial, split_terms, to_expr
 from tir.arith.prove import nonnegative, prove
 from tir.arith.simplify import simplify
 from tir.ir import FALSE, NOT_SPATIAL, Axis, Block, Const, Expr, For, Iter, Load, Store, Var, conjunction, conjuncts
@@ -151,7 +151,7 @@ def narrowed(ranges: Ranges, conditions: Iterable[Expr]) -> dict[str, Interval]:
     """The ranges of variables, narrowed by the conditions that bound a single variable."""
     found = dict(ranges)
     for c in conditions:
-        match linear(excess(c) or {}):
+        match linear(nonpositive(c) or {}):
             case (v, 1, rest) if v in found:
                 found[v] = found[v][0], min(x for x in (found[v][1], -rest) if x is not None)
             case (v, -1, rest) if v in found:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval, Ranges
 from tir.arith.mixed_radix import lower_factors, split_variable
-from tir.arith.polynomial import Polynomial, add, excess, names_in, polynomial, to_expr
+from tir.arith.polynomial import Polynomial, add, names_in, nonpositive, polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import is_one
 from tir.ir import NOTHING, Axis, Binary, Block, Const, Expr, For, Iter, Var, conjuncts
@@ -214,7 +214,7 @@ def limited_sums(
     limited: list[tuple[For, Polynomial]] = []
     left: list[Expr] = []
     for condition in conditions:
-        limit = excess(condition) or {}
+        limit = nonpositive(condition) or {}
         terms = {m: c for m, c in limit.items() if m}
         mine = names_in(terms)
         plain = all(c > 0 and len(m) == 1 and type(m[0]) is Var for m, c in terms.items())  # counts from 0
@@ -230,7 +230,7 @@ def limited_sums(
 
 def upper_bound(condition: Expr) -> tuple[Expr, int] | None:
     """An integer comparison as `expression < bound`, the expression without a constant term; None for other conditions."""
-    p = excess(condition)
+    p = nonpositive(condition)
     if p is None:
         return None
     assert isinstance(condition, Binary)

@@ -39,7 +39,18 @@ from tir.ir import (
 )
 from tir.memory import SCOPES
 from tir.nearest import did_you_mean, no_such
-from tir.traverse import driving, loads, nest_at, path_to, replace_stmt, rewrite, stored_names, substitute, variables, walk_stmts
+from tir.traverse import (
+    driving,
+    loads,
+    path_to,
+    perfect_nest,
+    replace_stmt,
+    rewrite,
+    stored_names,
+    substitute,
+    variables,
+    walk_stmts,
+)
 
 from ..error import ScheduleError, listing
 from ..legality.axis_windows import AxisWindow, TiledIndex, in_elements, windows, written_indices
@@ -252,7 +263,7 @@ def _where_made(scope: BlockScope, name: str, place: Sequence[Expr]) -> list[Exp
 
 def restricted(placed: Stmt, conditions: Sequence[Expr], ranges: Ranges) -> Stmt:
     """A block in its loops, with conditions on its axes and the loops around added; `ranges` are those of the latter."""
-    loops, block = nest_at(placed)
+    loops, block = perfect_nest(placed)
     assert type(block) is Block
     inside = ranges_of(loops, ranges)
     bindings = {it.var: it.binding for it in block.iters}

@@ -16,7 +16,7 @@ from tir.arith.mixed_radix import Terms, lower_factors, mixed_radix, split_varia
 from tir.arith.polynomial import polynomial
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import Binary, Const, Expr, PrimFunc, Var, as_index, sayable, separate
+from tir.ir import Binary, Const, Expr, PrimFunc, Var, as_index, is_script_name, separate
 from tir.script import ScriptError
 from tir.script import tir as namespace
 from tir.script.expressions import Expressions
@@ -51,7 +51,7 @@ class IndexMap:
     def identity(names: int | Iterable[str]) -> IndexMap:
         """The map of each index to itself; `names` are the names of the indices, or their number."""
         given = [f"i{n}" for n in range(names)] if isinstance(names, int) else list(names)
-        if not given or len(set(given)) < len(given) or not all(isinstance(n, str) and sayable(n) for n in given):
+        if not given or len(set(given)) < len(given) or not all(isinstance(n, str) and is_script_name(n) for n in given):
             reason = f"an index map has at least one index, each with a name of its own, got {names!r}"
             raise ScheduleError(reason, hint='IndexMap.identity(2), or IndexMap.identity(["i", "j"])')
         inputs = tuple(Var(n) for n in given)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tir.arith.bounds import bounds, ranges_of
 from tir.arith.intervals import Interval
-from tir.arith.polynomial import coefficient, excess, scale, split_terms, to_expr
+from tir.arith.polynomial import coefficient, nonpositive, scale, split_terms, to_expr
 from tir.arith.statements import drop_implied_conditions
 from tir.ir import Binary, Block, Const, Expr, For, If, Let, PrimFunc, Stmt, Store, Var, conjunction, conjuncts
 from tir.nearest import did_you_mean
@@ -79,7 +79,7 @@ class Bound:
 
 def bound_on(condition: Expr, variable: str) -> Bound | None:
     """An integer comparison as a bound on one variable; None for other conditions."""
-    p = excess(condition)
+    p = nonpositive(condition)
     factor = None if p is None else coefficient(p, variable)
     if not p or not factor:
         return None

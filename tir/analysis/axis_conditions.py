@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ..arith.intervals import Ranges
-from ..arith.polynomial import Polynomial, add, excess, polynomial, to_expr
+from ..arith.polynomial import Polynomial, add, nonpositive, polynomial, to_expr
 from ..arith.simplify import simplify
 from ..ir import FALSE, Binary, Block, Const, Expr, Iter, Var, conjuncts
 from ..traverse import substitute, variables
@@ -20,7 +20,7 @@ def axis_conditions(block: Block, ranges: Ranges, outside: Collection[str] = ())
     for condition in conjuncts(block.predicate):
         c = simplify(condition, ranges)
         over = substitute(c, bound)
-        if not variables(over) <= visible and (excessive := excess(c)) is not None and isinstance(c, Binary):
+        if not variables(over) <= visible and (excessive := nonpositive(c)) is not None and isinstance(c, Binary):
             for it in block.iters:
                 excessive = _over_axis(excessive, it, ranges)
             over = to_expr(excessive, c.a.dtype) <= Const(0, c.a.dtype)

@@ -141,7 +141,7 @@ def linear(p: Polynomial) -> tuple[str, int, int] | None:
     return None
 
 
-def excess(condition: Expr) -> Polynomial | None:
+def nonpositive(condition: Expr) -> Polynomial | None:
     """A polynomial that is <= 0 exactly where a condition `a < b`, `<=`, `>` or `>=` on integers holds; else None."""
     match condition:
         case Binary("<" | "<=" as op, less, more) | Binary(">" | ">=" as op, more, less) if dtypes.is_int(less.dtype):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from .. import dtypes
 from ..ir import TRUE, Binary, Cast, Const, Expr, Select, Unary, conjuncts
 from .intervals import Ranges, polynomial_bounds
-from .polynomial import Polynomial, add, constant, excess, polynomial, scale, wraps
+from .polynomial import Polynomial, add, constant, nonpositive, polynomial, scale, wraps
 from .simplify import normal_form, simplify
 
 
@@ -70,7 +70,7 @@ def nonnegative(condition: Expr) -> list[Polynomial]:
         case Binary("==", a, b) if dtypes.is_int(a.dtype):
             d = add(polynomial(b), polynomial(a), -1)
             return [d, scale(d, -1)]
-    p = excess(condition)
+    p = nonpositive(condition)
     return [] if p is None else [_without_quotient(scale(p, -1))]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..ir import Block, PrimFunc, Stmt, sayable
+from ..ir import Block, PrimFunc, Stmt, is_script_name
 from ..traverse import bound_names
 from .report import Finding
 
@@ -18,7 +18,7 @@ def check_names(func: PrimFunc) -> Iterator[Finding]:
     for name, what, stmt in bound_names(func):
         if what == "let":
             continue
-        if what in ("buffer", "size", "loop") and not sayable(name):
+        if what in ("buffer", "size", "loop") and not is_script_name(name):
             yield Finding("error", f"the {what} `{name}` is not named by an identifier", stmt)
         known = seen.setdefault(name, {})
         if what not in known:

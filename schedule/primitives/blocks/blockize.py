@@ -34,7 +34,7 @@ from tir.ir import (
     nest,
     seq,
 )
-from tir.traverse import blocks, driving, nest_at, substitute, variables
+from tir.traverse import blocks, driving, perfect_nest, substitute, variables
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import need_distinct
@@ -216,7 +216,7 @@ def _axis_of(above: list[Stmt]) -> Axis:
 
 def _tile_nest(above: Sequence[Stmt]) -> TileNest:
     """The nest at the end of a path: perfectly nested loops and one block; refuses anything else."""
-    inner, block = nest_at(above[-1])
+    inner, block = perfect_nest(above[-1])
     if type(block) is not Block:
         raise ScheduleError(
             f"`{inner[0].name}` must hold one block in perfectly nested loops, and nothing else",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tir.ir import THREAD_AXES, Axis, Buffer, For, Kind, PrimFunc, conjuncts
 from tir.memory import PER_THREAD, SHARED
 from tir.nearest import did_you_mean
-from tir.traverse import blocks, driving, loads, loops, loops_in, nest_at, stored_names, stores, variables, walk
+from tir.traverse import blocks, driving, loads, loops, loops_in, perfect_nest, stored_names, stores, variables, walk
 
 from ...error import ScheduleError
 from ...legality.independence import independent_iterations, need_markable, need_no_lanes
@@ -68,7 +68,7 @@ def _reduces_together(loop: For, outside: list[For]) -> bool:
     if block is None or block.init is None or loop.extent.is_one:
         return False
     driven = {it.axis for it in block.iters if loop.name in variables(it.binding)}
-    if driven != {Axis.REDUCE} or nest_at(loop)[1] is not block:
+    if driven != {Axis.REDUCE} or perfect_nest(loop)[1] is not block:
         return False
     reducing, below = driving(block, Axis.REDUCE), {x.name for x in loops(loop)}
     placing = driving(block, Axis.SPATIAL) & below

@@ -10,7 +10,7 @@ from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.assumptions import assumptions, divides
-from tir.ir import NOTHING, Axis, Binary, Block, Const, Expr, For, If, PrimFunc, Seq, Stmt, Var, conjunction, nest, sayable
+from tir.ir import NOTHING, Axis, Binary, Block, Const, Expr, For, If, PrimFunc, Seq, Stmt, Var, conjunction, is_script_name, nest
 from tir.nearest import no_such
 from tir.traverse import driving, loaded_names, loads, loops, loops_in, rewrite_statements, stored_names, substitute
 
@@ -131,9 +131,9 @@ def _checked_names(func: PrimFunc, given: list[str], replaced: list[str], count:
     """The given names of new loops; refuses names that are taken, except by the replaced loops."""
     if len(given) != count or len(set(given)) < count:
         raise ScheduleError(f"`names` must be {count} different names, one for each new loop, got {given}")
-    strange = next((n for n in given if not sayable(n) or (n not in replaced and fresh_names(func, n) != [n])), None)
+    strange = next((n for n in given if not is_script_name(n) or (n not in replaced and fresh_names(func, n) != [n])), None)
     if strange is not None:
-        why = "is taken" if sayable(strange) else "cannot be said in a script"
+        why = "is taken" if is_script_name(strange) else "cannot be said in a script"
         raise ScheduleError(f"the name `{strange}` {why}", hint=f"`{fresh_names(func, f'{replaced[0]}_0')[0]}` is free")
     return given
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval
-from tir.arith.polynomial import excess, linear
+from tir.arith.polynomial import linear, nonpositive
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import Block, Const, Expr, For, Iter, PrimFunc, Select, Store, Var, conjunction, conjuncts
@@ -78,7 +78,7 @@ def _value_ranges(block: Block, condition: Expr) -> tuple[ValueRanges, list[Expr
     whole: dict[str, Interval] = {it.var.name: (0, it.extent.value - 1) for it in block.spatial if isinstance(it.extent, Const)}
     bound: dict[Expr, str] = {}
     for c in conjuncts(condition):
-        match linear(excess(c) or {}):
+        match linear(nonpositive(c) or {}):
             case (name, 1 | -1, _) if name in whole:
                 bound[c] = name
     kept = narrowed(whole, bound)

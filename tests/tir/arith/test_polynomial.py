@@ -11,10 +11,10 @@ from tir.arith.polynomial import (
     as_constant,
     coefficient,
     constant,
-    excess,
     linear,
     multiply,
     names_in,
+    nonpositive,
     polynomial,
     scale,
     split_terms,
@@ -57,6 +57,6 @@ def test_a_comparison_is_an_excess() -> None:
     """<= 0 exactly where it holds."""
     at = values({"a", "b"}, {"a": (-3, 4), "b": (-2, 3)})
     for op in COMPARISONS:
-        p = excess(Binary(op, A * 2, B + 1))
+        p = nonpositive(Binary(op, A * 2, B + 1))
         assert (p is None) == (op in ("==", "!="))
         assert p is None or np.array_equal(evaluate(to_expr(p), at) <= 0, evaluate(Binary(op, A * 2, B + 1), at))
