@@ -29,7 +29,7 @@ from tir.arith.symbolic import SymbolicChoice, SymbolicInt, columns_of, formula
 from tir.constants import CONSTANTS
 from tir.empty import has_empty
 from tir.ir import NOT_SPATIAL, Axis, Block, Const, For, Iter, PrimFunc, Var, annotation
-from tir.traverse import blocks, driving, loops, stores, walk_stmts
+from tir.traverse import axis_loops, blocks, loops, stores, walk_stmts
 
 from .error import ScheduleError
 from .loop_positions import with_loop_positions
@@ -93,7 +93,7 @@ class Tiled:
 
         Its innermost reduction may be unrolled, and its producers computed in the levels down to its first reduction.
         """
-        reducing = driving(s.block(block), *NOT_SPATIAL)
+        reducing = axis_loops(s.block(block), *NOT_SPATIAL)
         reduced = [n for n, level in enumerate(levels) if reducing & set(level)]
         outer = [
             [*takewhile(lambda loop: loop not in reducing, level)] for level in levels[: reduced[0] + 1 if reduced else None]

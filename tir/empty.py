@@ -27,10 +27,10 @@ from .ir import (
 )
 from .traverse import (
     accessed_names,
+    axis_loops,
     blocks,
-    driving,
     map_statements,
-    only_reducing,
+    pure_reduction_loops,
     stored_names,
     substatements,
     substitute,
@@ -103,7 +103,7 @@ def inits_of_empty_reductions(s: Stmt) -> Stmt | None:
     match s:
         case For():
             inner = [b for b in blocks(s.body) if b.init is not None]
-            reduces = {s.name in only_reducing(b) for b in inner}
+            reduces = {s.name in pure_reduction_loops(b) for b in inner}
             if True not in reduces:
                 found = None if is_empty(s.extent) else inits_of_empty_reductions(s.body)
                 return None if found is None else s.with_(body=found)
@@ -113,7 +113,7 @@ def inits_of_empty_reductions(s: Stmt) -> Stmt | None:
             return None if new is None else new.with_(reads=None, writes=None)
         case Block():
             iters = tuple(it for it in s.iters if it.axis is not Axis.REDUCE)
-            placing = driving(s, Axis.SPATIAL, Axis.OPAQUE)
+            placing = axis_loops(s, Axis.SPATIAL, Axis.OPAQUE)
             conditions = (simplify(c) for c in conjuncts(s.predicate) if variables(c) & placing)
             return s.with_(iters=iters, predicate=conjunction(*conditions), init=None, body=s.init, reads=None, writes=None)
         case _:

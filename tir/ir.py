@@ -792,7 +792,7 @@ def opaque(call: Foreign, buffers: Iterable[Buffer], loop: Callable[[str], str],
     return Opaque(call, seq(*parts) if parts else NOTHING)
 
 
-def separate(separators: Any, rank: int) -> bool:
+def are_axis_separators(separators: Any, rank: int) -> bool:
     """True where `separators` divide the dimensions of a buffer of this rank into groups, none empty."""
     if not isinstance(separators, list | tuple) or not all(type(n) is int for n in separators):
         return False

@@ -399,14 +399,14 @@ def variable_names(node: Node) -> frozenset[str]:
     return frozenset(variables(node))
 
 
-def driving(block: Block, *axes: Axis) -> set[str]:
+def axis_loops(block: Block, *axes: Axis) -> set[str]:
     """The loops in the bindings of a block's axes of the given kinds: of REDUCE, its reduction loops."""
     return variables(*(it.binding for it in block.iters if it.axis in axes))
 
 
-def only_reducing(block: Block) -> set[str]:
+def pure_reduction_loops(block: Block) -> set[str]:
     """The loops in the reduction bindings of a block, and in no other binding."""
-    return driving(block, Axis.REDUCE) - driving(block, Axis.SPATIAL, Axis.OPAQUE)
+    return axis_loops(block, Axis.REDUCE) - axis_loops(block, Axis.SPATIAL, Axis.OPAQUE)
 
 
 def loads(node: Node) -> list[Load]:

@@ -36,7 +36,7 @@ from tir.ir import (
 )
 from tir.memory import WARP
 from tir.traverse import (
-    driving,
+    axis_loops,
     fresh,
     map_statements,
     names,
@@ -68,7 +68,7 @@ def lower_cross_thread_reduction(func: PrimFunc, target) -> PrimFunc:
 
 def _reducing(s: Stmt) -> bool:
     """True where `s` is a thread loop that drives a reduce axis of a block below."""
-    return is_thread(s, "threadIdx") and any(isinstance(x, Block) and s.name in driving(x, Axis.REDUCE) for x in walk_stmts(s))
+    return is_thread(s, "threadIdx") and any(isinstance(x, Block) and s.name in axis_loops(x, Axis.REDUCE) for x in walk_stmts(s))
 
 
 class _CrossThreadLowering:
@@ -92,7 +92,7 @@ class _CrossThreadLowering:
     def reduce(self, loop: For, around: tuple[For, ...], kernel: Stmt) -> Stmt:
         chain, block = _nest(loop)
         bound = {it.var: it.binding for it in block.iters}
-        reducing = driving(block, Axis.REDUCE)
+        reducing = axis_loops(block, Axis.REDUCE)
         _need_shareable(loop, chain, block, around, reducing)
         place, combine, identity = _operation(block)
         place, identity = substitute(place, bound), substitute(identity, bound)
@@ -197,7 +197,7 @@ def _need_shareable(loop: For, chain: list[For], block: Block, around: tuple[For
     """Refuse a reduction, driven by the loops `reducing`, that threads cannot compute in independent shares."""
     if any(x.kind is Kind.THREAD and x.name in reducing for x in chain[1:]):
         raise GPUError(f"`{block.name}` is reduced over two thread loops one inside the other; fuse them before binding")
-    placing = driving(block, Axis.SPATIAL, Axis.OPAQUE)
+    placing = axis_loops(block, Axis.SPATIAL, Axis.OPAQUE)
     if reducing & placing & {x.name for x in chain}:
         raise GPUError(f"`{block.name}` is reduced across threads by loops that drive its other axes, too; split before fusing")
     outer = next((x for x in around if x.name in reducing and not x.extent.is_one), None)

@@ -37,7 +37,7 @@ from tir.ir import (
 )
 from tir.traverse import (
     accessed_names,
-    driving,
+    axis_loops,
     fresh,
     loads,
     loops,
@@ -96,7 +96,7 @@ class _Lowering:
             case For():
                 loops = perfect_nest(s)[0]
                 block = loops[-1].body if isinstance(loops[-1].body, Block) else None
-                reducing = set() if block is None else driving(block, Axis.REDUCE)
+                reducing = set() if block is None else axis_loops(block, Axis.REDUCE)
                 if block is not None and s.name in reducing and _starts_once(block, loops, reducing):
                     found = self.init_nest(loops, block, reducing), nest(loops, _allocated(_own(block), self.flat(block)))
                     always = not any(variables(c) & reducing for c in conjuncts(block.predicate))
@@ -159,7 +159,7 @@ def _starts_once(block: Block, loops: list[For], reducing: set[str]) -> bool:
     """
     if block.init is None or stored_names(block.init) & {b.name for b in block.allocs}:
         return False
-    placing = driving(block, Axis.SPATIAL, Axis.OPAQUE)
+    placing = axis_loops(block, Axis.SPATIAL, Axis.OPAQUE)
     repeated = any(x.name not in reducing | placing and not x.extent.is_one for x in loops)
     once = all(counts_once(block, loops, axis) for axis in (Axis.REDUCE, Axis.SPATIAL))
     return not reducing & placing and not repeated and once

@@ -23,7 +23,7 @@ from tir.arith.simplify import simplify
 from tir.arith.symbolic import symbolic_min
 from tir.assumptions import divides
 from tir.ir import NOT_SPATIAL, NOTHING, Axis, Block, Const, Expr, For, Iter, Store, Var, all_zero, conjunction, conjuncts
-from tir.traverse import driving, loads, substatements, substitute, variables
+from tir.traverse import axis_loops, loads, substatements, substitute, variables
 
 from .iter_map import IterTerm, PredicateBound, Unproved, iter_map, need_one_role
 
@@ -229,7 +229,7 @@ def _with_bounds(terms: Sequence[IterTerm], bounds: Sequence[PredicateBound]) ->
 
 def need_distinct(block: Block, inner: Sequence[For]) -> None:
     """Prove that the loops `inner` visit each point of the domain at most once, for fixed other loops; raises Unproved."""
-    need_one_role(block, inner, driving(block, Axis.SPATIAL), driving(block, *NOT_SPATIAL))
+    need_one_role(block, inner, axis_loops(block, Axis.SPATIAL), axis_loops(block, *NOT_SPATIAL))
     if not counts_once(block, inner):
         raise Unproved("steps of the reduction may be counted more than once")
     if not counts_once(block, inner, Axis.SPATIAL):

@@ -23,7 +23,7 @@ from tir.arith.injectivity import tried_injective
 from tir.arith.polynomial import polynomial, to_expr
 from tir.ir import NOT_SPATIAL, NOTHING, Axis, Block, For, If, Kind, Seq, Stmt, Store, Var, conjuncts
 from tir.traverse import (
-    driving,
+    axis_loops,
     has_foreign_calls,
     loops,
     loops_in,
@@ -184,7 +184,7 @@ def _has_disjoint_iterations(path: list[Stmt]) -> bool:
     All store indices use the axes that the loop drives. Instances are enumerated: fused and split loops are beyond algebra."""
     loop = last_loop(path)
     chain, inner = perfect_nest(loop)
-    if type(inner) is not Block or loop.name in driving(inner, *NOT_SPATIAL):
+    if type(inner) is not Block or loop.name in axis_loops(inner, *NOT_SPATIAL):
         return False
     if any(type(s) not in (Store, Seq) for part in substatements(inner) for s in walk_stmts(part)):
         return False

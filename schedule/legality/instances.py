@@ -12,7 +12,7 @@ from tir.arith.polynomial import Polynomial, add, constant, linear, names_in, no
 from tir.arith.prove import nonnegative, prove
 from tir.arith.simplify import simplify
 from tir.ir import FALSE, NOT_SPATIAL, Axis, Block, Const, Expr, For, Iter, Load, Store, Var, conjunction, conjuncts
-from tir.traverse import driving, stores, substitute, variables, walk
+from tir.traverse import axis_loops, stores, substitute, variables, walk
 
 from .axis_windows import AxisWindow
 from .dataflow import BlockScope, Leaf, facts_of
@@ -97,7 +97,7 @@ def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) ->
     """The window of each spatial axis that a block visits completely, within its domain, in one iteration of `outer`.
 
     Unlike those of `windows`, these windows may overlap. Raises Unproved."""
-    need_one_role(block, inner, driving(block, Axis.SPATIAL), driving(block, *NOT_SPATIAL))
+    need_one_role(block, inner, axis_loops(block, Axis.SPATIAL), axis_loops(block, *NOT_SPATIAL))
     ranges = ranges_of((*outer, *inner))
     domain = [c for it in block.iters for c in it.domain]
     limits = [x.var < x.extent for x in inner if variables(x.extent) & ranges.keys()]

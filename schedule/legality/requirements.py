@@ -13,7 +13,7 @@ from tir.arith.intervals import Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjunction, conjuncts
-from tir.traverse import driving, loops_in, only_reducing, stores, substatements, substitute, variables, walk_stmts
+from tir.traverse import axis_loops, loops_in, pure_reduction_loops, stores, substatements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
 from ..primitive import KIND_WORDS, is_parameter
@@ -214,7 +214,7 @@ def conditions_on_axes(scope: BlockScope, leaf: Leaf) -> tuple[list[Expr], list[
 def need_safe_domain(scope: BlockScope, leaf: Leaf, conditions: Sequence[Expr], what: str) -> None:
     """Refuse a block that needs `conditions` to stay in bounds, or to reduce over no more than it does. Others may be dropped."""
     block = leaf.block
-    reducing = driving(block, Axis.REDUCE)
+    reducing = axis_loops(block, Axis.REDUCE)
     more = any(variables(c) & reducing for c in conditions)
     if not conditions or (not more and in_bounds(block, ranges_of([block], scope.ranges))):
         return
@@ -297,7 +297,7 @@ def need_loops_for_init(reduction: Block, loops: Iterable[For], reducing: set[st
     """Refuse a loop that drives both reduction and spatial axes: the init, over the latter, would have no loop of its own.
 
     Refuse one that drives an opaque axis, too: all of its inits would run before its updates."""
-    ordered = driving(reduction, Axis.OPAQUE)
+    ordered = axis_loops(reduction, Axis.OPAQUE)
     for x in loops:
         if x.name in reducing and x.name in placing:
             raise drives_both(reduction, x, "decompose_reduction", ", so the init has no loop of its own")
@@ -313,7 +313,7 @@ def need_loops_for_init(reduction: Block, loops: Iterable[For], reducing: set[st
 def need_iterations(reduction: Block, loops: Iterable[For], ranges: Ranges, facts: Sequence[Expr]) -> None:
     """Refuse a loop that only reduces and may have no iterations: the init would then not run."""
     for x in loops:
-        if x.name in only_reducing(reduction) and not prove(x.extent >= 1, ranges, facts):
+        if x.name in pure_reduction_loops(reduction) and not prove(x.extent >= 1, ranges, facts):
             raise ScheduleError(
                 f"`{x.name}`, which drives the reduction of `{reduction.name}`, may have no iterations, and the init would not "
                 "run then",

@@ -40,7 +40,7 @@ from tir.ir import (
 from tir.memory import SCOPES
 from tir.nearest import did_you_mean, no_such
 from tir.traverse import (
-    driving,
+    axis_loops,
     loads,
     path_to,
     perfect_nest,
@@ -328,7 +328,7 @@ def proving_part(leaf: Leaf, target: Buffer, loops: Sequence[For]) -> AbstractCo
 
 def _axes_around(scope: BlockScope, block: Block) -> list[For]:
     """The axes of enclosing blocks that drive spatial axes of a block, as loops."""
-    used = driving(block, Axis.SPATIAL)
+    used = axis_loops(block, Axis.SPATIAL)
     return [For(it.var, it.extent, NOTHING) for b in scope.around if type(b) is Block for it in b.iters if it.var.name in used]
 
 

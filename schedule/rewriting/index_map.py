@@ -16,7 +16,7 @@ from tir.arith.mixed_radix import Terms, lower_factors, mixed_radix, split_varia
 from tir.arith.polynomial import polynomial
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import Binary, Const, Expr, PrimFunc, Var, as_index, is_script_name, separate
+from tir.ir import Binary, Const, Expr, PrimFunc, Var, are_axis_separators, as_index, is_script_name
 from tir.script import ScriptError
 from tir.script import tir as namespace
 from tir.script.expressions import Expressions
@@ -214,7 +214,7 @@ def _from_outputs(inputs: tuple[Var, ...], result: Any) -> IndexMap:
     if not outputs:
         raise ScheduleError("the index map gives no index", hint="lambda i, j: (j, i)")
     separators = tuple(n - before for before, n in enumerate(marks))
-    if not separate(separators, len(outputs)):
+    if not are_axis_separators(separators, len(outputs)):
         raise ScheduleError("axis separators stand between indices", hint="lambda i, j: (i, IndexMap.AXIS_SEPARATOR, j)")
     return IndexMap(inputs, outputs, separators)
 

@@ -12,7 +12,7 @@ from schedule.open_schedule import OpenSchedule, Stage, Way, extent
 from schedule.open_trace import About, Role
 from schedule.schedule import Schedule
 from tir.ir import NOT_SPATIAL, Block, Const, Kind, PrimFunc, Store, buffer_nbytes
-from tir.traverse import blocks, driving, loaded_names, loads, loops, loops_to, stores, variables, walk_stmts
+from tir.traverse import axis_loops, blocks, loaded_names, loads, loops, loops_to, stores, variables, walk_stmts
 
 from .block_analysis import stored
 
@@ -144,7 +144,7 @@ def prefetch(s: OpenSchedule, block: str) -> None:
         n for n, x in read.items()
         if n in parameters and buffer_nbytes(x.buffer) > s.target.machine.l2 and long <= variables(*x.indices)
     ]  # fmt: skip
-    reduce_loops = driving(b, *NOT_SPATIAL)
+    reduce_loops = axis_loops(b, *NOT_SPATIAL)
     inner = [x.name for x in loops_to(s.func.body, block) if x.name in reduce_loops and x.kind is Kind.SERIAL]
     packed = _packed_constants(s, block)
     if inner and packed:

@@ -19,7 +19,7 @@ from costmodel import CostModel
 from schedule import Schedule, ScheduleError, replay_json
 from schedule.templates.marks import parallel, plain_loops
 from tir.ir import NOT_SPATIAL, Const, Kind, PrimFunc
-from tir.traverse import blocks, driving, loops_to
+from tir.traverse import axis_loops, blocks, loops_to
 
 from ..measure import Candidate
 from .traces import TracePolicy
@@ -103,7 +103,7 @@ def _actions(func: PrimFunc, target: Target) -> Iterator[Action]:
     for block in blocks(func):
         path = loops_to(func.body, block.name)
         nest = [x for x in path if x.kind is Kind.SERIAL]
-        reduced = driving(block, *NOT_SPATIAL)
+        reduced = axis_loops(block, *NOT_SPATIAL)
         for loop in nest:
             for width in WIDTHS:
                 if isinstance(loop.extent, Const) and width <= loop.extent.value:

@@ -12,7 +12,7 @@ from schedule import Schedule, ScheduleError
 from schedule.primitive import find_block, find_loop
 from schedule.templates.marks import parallel, plain_loops
 from tir.ir import NOT_SPATIAL, Axis, Kind, Var
-from tir.traverse import blocks, driving, iterations, loops_to
+from tir.traverse import axis_loops, blocks, iterations, loops_to
 
 from ..space.annotation import outer_spatial
 
@@ -66,7 +66,7 @@ def run_in_parallel(s: Schedule, target: Target) -> None:
         return
     for nest in dict.fromkeys(s.get_loops(b.name)[0] for b in blocks(s.func) if s.get_loops(b.name)):
         loop = find_loop(s.func, nest)
-        chain = outer_spatial(loop, {v for b in blocks(loop) for v in driving(b, *NOT_SPATIAL)})
+        chain = outer_spatial(loop, {v for b in blocks(loop) for v in axis_loops(b, *NOT_SPATIAL)})
         enough = next((n for n in range(1, len(chain)) if iterations(chain[:n]) >= 16 * target.num_cores), len(chain))
         names = [x.name for x in chain[:enough]]
         if names:
@@ -78,7 +78,7 @@ def run_in_vectors(s: Schedule, target: Target) -> None:
     """Vectorise the innermost loop of each stage if it is spatial and short."""
     for block in blocks(s.func):
         path = loops_to(s.func.body, block.name)
-        own = path and path[-1].body is block and path[-1].name not in driving(block, *NOT_SPATIAL)
+        own = path and path[-1].body is block and path[-1].name not in axis_loops(block, *NOT_SPATIAL)
         if own and iterations(path[-1:]) <= MAX_VECTOR:
             with suppress(ScheduleError):
                 s.vectorize(path[-1].name)

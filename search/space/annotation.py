@@ -14,7 +14,7 @@ from schedule.open_trace import Role
 from schedule.templates.annotate import roots
 from schedule.templates.marks import fuse_all
 from tir.ir import NOT_SPATIAL, Block, For, Kind
-from tir.traverse import blocks, driving, iterations, loops_to, walk_stmts
+from tir.traverse import axis_loops, blocks, iterations, loops_to, walk_stmts
 
 UNROLL = (0, 16, 64, 512)  # maximum number of statements in an unrolled nest
 VECTOR = 16  # maximum number of iterations fused into a vector
@@ -78,7 +78,7 @@ def _candidates(state: OpenSchedule, block: str) -> list[str]:
         loop = level[0]
         if any(x is not loop for x in level) or loop.kind is not Kind.SERIAL:
             break
-        reduces = any(loop.name in driving(state.block(b), *NOT_SPATIAL) for b in consumers)
+        reduces = any(loop.name in axis_loops(state.block(b), *NOT_SPATIAL) for b in consumers)
         if reduces and state.tiled(consumers[0]) is None:
             break
         if reduced and not reduces:
@@ -113,7 +113,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     stages = [b.name for b in walk_stmts(state.loop(nest)) if isinstance(b, Block)]
     if not stages:
         return
-    loops = outer_spatial(state.loop(nest), {v for b in stages for v in driving(state.block(b), *NOT_SPATIAL)})
+    loops = outer_spatial(state.loop(nest), {v for b in stages for v in axis_loops(state.block(b), *NOT_SPATIAL)})
     chain = [loop.name for loop in loops]
     if not chain or state.target.num_cores == 1:
         _finish_nest(state, stages)
@@ -174,7 +174,7 @@ def _vectorize(state: OpenSchedule, block: str) -> None:
     own: list[For] = []
     inner: Block | For = state.block(block)
     for loop in reversed(path):
-        if loop.body is not inner or loop.kind is not Kind.SERIAL or loop.name in driving(state.block(block), *NOT_SPATIAL):
+        if loop.body is not inner or loop.kind is not Kind.SERIAL or loop.name in axis_loops(state.block(block), *NOT_SPATIAL):
             break
         inner = loop
         own.append(loop)

@@ -8,7 +8,7 @@ from tir import te
 from tir.interpreter import InterpreterError
 from tir.ir import NOT_SPATIAL, Axis, Buffer, PrimFunc, Var, buffer_nbytes, const
 from tir.script import parse
-from tir.traverse import blocks, driving
+from tir.traverse import axis_loops, blocks
 
 
 def folded(n: int, step) -> PrimFunc:
@@ -60,5 +60,5 @@ def f(A: T.Buffer((7, 12), "float32"), B: T.Buffer((7,), "float32")):
             B[v_i] = B[v_i] + A[v_i, v_k * 4 + v_o]
 """)
     (block,) = blocks(func)
-    assert driving(block, Axis.SPATIAL) == {"i"} and driving(block, Axis.REDUCE) == {"k_0"}
-    assert driving(block, *NOT_SPATIAL) == {"k_0", "k_1"} and driving(block) == set()
+    assert axis_loops(block, Axis.SPATIAL) == {"i"} and axis_loops(block, Axis.REDUCE) == {"k_0"}
+    assert axis_loops(block, *NOT_SPATIAL) == {"k_0", "k_1"} and axis_loops(block) == set()

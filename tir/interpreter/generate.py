@@ -41,7 +41,7 @@ from ..ir import (
     Var,
 )
 from ..script.printer import PRECEDENCE, last_index, stmt_text
-from ..traverse import blocks, driving, fresh, loads, only_reducing, variables, walk
+from ..traverse import axis_loops, blocks, fresh, loads, pure_reduction_loops, variables, walk
 from .errors import DivisionByZero, InterpreterError, InvalidShift, OutOfBounds, Uninitialised
 from .plain import plain_names
 
@@ -223,7 +223,7 @@ class Generator:
         """Generate the inits of reductions over a loop, for calls whose sizes leave it no iterations."""
         if isinstance(loop.extent, Const) or not variables(loop.extent) <= {p.name for p in self.func.sizes}:
             return
-        reduces = any(b.init and loop.name in only_reducing(b) for b in blocks(loop))
+        reduces = any(b.init and loop.name in pure_reduction_loops(b) for b in blocks(loop))
         if reduces and (inits := inits_of_empty_reductions(loop)) is not None:
             self._stmt(If(loop.extent < 1, inits))
 
@@ -399,7 +399,7 @@ class Generator:
 
 def _accumulates(loop: For) -> bool:
     """True for a loop over threads that reduce together: its first iteration initialises for all."""
-    return loop.kind is Kind.THREAD and any(b.init and loop.name in driving(b, Axis.REDUCE) for b in blocks(loop))
+    return loop.kind is Kind.THREAD and any(b.init and loop.name in axis_loops(b, Axis.REDUCE) for b in blocks(loop))
 
 
 def _cut(text: str, dtype: str, *choices: Expr) -> str:

@@ -27,11 +27,11 @@ from ..ir import (
     Stmt,
     Store,
     Var,
+    are_axis_separators,
     as_expr,
     binary,
     const,
     const_shape,
-    separate,
     seq,
 )
 from ..memory import check_scope
@@ -275,7 +275,7 @@ class Declarations(Expressions):
         if "axis_separators" not in arguments:
             return ()
         given = self.data(self.value(arguments["axis_separators"]), arguments["axis_separators"]) or []
-        if not separate(given, rank):
+        if not are_axis_separators(given, rank):
             reason = f"axis separators are ascending numbers of dimensions, from 1 to {rank - 1}, got {given!r}"
             raise self.error(reason, arguments["axis_separators"])
         return tuple(given)

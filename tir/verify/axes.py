@@ -19,7 +19,7 @@ from ..arith.polynomial import polynomial
 from ..arith.prove import prove
 from ..arith.simplify import simplify
 from ..ir import Axis, Block, Buffer, Const, Expr, For, Load, PrimFunc, Seq, Stmt, Store, all_zero
-from ..traverse import driving, rewrite, stores, substitute, variables, walk
+from ..traverse import axis_loops, rewrite, stores, substitute, variables, walk
 from .accesses import IterationScope, accesses_in, first_iteration, iteration_scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
 from .report import Finding
@@ -147,7 +147,7 @@ def _first_equal(columns: Sequence[np.ndarray], count: int) -> np.ndarray:
 
 def _repeated(blocks: Sequence[tuple[Block, IterationScope]], b: Block, scope: IterationScope) -> Iterator[Finding]:
     """Findings where a block runs an iteration of its reduction twice, or may do so."""
-    reduced = driving(b, Axis.REDUCE)
+    reduced = axis_loops(b, Axis.REDUCE)
     start = next((n for n, loop in enumerate(scope.loops) if loop.name in reduced), len(scope.loops))
     inner = {loop.name for loop in scope.loops[start:] if not loop.extent.is_one}
     if not inner:
@@ -206,7 +206,7 @@ def _started(b: Block, scope: IterationScope) -> Iterator[Finding]:
         return
     reducing = b.reduction
     others = [it for it in b.iters if it.axis is not Axis.REDUCE]
-    stepping = driving(b, Axis.REDUCE)
+    stepping = axis_loops(b, Axis.REDUCE)
     mine = [x for x in scope.loops if x.name in stepping]
     zero = all_zero(x.var for x in mine)
     if not any(stepping & variables(it.binding) for it in others):

@@ -34,7 +34,7 @@ from tir.ir import (
     nest,
     seq,
 )
-from tir.traverse import blocks, driving, perfect_nest, substitute, variables
+from tir.traverse import axis_loops, blocks, perfect_nest, substitute, variables
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import need_distinct
@@ -180,7 +180,7 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
         )
     for b in inside:
         if b.init is not None:
-            need_no_threads(b, loops_on(common), driving(b, Axis.REDUCE))
+            need_no_threads(b, loops_on(common), axis_loops(b, Axis.REDUCE))
             need_iterations(b, loops_on(common), ranges_of(common), assumptions(func))
     outer = [x for x in loops_on(common) if x.name in variables(*held)]
     for x in outer:
@@ -281,7 +281,7 @@ def _split_predicate(n: TileNest, divisions: dict[str, Division], axes: SplitAxe
 
 def _need_one_start(n: TileNest) -> None:
     """Refuse if the init of the tile could run for a point after its reduction has started."""
-    need_no_threads(n.block, n.inner, driving(n.block, Axis.REDUCE))
+    need_no_threads(n.block, n.inner, axis_loops(n.block, Axis.REDUCE))
     what = f"that `{n.block.name}` visits each of its points once under `{n.inner[0].name}`"
     marks = (n.inner[0], "the loop"), (n.block, "starts each of them with its init")
     with proving(what, *marks, hint="decompose_reduction first"):

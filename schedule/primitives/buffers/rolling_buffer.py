@@ -9,7 +9,7 @@ from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Store, conjunction
 from tir.nearest import did_you_mean
-from tir.traverse import driving, replace_buffers, substitute, variables
+from tir.traverse import axis_loops, replace_buffers, substitute, variables
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import AxisWindow
@@ -102,7 +102,7 @@ def _rolling(
         _need_fixed_surroundings(scope, leaf, loop, buffer)
         outer = leaf.loops[: leaf.loops.index(loop) + 1]
         try:
-            beyond = sorted(driving(leaf.block, Axis.REDUCE) & {x.name for x in outer})
+            beyond = sorted(axis_loops(leaf.block, Axis.REDUCE) & {x.name for x in outer})
             if beyond:
                 raise ScheduleError(
                     f"`{beyond[0]}` drives the reduction of `{leaf.name}`, whose elements are not final in an iteration of it",

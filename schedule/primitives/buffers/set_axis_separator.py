@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.ir import PrimFunc, separate
+from tir.ir import PrimFunc, are_axis_separators
 from tir.traverse import replace_buffers
 
 from ...error import ScheduleError
@@ -27,7 +27,7 @@ def set_axis_separator(
     user = find_block(func, block)
     target = buffer_argument(user, buffer)
     rank = len(target.shape)
-    if not separate(axis_separators, rank):
+    if not are_axis_separators(axis_separators, rank):
         raise ScheduleError(
             f"axis separators are ascending numbers of dimensions, from 1 to {rank - 1}, got {axis_separators}",
             (user, f"uses {target.name}, of {rank} dimension(s)"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tir.ir import THREAD_AXES, Axis, Buffer, For, Kind, PrimFunc, conjuncts
 from tir.memory import PER_THREAD, SHARED
 from tir.nearest import did_you_mean
-from tir.traverse import blocks, driving, loads, loops, loops_in, perfect_nest, stored_names, stores, variables, walk
+from tir.traverse import axis_loops, blocks, loads, loops, loops_in, perfect_nest, stored_names, stores, variables, walk
 
 from ...error import ScheduleError
 from ...legality.independence import independent_iterations, need_markable, need_no_lanes
@@ -70,8 +70,8 @@ def _reduces_together(loop: For, outside: list[For]) -> bool:
     driven = {it.axis for it in block.iters if loop.name in variables(it.binding)}
     if driven != {Axis.REDUCE} or perfect_nest(loop)[1] is not block:
         return False
-    reducing, below = driving(block, Axis.REDUCE), {x.name for x in loops(loop)}
-    placing = driving(block, Axis.SPATIAL) & below
+    reducing, below = axis_loops(block, Axis.REDUCE), {x.name for x in loops(loop)}
+    placing = axis_loops(block, Axis.SPATIAL) & below
     mixed = reducing & placing  # loops that start and continue reductions
     mixed |= {s.name for s in outside if s.name in reducing and not s.extent.is_one}
     guards = [c for c in conjuncts(block.predicate) if variables(c) & reducing]
@@ -93,9 +93,9 @@ def _with_own_steps_inside(func: PrimFunc, target: For, outside: list[For]) -> P
 
     These become the steps of each thread."""
     found = blocks_below(target.body)
-    if len(found) != 1 or found[0].init is None or target.name not in driving(found[0], Axis.REDUCE):
+    if len(found) != 1 or found[0].init is None or target.name not in axis_loops(found[0], Axis.REDUCE):
         return func
-    reducing = driving(found[0], Axis.REDUCE)
+    reducing = axis_loops(found[0], Axis.REDUCE)
     steps: list[For] = []
     for s in reversed(outside):
         if s.kind is not Kind.SERIAL or s.name not in reducing or s.body is not (steps[0] if steps else target):

@@ -10,7 +10,7 @@ from tir.arith.simplify import simplify
 from tir.assumptions import assumptions
 from tir.dtypes import promote
 from tir.ir import Expr, For, PrimFunc, Var, all_zero, cast
-from tir.traverse import blocks, loops_in, only_reducing, variables
+from tir.traverse import blocks, loops_in, pure_reduction_loops, variables
 
 from ...error import ScheduleError
 from ...legality.requirements import need_iterations
@@ -53,7 +53,7 @@ def fuse(func: PrimFunc, *loops: LoopName, preserve_unit_iters: bool = True) -> 
     if len(nest) == 1:
         return func, nest[0].name
     for b in blocks(nest[-1].body):
-        if b.init is not None and not all(x.name in only_reducing(b) for x in nest):
+        if b.init is not None and not all(x.name in pure_reduction_loops(b) for x in nest):
             need_iterations(b, nest, ranges_of(above[:-1]), assumptions(func))
 
     dtype = reduce(promote, (loop.var.dtype for loop in nest))

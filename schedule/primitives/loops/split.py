@@ -12,7 +12,7 @@ from tir.arith.simplify import simplify
 from tir.assumptions import assumptions, divides
 from tir.ir import NOTHING, Axis, Binary, Block, Const, Expr, For, If, PrimFunc, Seq, Stmt, Var, conjunction, is_script_name, nest
 from tir.nearest import no_such
-from tir.traverse import driving, loaded_names, loads, loops, loops_in, rewrite_statements, stored_names, substitute
+from tir.traverse import axis_loops, loaded_names, loads, loops, loops_in, rewrite_statements, stored_names, substitute
 
 from ...error import ScheduleError
 from ...legality.independence import independent_iterations
@@ -174,7 +174,7 @@ def _overlapping(target: For, above: list[Stmt], factors: list[int | None], part
     outside = rewrite_statements(target.body, lambda s: NOTHING if type(s) is Block else s)
     for b in (*blocks_below(target.body), outside):
         own: frozenset[str] = frozenset()
-        if type(b) is Block and b.init is not None and driving(b, Axis.REDUCE) <= below:
+        if type(b) is Block and b.init is not None and axis_loops(b, Axis.REDUCE) <= below:
             own = stored_names(b.init)
         again = sorted(written & loaded_names(b) - own)
         if again:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tir.arith.bounds import ranges_of
 from tir.arith.simplify import simplify
 from tir.ir import Axis, Block, For, PrimFunc, all_zero, conjuncts
-from tir.traverse import driving, loaded_names, substitute, variables
+from tir.traverse import axis_loops, loaded_names, substitute, variables
 
 from ...error import ScheduleError
 from ...legality.axis_windows import need_distinct
@@ -43,7 +43,7 @@ def decompose_reduction(func: PrimFunc, block: BlockName, loop: LoopName) -> tup
         raise ScheduleError(f"`{block}` has no init", (reduction, "no init"), hint=hint)
     place = loop_around(leaf, func, loop)
     target, outer, inner = leaf.loops[place], leaf.loops[:place], leaf.loops[place:]
-    reducing = driving(reduction, Axis.REDUCE)
+    reducing = axis_loops(reduction, Axis.REDUCE)
     _need_separate_loops(reduction, target, outer, inner, reducing)
     with proving(f"that `{block}` visits each of its points once under `{loop}`", (target, "the loop"), (reduction, "the block")):
         need_distinct(reduction, inner)
@@ -76,7 +76,7 @@ def _need_separate_loops(reduction: Block, target: For, outer: Sequence[For], in
                 hint=f"decompose_reduction({reduction.name!r}, {x.name!r})",
             )
     need_no_threads(reduction, inner, reducing)
-    need_loops_for_init(reduction, inner, reducing, driving(reduction, Axis.SPATIAL))
+    need_loops_for_init(reduction, inner, reducing, axis_loops(reduction, Axis.SPATIAL))
 
 
 def _need_unchanged_source(scope: BlockScope, leaf: Leaf, target: For) -> None:

@@ -26,7 +26,7 @@ from tir.ir import (
     guarded,
     seq,
 )
-from tir.traverse import driving, substitute, variables
+from tir.traverse import axis_loops, substitute, variables
 
 from ...error import ScheduleError, listing
 from ...legality.axis_windows import need_distinct
@@ -131,7 +131,7 @@ def _only_block(target: For) -> Block:
 def _need_reduction_loop(leaf: Leaf, target: For) -> set[str]:
     """The loops that drive the reduction; refuses unless `target` is one, or of extent 1, and none drives spatial axes, too."""
     block = leaf.block
-    placing, reducing = driving(block, Axis.SPATIAL), driving(block, Axis.REDUCE)
+    placing, reducing = axis_loops(block, Axis.SPATIAL), axis_loops(block, Axis.REDUCE)
     if (target.name not in reducing and not target.extent.is_one) or target.name in placing:
         what = "drives spatial axes" if target.name in placing else "drives nothing"
         others = [x.name for x in leaf.loops if x.name in reducing - placing]
@@ -184,7 +184,7 @@ def _axis_number(block: Block, factor_axis: int, rank: int) -> int:
 
 def _keeps_order(block: Block, target: For, chain: Sequence[For]) -> bool:
     """True where the partial results, one after another, combine the terms in the order of the reduction."""
-    reducing = [x for x in chain if x.name in driving(block, Axis.REDUCE) and not x.extent.is_one]
+    reducing = [x for x in chain if x.name in axis_loops(block, Axis.REDUCE) and not x.extent.is_one]
     return target.extent.is_one or (bool(reducing) and reducing[0] is target)
 
 
@@ -213,7 +213,7 @@ def _divided_predicate(f: Factorisation, fresh: dict[str, Expr]) -> tuple[Expr, 
 
     The init must run for every partial result, so no condition that could exclude its first step may be in the predicate."""
     ranges = ranges_of(f.chain)
-    others = [x for x in f.chain if x.name in driving(f.block, Axis.REDUCE) and x is not f.target]
+    others = [x for x in f.chain if x.name in axis_loops(f.block, Axis.REDUCE) and x is not f.target]
     rest = all_zero(x.var for x in others)
     # A guard is inside of the block, where axes are visible, but no loops.
     fixed = {it.binding.name: it.var for it in f.block.spatial if type(it.binding) is Var}
@@ -261,10 +261,10 @@ def _combining(f: Factorisation, names: Names) -> Stmt:
     """The nest that reduces the partial results."""
     block, reducer = f.block, f.reducer
     spatial = block.spatial
-    conditions = [c for c in conjuncts(block.predicate) if not variables(c) & driving(block, Axis.REDUCE)]
+    conditions = [c for c in conjuncts(block.predicate) if not variables(c) & axis_loops(block, Axis.REDUCE)]
     lets = tuple(Var(names.loop(v.name), v.dtype) for v in f.lets)
     body = reducer.store(reducer.outputs, reducer.combine(reducer.outputs, f.places), lets)
     iters = (*spatial, Iter(f.lane, f.target.extent, Axis.REDUCE, f.target.var))
     final = Block(block.name, iters, body, block.init, conjunction(*conditions), annotations=block.annotations)
-    needed = variables(final.predicate) | driving(final, Axis.SPATIAL, Axis.REDUCE)
+    needed = variables(final.predicate) | axis_loops(final, Axis.SPATIAL, Axis.REDUCE)
     return in_own_loops(final, [x for x in f.chain if x.name in needed], names)

@@ -10,7 +10,7 @@ from schedule.open_schedule import OpenSchedule, Way
 from schedule.open_trace import Role
 from tir import dtypes
 from tir.ir import Axis, Call, Const, Store, Var
-from tir.traverse import blocks, driving, loads, stores, walk
+from tir.traverse import axis_loops, blocks, loads, stores, walk
 
 from ..block_analysis import epilogue, loop_length
 from ..marks import fuse_all
@@ -64,7 +64,7 @@ def build(s: OpenSchedule, name: str) -> None:
         elif len(stores(b.body)) == 1:
             result = s.cache_write(name, 0, "local")
     loops = s.get_loops(result)
-    placing = driving(s.block(result), Axis.SPATIAL)
+    placing = axis_loops(s.block(result), Axis.SPATIAL)
     spatial = [x for x in loops if x in placing] or [s.add_unit_loop(loops[0] if loops else result)]
     lanes = (1,) if b.is_reduction else _lanes(s, name)
     count = prod(loop_length(s, x) or MAX_SEED_THREADS * MAX_ACCESS_BYTES for x in spatial)
