@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tir.arrays import given, need_dtype
+from tir.arrays import host_array, need_dtype
 from tir.ir import PrimFunc
 
 from .passes import CPU_PASSES, GPU_PASSES, Pass
@@ -40,7 +40,7 @@ def _later(module: str, name: str) -> Callable[..., Any]:
 
 
 def _host_array_type(a: Any) -> tuple[tuple[int, ...], str] | None:
-    found = given(a)
+    found = host_array(a)
     return None if found is None else (found.array.shape, need_dtype(found))
 
 

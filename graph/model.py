@@ -20,7 +20,7 @@ from codegen.runtime.arguments import DECLINED, address, block
 from codegen.runtime.faults import NO_MEMORY, failure
 from codegen.runtime.kernel import maker
 from codegen.runtime.timing import duration
-from tir.arrays import like
+from tir.arrays import result_conversion
 from tir.ir import Buffer, Const, PrimFunc
 
 from .fusion import Group
@@ -126,7 +126,7 @@ class Model:
         """A function without arguments: the call with these arrays, kept alive and read anew each time. Raises as a call does."""
         given = self._ordered(inputs)
         call = partial(self, *arranged(self.graph, given))
-        return call if like(given) is None else lambda: self._like(given, call())
+        return call if result_conversion(given) is None else lambda: self._like(given, call())
 
     def _ordered(self, inputs: tuple) -> list[Any]:
         by_name = len(inputs) == 1 and isinstance(inputs[0], Mapping)
@@ -134,7 +134,7 @@ class Model:
 
     def _like(self, inputs: Sequence[Any], outputs: list[np.ndarray]) -> list[Any]:
         """Outputs as arrays of the library of the inputs."""
-        back = like(inputs)
+        back = result_conversion(inputs)
         return outputs if back is None else [back.of(a, v.dtype) for a, v in zip(outputs, self.graph.outputs, strict=True)]
 
     def _called(self, run: Callable[..., int], inputs: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:

@@ -18,7 +18,7 @@ from search.measure.reference import given_inputs
 from tests.arrays import narrowed, widened
 from tests.codegen.c_programs import needs_cc
 from tir import dtypes, te
-from tir.arrays import given
+from tir.arrays import host_array
 
 ONE = "llvm -num-cores 1"
 VALUES = np.array([1, 0, 3, 2, 5, 4, 7])  # of bool: whether they are odd
@@ -150,7 +150,7 @@ KINDS: dict[str, Callable[[np.ndarray, str], Any]] = {
 
 def as_bits(found: Any) -> np.ndarray:
     """A result of any kind in numpy's storage."""
-    array = given(found)
+    array = host_array(found)
     assert array is not None
     return array.array
 

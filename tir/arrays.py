@@ -19,7 +19,7 @@ class ArgumentError(TypeError, ValueError):
     """An argument of a call that does not fit its parameter."""
 
 
-class Given(NamedTuple):
+class HostArray(NamedTuple):
     """An array in the host's memory: its elements in numpy (bfloat16 as bits in uint16) and their dtype. `shared` means that
     they are the caller's memory, not a copy."""
 
@@ -28,14 +28,14 @@ class Given(NamedTuple):
     shared: bool = True
 
 
-class Back(NamedTuple):
+class Conversion(NamedTuple):
     """A conversion from numpy's storage of a dtype to an array of another library; `copies` if it copies the elements."""
 
     of: Callable[[np.ndarray, str], Any]
     copies: bool = False
 
 
-def given(a: Any) -> Given | None:
+def host_array(a: Any) -> HostArray | None:
     """The elements of an array; None for anything else, such as Python's numbers and lists.
 
     It may be numpy's, torch's, or have DLPack, `__array_interface__` or `__array__`. Raises TypeError for an array on a device,
@@ -59,7 +59,7 @@ def given(a: Any) -> Given | None:
     if not found.dtype.isnative:
         raise TypeError(f"must be in this machine's byte order, got {found.dtype.str}")
     name = _name(found.dtype)
-    return Given(found.view(np.uint16) if name == "bfloat16" else found, name, shared)
+    return HostArray(found.view(np.uint16) if name == "bfloat16" else found, name, shared)
 
 
 @lru_cache(64)
@@ -71,10 +71,10 @@ def _name(dtype: np.dtype) -> str:
 def read(a: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     """The elements of a read-only argument: an array, a number or nested lists (in the dtype that numpy gives these). Raises
     TypeError where dtype or shape differ."""
-    found = given(a)
+    found = host_array(a)
     if found is None and isinstance(a, (bool, int, float, list, tuple, np.generic)):
         try:
-            found = given(np.asarray(a))
+            found = host_array(np.asarray(a))
         except ValueError as error:
             raise TypeError(f"must be an array, got {type(a).__name__}: {error}") from None
     if found is None:
@@ -83,7 +83,7 @@ def read(a: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     return found.array
 
 
-def refuse_other(found: Given, dtype: str, shape: tuple[int, ...]) -> None:
+def refuse_other(found: HostArray, dtype: str, shape: tuple[int, ...]) -> None:
     """Raise TypeError unless an array has this shape and dtype; uint16 bits stand for bfloat16."""
     if found.array.shape != shape:
         raise TypeError(f"must have shape {shape}, got {found.array.shape}")
@@ -91,7 +91,7 @@ def refuse_other(found: Given, dtype: str, shape: tuple[int, ...]) -> None:
         raise TypeError(f"must have dtype {dtype}, got {found.dtype}{f' ({BITS})' if dtype == 'bfloat16' else ''}")
 
 
-def refuse_written(found: Given, a: Any) -> None:
+def refuse_written(found: HostArray, a: Any) -> None:
     """Raise TypeError unless an array can be written in place."""
     if not found.shared:
         raise TypeError(f"is written, but {type(a).__name__} gives a copy of its elements; pass an array of numpy")
@@ -99,25 +99,25 @@ def refuse_written(found: Given, a: Any) -> None:
         raise TypeError("is written but the array is read-only")
 
 
-def need_dtype(found: Given) -> str:
+def need_dtype(found: HostArray) -> str:
     """The dtype of an array; TypeError if the IR does not have it."""
     if found.dtype not in dtypes.TABLE:
         raise TypeError(f"must have one of the dtypes {', '.join(dtypes.TABLE)}, got {found.dtype}")
     return found.dtype
 
 
-def like(arrays: Iterable[Any]) -> Back | None:
+def result_conversion(arrays: Iterable[Any]) -> Conversion | None:
     """The conversion of results to the first library among the arguments that is not numpy, or to ml_dtypes' bfloat16. None where
     results stay plain numpy."""
-    back: Back | None = None
+    back: Conversion | None = None
     for a in arrays:
         if isinstance(a, np.ndarray):
             if back is None and a.dtype.isbuiltin == 2 and a.dtype.name == "bfloat16":
-                back = Back(partial(_typed, bfloat16=a.dtype))
+                back = Conversion(partial(_typed, bfloat16=a.dtype))
         elif (torch := sys.modules.get("torch")) is not None and isinstance(a, torch.Tensor):
-            return Back(partial(_as_torch, torch=torch))
+            return Conversion(partial(_as_torch, torch=torch))
         elif not isinstance(a, (np.generic, type)) and hasattr(a, "__array_namespace__"):
-            return Back(partial(_as_library, namespace=a.__array_namespace__()), copies=True)
+            return Conversion(partial(_as_library, namespace=a.__array_namespace__()), copies=True)
     return back
 
 
@@ -138,17 +138,17 @@ def _elsewhere(a: Any) -> TypeError:
     return TypeError(f"must be in the host's memory, got a {type(a).__name__} on a device")
 
 
-def _of_torch(a: Any, torch: Any) -> Given:
+def _of_torch(a: Any, torch: Any) -> HostArray:
     """The elements of a torch tensor. Its own `numpy()` refuses those without plain memory: sparse, fake, with gradients."""
     if a.device.type not in ("cpu", "meta"):
         raise _elsewhere(a)
     try:
         if a.dtype is not torch.bfloat16:
             array = a.numpy()
-            return Given(array, array.dtype.name)
+            return HostArray(array, array.dtype.name)
         if a.requires_grad:
             a.numpy()  # refuses, as `view` does not
-        return Given(a.view(torch.int16).numpy().view(np.uint16), "bfloat16")
+        return HostArray(a.view(torch.int16).numpy().view(np.uint16), "bfloat16")
     except (RuntimeError, TypeError) as error:
         raise TypeError(f"must be an array that numpy can read, got {type(a).__name__}: {str(error).splitlines()[0]}") from None
 

@@ -13,7 +13,7 @@ import numpy as np
 from tir import dtypes
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Ranges
-from tir.arrays import given, refuse_other, refuse_written
+from tir.arrays import host_array, refuse_other, refuse_written
 from tir.assumptions import assumptions
 from tir.constants import constants
 from tir.empty import written_names
@@ -215,7 +215,7 @@ class Kernel(LibraryOfOne):
         """An argument as a numpy array for the parameter; itself where it is not an array. Raises TypeError."""
         if type(a) is np.ndarray and a.dtype.isbuiltin == 1:
             return a
-        found = given(a)
+        found = host_array(a)
         if found is None:
             return a
         if found.dtype == "bfloat16":
@@ -227,7 +227,7 @@ class Kernel(LibraryOfOne):
     def _address(self, p: Buffer, a: Any, shape: tuple[int, ...]) -> int:
         name = self.func.name
         try:
-            found = given(a)
+            found = host_array(a)
             if found is None:
                 hint = "; np.asarray makes one" if isinstance(a, (int, float, list, tuple, np.generic, memoryview)) else ""
                 raise TypeError(f"must be an array, got {type(a).__name__}{hint}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.polynomial import polynomial
-from tir.arrays import ArgumentError, like
+from tir.arrays import ArgumentError, result_conversion
 from tir.ir import Block, Buffer, Const, Evaluate, Expr, Load, PrimFunc, Stmt, Store, Var, nest, seq
 from tir.nearest import did_you_mean, no_such
 from tir.traverse import children, fresh, loads, names, substatements, substitute
@@ -98,7 +98,7 @@ class Signature:
             if len(self._plans) < MAX_PLANS:
                 self._plans[kinds, *named] = plan
         given = [None if s is None else args[s] if isinstance(s, int) else named[s] for s in plan.sources]
-        back = like(given[n] for n in plan.arrays) if plan.made and make_like else None
+        back = result_conversion(given[n] for n in plan.arrays) if plan.made and make_like else None
         for n in plan.arrays:
             try:
                 given[n] = view(given[n], self.func.params[n])  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..arith.enumeration import UnknownValue, evaluate
-from ..arrays import ArgumentError, given, refuse_other, refuse_written
+from ..arrays import ArgumentError, host_array, refuse_other, refuse_written
 from ..assumptions import broken_assumption
 from ..ir import Buffer, Expr, PrimFunc, Var
 from ..traverse import stored_names
@@ -50,7 +50,7 @@ def _overlap(a: Any, b: Any) -> bool:
 def _array(func: str, p: Buffer, a: Any, sizes: dict[str, int], stored: bool) -> np.ndarray:
     shape = tuple(_size(d, sizes, p) for d in p.shape)
     try:
-        found = given(a)
+        found = host_array(a)
         if found is None:
             raise TypeError(f"must be an array, got {type(a).__name__}")
         refuse_other(found, p.dtype, shape)
