@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tir.nearest import nearest
+from tir.nearest import nearest_name
 
 from .backend import BACKENDS, backend, integer_option
 from .processor import host_caches, host_cores, processor_features, vector_registers
@@ -93,7 +93,7 @@ _OPTIONS = (
 def _option(name: str) -> str:
     key = name.lstrip("-").replace("-", "_")
     if key not in _OPTIONS:
-        near = nearest(key, _OPTIONS)
+        near = nearest_name(key, _OPTIONS)
         hint = f"; did you mean {near}?" if near else f"; known are {', '.join(_OPTIONS)}"
         raise ValueError(f"target option {name!r} is unknown{hint}")
     return key

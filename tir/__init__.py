@@ -88,9 +88,9 @@ def __getattr__(name: str) -> Any:
         return value
     hint = ""
     if not name.startswith("_"):
-        from .nearest import nearest
+        from .nearest import nearest_name
 
-        near = nearest(name, (*_MODULES, *_NAMES))
+        near = nearest_name(name, (*_MODULES, *_NAMES))
         hint = f"; did you mean {near!r}?" if near else ""
     raise AttributeError(f"module 'tir' has no attribute {name!r}{hint}")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def nearest(wanted: Any, names: Iterable[str]) -> str | None:
+def nearest_name(wanted: Any, names: Iterable[str]) -> str | None:
     """The name most like `wanted`, ignoring case; None where none is like it."""
     by_lower = {name.lower(): name for name in names}
     found = difflib.get_close_matches(str(wanted).lower(), by_lower, n=1, cutoff=0.65)
@@ -16,12 +16,12 @@ def nearest(wanted: Any, names: Iterable[str]) -> str | None:
 
 def did_you_mean(wanted: Any, names: Iterable[str], prefix: str = "") -> str | None:
     """A hint with the nearest name, after `prefix`; None where no name is like it."""
-    name = nearest(wanted, names)
+    name = nearest_name(wanted, names)
     return None if name is None else f"did you mean `{prefix}{name}`?"
 
 
 def no_such(what: str, wanted: Any, names: Iterable[str]) -> str:
     """A message for an unknown name: the nearest one, then all known ones."""
     known = list(dict.fromkeys(names))
-    near = nearest(wanted, known)
+    near = nearest_name(wanted, known)
     return f"no {what} is named {wanted!r}; {f'did you mean {near}? ' if near else ''}there are: {', '.join(known)}"

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from search.names import BANDITS, CREDITS, MODELS, POLICIES, SPACES
-from tir.nearest import nearest
+from tir.nearest import nearest_name
 
 from ..options import Parser, Usage, count, input_shape, positive_float, positive_int, refusing, running, seed, threads
 
@@ -149,7 +149,7 @@ def check(args: argparse.Namespace) -> str:
 
 def _meant(args: argparse.Namespace) -> str:
     """A hint at the command that the first word may have been meant for."""
-    near = nearest(args.words[0], COMMANDS) if args.records else None
+    near = nearest_name(args.words[0], COMMANDS) if args.records else None
     return f"; did you mean {near}?" if near else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tir.nearest import nearest
+from tir.nearest import nearest_name
 
 from ..ops import Operator, alternatives, names, versions
 from .functions import has_function
@@ -46,7 +46,7 @@ def refusal(node: onnx.NodeProto, known: Container[str], opsets: Mapping[str, in
     if has_function(node.op_type, opset, domain):
         return ""
     there = "" if domain else versions(node.op_type)
-    near = "" if there or domain else nearest(node.op_type, names())
+    near = "" if there or domain else nearest_name(node.op_type, names())
     hint = f"; it is for versions {there}" if there else f"; did you mean {near}?" if near else ""
     return f"there is no such operator{hint}"
 
