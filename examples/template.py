@@ -9,7 +9,7 @@ from schedule.open_schedule import OpenSchedule, is_spatial
 
 
 def SPACE(s: OpenSchedule) -> None:
-    for block in [b for b in s.left() if s.block(b).is_reduction]:
+    for block in [b for b in s.unscheduled() if s.block(b).is_reduction]:
         outer, reduced, inner = [], [], []
         axes = s.axes(block)
         last = [it.var.name for it, _ in axes if is_spatial(it)][-1]

@@ -256,11 +256,11 @@ class OpenSchedule(Schedule):
         assert found is not None
         return found
 
-    def left(self) -> list[str]:
+    def unscheduled(self) -> list[str]:
         """The blocks not yet scheduled, in program order."""
         return [name for name in named_below(self.func)[Block] if name not in self.scheduled]
 
-    def is_left(self, name: str) -> bool:
+    def is_unscheduled(self, name: str) -> bool:
         """True where a block of this name exists and is not yet scheduled."""
         return name not in self.scheduled and name in named_below(self.func)[Block]
 

@@ -61,7 +61,7 @@ def schedule(func: PrimFunc, target: Any) -> Schedule | None:
     """
     s = OpenSchedule(func, target, at_seed=True)
     marks.plain_loops(s)
-    if not s.left() or build(s):
+    if not s.unscheduled() or build(s):
         return None
     annotate.annotate(s)
     return s.plain(func)
@@ -73,7 +73,7 @@ def cycles(func: PrimFunc, target: Any) -> float:
     s = OpenSchedule(func, target, at_seed=True)
     marks.plain_loops(s)
     total = 0.0
-    for name in s.left():
+    for name in s.unscheduled():
         if (filtered := winograd.matches(s, name)) is not None:
             total += winograd.cycles(filtered, s, target.machine)
         elif s.block(name).is_reduction:
@@ -92,51 +92,51 @@ def build(s: OpenSchedule) -> list[str]:
     normal_form.apply(s)
     if _build(s) and s.made and not _build(written):
         s.take(written)
-    return s.left()
+    return s.unscheduled()
 
 
 def _build(s: OpenSchedule) -> list[str]:
     """Schedule the blocks that are recognised, as they are; returns the others."""
     _inline_chains(s)
     _inline_permutations(s)
-    for name in s.left():
+    for name in s.unscheduled():
         gemv.without_units(s, name)
         product = gemv.matches(s.block(name))
         if product is None or last_axis(product.right) is None:
             normal_form.arrays_apart(s, name)
             gemv.without_units(s, name)
-    for name in s.left():
-        if s.is_left(name) and (found := attention.matches(s, name, s.target.machine)) is not None:
+    for name in s.unscheduled():
+        if s.is_unscheduled(name) and (found := attention.matches(s, name, s.target.machine)) is not None:
             _take(s, name, attention.NAME, attention.build, found)
-    for name in s.left():
-        if s.is_left(name):
+    for name in s.unscheduled():
+        if s.is_unscheduled(name):
             _contracted(s, name)
-    for name in s.left()[::-1]:
-        if s.is_left(name) and (rows := rowwise.matches(s, name, s.scheduled)) is not None:
+    for name in s.unscheduled()[::-1]:
+        if s.is_unscheduled(name) and (rows := rowwise.matches(s, name, s.scheduled)) is not None:
             _take(s, name, "rows", rowwise.build, rows)
-    for name in s.left():
-        if not s.is_left(name):
+    for name in s.unscheduled():
+        if not s.is_unscheduled(name):
             continue
         if elementwise.matches(s.block(name)):
             _take(s, name, "elementwise", elementwise.build, name)
         elif only_reduces(s.block(name)):
             _take(s, name, "reduction", reduction.build, name)
-    return s.left()
+    return s.unscheduled()
 
 
 def _filtered(s: OpenSchedule) -> None:
     """Schedule convolutions by minimal filtering, with what follows them."""
-    if not any(winograd.matches(s, name) for name in s.left()):
+    if not any(winograd.matches(s, name) for name in s.unscheduled()):
         return
     _inline_chains(s)
-    for name in s.left():
-        if s.is_left(name) and (filtered := winograd.matches(s, name)) is not None:
+    for name in s.unscheduled():
+        if s.is_unscheduled(name) and (filtered := winograd.matches(s, name)) is not None:
             _take(s, name, "Winograd", winograd.build, filtered)
 
 
 def _inline_chains(s: OpenSchedule) -> None:
-    for name in s.left()[::-1]:
-        if s.is_left(name) and elementwise.matches(s.block(name)):
+    for name in s.unscheduled()[::-1]:
+        if s.is_unscheduled(name) and elementwise.matches(s.block(name)):
             elementwise.inline_chain(s, name)
 
 

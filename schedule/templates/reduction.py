@@ -101,7 +101,7 @@ def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -
             share(s, b.name, kept[:1])
         if extent(along) > lanes // 4:
             s.annotate(loop_of(along), "combine_lanes", True)
-        if after is not None and s.is_left(after) and kept:  # results are not many times fewer than what they are made of
+        if after is not None and s.is_unscheduled(after) and kept:  # results are not many times fewer than what they are made of
             s.reverse_compute_at(after, kept[-1])
             done(s, b.name)
         return

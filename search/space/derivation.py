@@ -83,7 +83,7 @@ class Derivation:
         check_shapes(self.func)
         nothing = OpenSchedule(self.func, self.target)
         plain_loops(nothing)
-        nothing.pending = nothing.left()
+        nothing.pending = nothing.unscheduled()
         if self.templates is None:
             return [Partial(nothing)]
         known = nothing.copy()

@@ -134,7 +134,7 @@ def test_the_fewest_cycles_are_chosen():
 def test_blocks_of_tiles_stay_in_the_second_level_cache():
     func = fuse(sized(large(64, 56, 64), -1))[0].func
     s = OpenSchedule(func, TARGET, at_seed=True)
-    (found,) = (w for b in s.left() if (w := winograd.matches(s, b)) is not None)
+    (found,) = (w for b in s.unscheduled() if (w := winograd.matches(s, b)) is not None)
     assert found.tile == (4, 4) and (len(found.inputs), len(found.outputs)) == (2, 2)
     t = winograd.tiles(found, TARGET.machine)
     assert t.rows * t.columns * 36 * (64 + 64) * 4 <= TARGET.l2 // 2 and t.across * t.channels // 16 <= 28

@@ -29,8 +29,8 @@ __all__ = ["PASSES", "apply", "arrays_apart", "restore"]
 def apply(s: OpenSchedule) -> None:
     """Bring the blocks not yet scheduled to normal form, but for the views of `arrays_apart`."""
     for change in PASSES:
-        for block in s.left():
-            if s.is_left(block):
+        for block in s.unscheduled():
+            if s.is_unscheduled(block):
                 _changed(s, block, change)
 
 
@@ -43,5 +43,5 @@ def _changed(s: OpenSchedule, block: str, change: Callable[[OpenSchedule, str], 
     """Change a block, and note its new form, to which its tile sizes belong."""
     before = s.block(block)
     change(s, block)
-    if s.is_left(block) and s.block(block) != before:
+    if s.is_unscheduled(block) and s.block(block) != before:
         s.made[block] = s.block(block)
