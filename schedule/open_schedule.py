@@ -518,7 +518,7 @@ class OpenSchedule(Schedule):
         def add(step: Step | Branch, n: int) -> None:
             nonlocal named
             named = named and not isinstance(step, Branch)
-            entries.append(step if named or isinstance(step, Branch) else self._by_place(step, n))
+            entries.append(step if named or isinstance(step, Branch) else self._with_positions(step, n))
 
         for run in self._open[opened:]:
             for n in range(start, run.start):
@@ -529,7 +529,7 @@ class OpenSchedule(Schedule):
             add(self._steps[n], n)
         return tuple(entries)
 
-    def _by_place(self, step: Step, n: int) -> Step:
+    def _with_positions(self, step: Step, n: int) -> Step:
         """Step number `n`, with its loops by position."""
         if id(step) not in self._placed:
             self._placed[id(step)] = step, with_loop_positions(step, self._before[n])

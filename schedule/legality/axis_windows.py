@@ -128,7 +128,7 @@ def _parts_of_symbolic_loops(
     return result
 
 
-def windows_of_tries(
+def partial_windows(
     block: Block, outer: Sequence[For], inner: Sequence[For], facts: Sequence[Expr] | None = None
 ) -> dict[str, AxisWindow]:
     """The `windows` of the block, if need be without the conditions that its domain does not imply.

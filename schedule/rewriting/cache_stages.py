@@ -203,7 +203,7 @@ def _between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tup
     return common, written + 1
 
 
-def where_read(
+def restrict_to_reads(
     scope: BlockScope,
     placed: Stmt,
     name: str,
@@ -289,10 +289,10 @@ def _read_bounds(reader: Leaf, outside: Ranges, name: str, rank: int) -> list[In
     return [(bounds(r.min, ranges)[0], bounds(r.min + r.extent - 1, ranges)[1]) for r in region.ranges]
 
 
-Part = tuple[dict[str, AxisWindow], tuple[Expr, ...]]  # part of a buffer: windows of the copying block's axes, conditions on them
+BufferPart = tuple[dict[str, AxisWindow], tuple[Expr, ...]]  # windows of the copying block's axes, conditions on them
 
 
-def finished(scope: BlockScope, leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -> Part:
+def written_part(scope: BlockScope, leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -> BufferPart:
     """The part of `target` that the block writes in an iteration of `loops`; raises Unproved unless it is exact."""
     block = leaf.block
     dims = _dimensions(block, target)
@@ -310,7 +310,7 @@ def finished(scope: BlockScope, leaf: Leaf, target: Buffer, copying: Block, loop
     return result, tuple(simplify(substitute(c, own)) for c in conditions)
 
 
-def where_written(copying: Block, part: Part, ranges: Ranges, names: Names, facts: Sequence[Expr]) -> Stmt:
+def copy_nest(copying: Block, part: BufferPart, ranges: Ranges, names: Names, facts: Sequence[Expr]) -> Stmt:
     """The copying block in loops over a part; `ranges` and `facts` hold in the loops around."""
     share, conditions = part
     return restricted(laid_out(copying, share, ranges, names, exact=True, facts=facts), conditions, ranges)

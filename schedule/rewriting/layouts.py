@@ -84,7 +84,7 @@ def transformed_layout(
     return with_padded_layout(func, target, mapping, layout, padding, names, units)
 
 
-def with_passed_layout(func: PrimFunc, target: Buffer, mapping: IndexMap, units: bool = False) -> PrimFunc:
+def with_parameter_layout(func: PrimFunc, target: Buffer, mapping: IndexMap, units: bool = False) -> PrimFunc:
     """`func` with a parameter in the layout of an index map: callers pass the new shape, and padding is not written."""
     layout = invert(mapping, target.shape, place_names(func, Names.of(func), len(mapping.outputs)))
     new = target.with_(shape=layout.extents, axis_separators=mapping.separators)

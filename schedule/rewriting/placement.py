@@ -90,7 +90,7 @@ def _clipped(window: AxisWindow, extent: Expr, ranges: Ranges, exact: bool) -> A
     return window
 
 
-def needed(block: Block, regions: Regions, ranges: Ranges, written: Collection[str]) -> dict[str, AxisWindow]:
+def required_windows(block: Block, regions: Regions, ranges: Ranges, written: Collection[str]) -> dict[str, AxisWindow]:
     """Windows of the block's spatial iteration variables that cover the `regions` of its outputs.
 
     Sound for any block: an element is written only by the instances for which each index has the element's coordinate. An index

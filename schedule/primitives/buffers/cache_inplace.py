@@ -11,9 +11,9 @@ from tir.traverse import loops_in, replace_buffers, stores
 from ...error import ScheduleError
 from ...legality.dataflow import BlockScope, Leaf, buffer_of, facts_of, locate
 from ...primitive import KIND_WORDS, BlockName, BufferPlace, is_parameter, primitive
-from ...rewriting.cache_stages import copy_block, finished, need_scope, place_behind, proving_part, where_written
+from ...rewriting.cache_stages import copy_block, copy_nest, need_scope, place_behind, proving_part, written_part
 from ...rewriting.edits import Insertion, Names, edited, parts, with_buffer
-from ...rewriting.placement import laid_out, needed
+from ...rewriting.placement import laid_out, required_windows
 
 
 @primitive
@@ -71,7 +71,7 @@ def through_copy(func: PrimFunc, scope: BlockScope, leaf: Leaf, target: Buffer, 
     facts = facts_of(scope, place.loops)
 
     def placed(copying: Block, written: Buffer) -> Stmt:
-        windows = needed(copying, {written.name: region}, place.ranges, scope.written)
+        windows = required_windows(copying, {written.name: region}, place.ranges, scope.written)
         return laid_out(copying, windows, place.ranges, names, facts=facts)
 
     filled = placed(start, copy)
@@ -79,8 +79,8 @@ def through_copy(func: PrimFunc, scope: BlockScope, leaf: Leaf, target: Buffer, 
         copied_back = placed(back, target)
     else:  # neighbouring elements may belong to other instances
         with proving_part(leaf, target, place.loops):
-            part = finished(scope, leaf, target, back, place.loops)
-        copied_back = where_written(back, part, place.ranges, names, facts)
+            part = written_part(scope, leaf, target, back, place.loops)
+        copied_back = copy_nest(back, part, place.ranges, names, facts)
     insertions = [Insertion(place.path[-1], place.position - 1, filled), place.insertion(copied_back)]
     func = edited(func, [(leaf.stmt, replace_buffers(leaf.stmt, {target.name: copy}))], *insertions)
     return with_buffer(func, scope.block, copy), start.name, back.name

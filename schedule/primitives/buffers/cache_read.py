@@ -19,10 +19,10 @@ from ...rewriting.cache_stages import (
     need_scope,
     place_to_copy,
     readers_behind,
-    where_read,
+    restrict_to_reads,
 )
 from ...rewriting.edits import Names, edited, with_buffer
-from ...rewriting.placement import laid_out, needed
+from ...rewriting.placement import laid_out, required_windows
 
 
 @primitive
@@ -70,10 +70,10 @@ def cache_read(
     copying = copy_block(names, copy.name, source, copy)
     windows = {}
     if place.loops or scope.block is not None or source.name not in scope.outputs:
-        reads, _ = accessed(place.path[-1], place.ranges, (source.name,))
-        windows = needed(copying, {copy.name: reads[source.name]}, place.ranges, scope.written) if source.name in reads else {}
+        region = accessed(place.path[-1], place.ranges, (source.name,))[0].get(source.name)
+        windows = required_windows(copying, {copy.name: region}, place.ranges, scope.written) if region else {}
     placed = laid_out(copying, windows, place.ranges, names, facts=facts_of(scope, place.loops))
-    placed = where_read(scope, placed, source.name, near, place.loops, place.ranges)
+    placed = restrict_to_reads(scope, placed, source.name, near, place.loops, place.ranges)
     changes = [(c.stmt, replace_buffers(c.stmt, {source.name: copy})) for c in consumers]
     new = with_buffer(edited(func, changes, place.insertion(placed)), scope.block, copy)
     _need_apart(scope, source.name, new)

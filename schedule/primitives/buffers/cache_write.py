@@ -16,16 +16,16 @@ from ...legality.requirements import need_complete, need_only_writer, need_read_
 from ...primitive import BlockName, BufferPlace, primitive
 from ...rewriting.cache_stages import (
     copy_block,
-    finished,
+    copy_nest,
     named_readers,
     need_scope,
     place_behind,
     proving_part,
-    where_read,
-    where_written,
+    restrict_to_reads,
+    written_part,
 )
 from ...rewriting.edits import Insertion, Names, edited, with_buffer
-from ...rewriting.placement import laid_out, needed
+from ...rewriting.placement import laid_out, required_windows
 from .cache_inplace import through_copy
 
 
@@ -97,18 +97,18 @@ def cache_write(
     own = scope.block is None or any(b.name == target.name for b in scope.block.allocs)
     with proving_part(leaf, target, loops):
         try:
-            part = finished(scope, leaf, target, copying, loops)
-            placed = where_written(copying, part, ranges, names, facts)
+            part = written_part(scope, leaf, target, copying, loops)
+            placed = copy_nest(copying, part, ranges, names, facts)
         except Unproved:
             if loops or updating or branch is not None or not own or not readers or target.name in scope.outputs:
                 raise
             read = accessed(scope.root, scope.ranges, (target.name,))[0] if scope.block else {}  # by an instance of the block
-            placed = laid_out(copying, needed(copying, read, ranges, scope.written), ranges, names)
-            placed = where_read(scope, placed, target.name, readers, (), ranges)
+            placed = laid_out(copying, required_windows(copying, read, ranges, scope.written), ranges, names)
+            placed = restrict_to_reads(scope, placed, target.name, readers, (), ranges)
     insertions = [place.insertion(placed)]
     if updating and target.name in scope.outputs:  # else nothing has written it before
         first = copy_block(names, f"{copy.name}_start", target, copy)
-        start = where_written(first, part, ranges, names, facts)
+        start = copy_nest(first, part, ranges, names, facts)
         insertions.append(Insertion(place.path[-1], place.position - 1, start))
     changes = [(x.stmt, replace_buffers(x.stmt, {target.name: copy})) for x in (leaf, *moved)]
     return with_buffer(edited(func, changes, *insertions), scope.block, copy), copying.name

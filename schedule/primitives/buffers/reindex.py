@@ -21,12 +21,12 @@ from ...rewriting.cache_stages import (
     place_behind,
     place_to_copy,
     proving_part,
-    where_read,
+    restrict_to_reads,
 )
 from ...rewriting.edits import Names, edited, unstated, with_buffer
 from ...rewriting.index_map import IndexMap, MapOfAxes, parse_index_map
 from ...rewriting.layouts import buffer_argument, transformed_layout
-from ...rewriting.placement import laid_out, needed
+from ...rewriting.placement import laid_out, required_windows
 
 CACHE_HINT = "cache_read and cache_write copy a buffer as it is"
 
@@ -152,10 +152,10 @@ def _read_through_copy(
     share: dict[str, AxisWindow] = {}
     inner = leaf.inside(loops)
     if loops or scope.block is not None or not _whole(reader, ranges_of(inner, ranges)):
-        share = needed(copying, accessed(nest(inner, new), ranges, (copy.name,))[0], ranges, scope.written)
+        share = required_windows(copying, accessed(nest(inner, new), ranges, (copy.name,))[0], ranges, scope.written)
     own: dict[str, Expr] = {it.var.name: mine.var for it, mine in zip(_used_axes(reader, place), copying.iters, strict=True)}
     placed = laid_out(copying, share, ranges, names, facts=facts_of(scope, loops))
-    placed = where_read(scope, placed, source.name, [leaf], loops, ranges, own)
+    placed = restrict_to_reads(scope, placed, source.name, [leaf], loops, ranges, own)
     return with_buffer(edited(func, [(reader, new)], stand.insertion(placed)), scope.block, copy), copy, copying.name
 
 

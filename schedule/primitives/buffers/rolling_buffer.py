@@ -44,10 +44,10 @@ def rolling_buffer(func: PrimFunc, block: BlockName, write_buffer_index: BufferP
               always write the same value to an element.
     Example   blur: s.compute_at("B", "i_1"); s.rolling_buffer("B", 0)
     """
-    return rolled(func, block, write_buffer_index), None
+    return with_rolling_buffer(func, block, write_buffer_index), None
 
 
-def rolled(func: PrimFunc, block: str, place: int | str, keep: str = "") -> PrimFunc:
+def with_rolling_buffer(func: PrimFunc, block: str, place: int | str, keep: str = "") -> PrimFunc:
     """`func` with the windows of a block kept, in the loop `keep` if that is given."""
     scope, leaf = locate(func, block)
     producer = leaf.block

@@ -20,10 +20,10 @@ from ...legality.dataflow import (
     need_outside,
 )
 from ...primitive import BufferName, LoopName, LoopOrBlockName, blocks_below, named_at, primitive
-from ...rewriting.cache_stages import Part, copy_block, finished, need_scope, proving_part, where_read, where_written
+from ...rewriting.cache_stages import BufferPart, copy_block, copy_nest, need_scope, proving_part, restrict_to_reads, written_part
 from ...rewriting.edits import Names, edited, with_buffer
-from ...rewriting.placement import laid_out, needed
-from .rolling_buffer import rolled
+from ...rewriting.placement import laid_out, required_windows
+from .rolling_buffer import with_rolling_buffer
 
 
 @primitive
@@ -89,7 +89,7 @@ def stage_mem(
             hint=f"stage_mem without keep={keep!r}",
         )
     try:
-        return rolled(func, name, 0, keep), made
+        return with_rolling_buffer(func, name, 0, keep), made
     except ScheduleError as error:
         error.func, error.hint = func, f"stage_mem without keep={keep!r} copies the window each time"
         raise
@@ -105,9 +105,10 @@ def _copy_nests(
     if not writers:
         copying = copy_block(names, copy.name, source, copy)
         region = accessed(target, ranges, (buffer,))[0][buffer]
-        windows = needed(copying, {copy.name: region}, ranges, scope.written) if loops or scope.block is not None else {}
+        inside = loops or scope.block is not None
+        windows = required_windows(copying, {copy.name: region}, ranges, scope.written) if inside else {}
         placed = laid_out(copying, windows, ranges, names, facts=facts)
-        before = where_read(scope, placed, buffer, users, loops, ranges)
+        before = restrict_to_reads(scope, placed, buffer, users, loops, ranges)
         return before, None, [copying.name]
     _need_writers(users, writers, buffer)
     first: Stmt | None = None
@@ -118,9 +119,9 @@ def _copy_nests(
     held = buffer in scope.outputs or any(not w.under(target) for w in scope.writers(buffer))  # values before
     if held and begins.init is None and not writes_before_reads(begins, source, dict(ranges)):
         copying = copy_block(names, copy.name, source, copy)
-        first = where_written(copying, part, ranges, names, facts)
+        first = copy_nest(copying, part, ranges, names, facts)
         made.append(copying.name)
-    return first, where_written(back, part, ranges, names, facts), [*made, back.name]
+    return first, copy_nest(back, part, ranges, names, facts), [*made, back.name]
 
 
 def _need_writers(users: list[Leaf], writers: list[Leaf], buffer: str) -> None:
@@ -143,12 +144,12 @@ def _need_writers(users: list[Leaf], writers: list[Leaf], buffer: str) -> None:
             )
 
 
-def _part_written(scope: BlockScope, writers: list[Leaf], source: Buffer, copying: Block, loops: list[For]) -> Part:
+def _part_written(scope: BlockScope, writers: list[Leaf], source: Buffer, copying: Block, loops: list[For]) -> BufferPart:
     """The part of a buffer that each of the writers writes; refuses different parts."""
     parts = []
     for w in writers:
         with proving_part(w, source, loops):
-            parts.append(finished(scope, w, source, copying, loops))
+            parts.append(written_part(scope, w, source, copying, loops))
         if parts[-1] != parts[0]:
             raise ScheduleError(
                 f"{writers[0].quoted} and {w.quoted} write different windows of `{source.name}`",

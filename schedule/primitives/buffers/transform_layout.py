@@ -7,7 +7,7 @@ from tir.traverse import stored_names
 
 from ...primitive import BlockName, BufferOfBlock, find_block, is_parameter, need_not_parameter, primitive
 from ...rewriting.index_map import MapOfIndices, PadValue, parse_index_map
-from ...rewriting.layouts import buffer_argument, transformed_layout, with_passed_layout
+from ...rewriting.layouts import buffer_argument, transformed_layout, with_parameter_layout
 
 
 @primitive
@@ -48,5 +48,5 @@ def transform_layout(
     if not of_caller and mapping.outputs != mapping.inputs:
         need_not_parameter(func, target, "its layout is the caller's", mark, f"{hint}, and of_caller=True changes what is passed")
     if is_parameter(func, target.name):
-        return with_passed_layout(func, target, mapping, preserve_unit_iters), None
+        return with_parameter_layout(func, target, mapping, preserve_unit_iters), None
     return transformed_layout(func, target, mapping, pad_value, mark, units=preserve_unit_iters), None

@@ -26,7 +26,7 @@ from ...primitive import KIND_WORDS, BlockName, LoopName, primitive
 from ...primitive import path as path_of
 from ...rewriting.cache_stages import restricted
 from ...rewriting.edits import Insertion, Names, edited, parts, pick_position
-from ...rewriting.placement import INLINE, ROOT, laid_out, needed
+from ...rewriting.placement import INLINE, ROOT, laid_out, required_windows
 from .compute_inline import compute_inline
 
 
@@ -85,7 +85,7 @@ def compute_at(
     together = _threads_together(producer, path)
     outside = {name: r for name, r in ranges.items() if all(name != x.name for x in together)}
     reads, _ = accessed(nest(together, target.body), outside, moved.writes)
-    windows = box | needed(producer, reads, ranges, scope.written)
+    windows = box | required_windows(producer, reads, ranges, scope.written)
     removed = edited(func, [(producer, None)])
     facts = facts_of(scope, loops_in(path))
     placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops, facts=facts)

@@ -20,9 +20,9 @@ from ...legality.axis_windows import (
     TiledIndex,
     affine_index,
     in_elements,
+    partial_windows,
     shifted,
     windows,
-    windows_of_tries,
     written_indices,
 )
 from ...legality.dataflow import BlockScope, Leaf, facts_of, locate, locate_loop, loops_and_ranges, shared, shared_loops, span
@@ -278,7 +278,7 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...], facts: Sequence
     what = f"that `{source.name}` finishes a part of its own in each iteration of `{outer[-1].name}`"
     marks = (outer[-1], "the loop"), (source, "the producer"), (block, "the consumer")
     with proving(what, *marks, hint=f"choose a loop outside of `{outer[-1].name}`"):
-        share = windows_of_tries(source, outer, producer.inside(outer), facts)
+        share = partial_windows(source, outer, producer.inside(outer), facts)
     result: list[dict[str, AxisWindow]] = []
     for name in sorted(producer.writes & moved.inputs):
         for load in loads(block):

@@ -29,7 +29,7 @@ from tir.ir import (
 from tir.traverse import loads, rewrite, substitute, variables
 
 from ...error import ScheduleError, listing
-from ...legality.axis_windows import AxisWindow, affine_index, windows, windows_of_tries
+from ...legality.axis_windows import AxisWindow, affine_index, partial_windows, windows
 from ...legality.dataflow import BlockScope, Leaf, locate, shared_loops, span
 from ...legality.instances import instances
 from ...legality.iter_map import proving
@@ -275,7 +275,7 @@ def _share(x: Leaf, common: Sequence[For], block: str) -> dict[str, AxisWindow]:
     """The windows of a block's axes in an iteration of `common`; refuses unless it runs over its whole domain.
 
     The producer of `block` may skip points for good."""
-    found = windows if x.name == block else windows_of_tries
+    found = windows if x.name == block else partial_windows
     with proving(f"that {x.quoted} runs over its whole domain, once", (x.stmt, "the block"), hint=_instead(block)):
         return found(x.block, common, x.inside(common))
 

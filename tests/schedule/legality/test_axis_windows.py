@@ -14,9 +14,9 @@ from schedule.legality.axis_windows import (
     difference,
     in_elements,
     need_distinct,
+    partial_windows,
     shifted,
     windows,
-    windows_of_tries,
     written_indices,
 )
 from schedule.legality.iter_map import Unproved
@@ -199,12 +199,12 @@ def test_a_fused_loop_of_symbolic_extent():
 
 def test_windows_under_conditions_that_leave_out_points():
     b = block(spatial(13, i * 4 + j), where=(i * 4 + j < 13, i.not_equal(j)))
-    found = windows_of_tries(b, loops(i=4), loops(j=4))
+    found = partial_windows(b, loops(i=4), loops(j=4))
     assert plain(found["v0"]) == ("i * 4", "4", ("i * 4", 1, 13))
     whole = block(spatial(16, i * 4 + j))
-    assert windows_of_tries(whole, loops(i=4), loops(j=4)) == windows(whole, loops(i=4), loops(j=4))
+    assert partial_windows(whole, loops(i=4), loops(j=4)) == windows(whole, loops(i=4), loops(j=4))
     with pytest.raises(Unproved) as caught:
-        windows_of_tries(block(spatial(7, i * 4 + j), where=(i.not_equal(j),)), loops(i=4), loops(j=4))
+        partial_windows(block(spatial(7, i * 4 + j), where=(i.not_equal(j),)), loops(i=4), loops(j=4))
     assert str(caught.value) == "the condition `i != j` is not an upper bound"
 
 
