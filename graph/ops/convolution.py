@@ -51,10 +51,10 @@ class Window:
         start = place if self.stride == 1 else place * self.stride
         return start + (step if self.dilation == 1 else step * self.dilation)
 
-    def met(self) -> range:
+    def taps_in_image(self) -> range:
         """The range of taps without those at the ends that meet padding alone in every window."""
-        met = [step for step in range(self.kernel) if any(0 <= at < self.extent for at in self._places(step))]
-        first, last = (met[0], met[-1]) if met else (0, self.kernel - 1)
+        inside = [step for step in range(self.kernel) if any(0 <= at < self.extent for at in self._places(step))]
+        first, last = (inside[0], inside[-1]) if inside else (0, self.kernel - 1)
         while self.of_taps(range(first, last + 1)).before < 0:  # a window would begin inside of the image
             first -= 1
         while last + 1 < self.kernel and self._places(last)[-1] < self.extent - 1:  # there would be more windows

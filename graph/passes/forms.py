@@ -74,7 +74,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
             without = replace(call, inputs=call.inputs[:2])
             return _rule(r, without) or [without]
         case "Conv":
-            return _one_pixel(r, call) or _padded(r, call) or _met(r, call)
+            return _one_pixel(r, call) or _padded(r, call) or _without_padding_taps(r, call)
         case "MatMul" if rank > 2 and len(others[0].shape) == 2:  # type: ignore[union-attr]
             return _all_rows(r, call)
         case "Gemm":
@@ -125,7 +125,7 @@ def _padded(r: Rewriting, call: Call) -> list[Call] | None:
     return [replace(call, inputs=(pad.values[0], *call.inputs[1:]), attributes=tuple(sorted(attributes.items())))]
 
 
-def _met(r: Rewriting, call: Call) -> list[Call] | None:
+def _without_padding_taps(r: Rewriting, call: Call) -> list[Call] | None:
     """A convolution without the outer taps that meet padding in every window, as of a kernel that is dilated further than the
     image."""
     weight = r.array(call.inputs[1])
@@ -133,7 +133,7 @@ def _met(r: Rewriting, call: Call) -> list[Call] | None:
         return None
     given = {name: call.attribute(name, None) for name in ("strides", "dilations", "pads")}
     moved = windows(call.values[0].shape[2:], weight.shape[2:], **given, auto_pad=call.attribute("auto_pad", "NOTSET"))
-    kept = [w.met() for w in moved]
+    kept = [w.taps_in_image() for w in moved]
     if all(taps == range(w.kernel) for taps, w in zip(kept, moved, strict=True)):
         return None
     fewer = [w.of_taps(taps) for taps, w in zip(kept, moved, strict=True)]
@@ -144,7 +144,7 @@ def _met(r: Rewriting, call: Call) -> list[Call] | None:
         "strides": tuple(w.stride for w in fewer),
         "group": call.attribute("group", 1),
     }
-    inputs = [call.inputs[0], r.constant(f"{call.values[1].name}_met", np.ascontiguousarray(cut)), *call.inputs[2:]]
+    inputs = [call.inputs[0], r.constant(f"{call.values[1].name}_taps", np.ascontiguousarray(cut)), *call.inputs[2:]]
     return [r.call("Conv", inputs, call.outputs, **attributes)]
 
 

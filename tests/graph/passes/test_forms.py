@@ -64,7 +64,7 @@ def test_forms_of_several_calls(steps, operators):
         ({"dilations": [2, 3], "pads": [2, 3, 2, 3]}, (3, 3), (3, 3)),  # all meet something
         ({"dilations": [3, 1], "pads": [6, 0, 0, 0]}, (3, 2), (1, 2)),  # the last tap alone
         ({"dilations": [3, 1], "pads": [0, 0, 6, 0]}, (3, 2), (1, 2)),  # the first
-        ({"dilations": [1, 4], "strides": [1, 5], "pads": [0, 9, 0, 4]}, (1, 4), (1, 3)),  # met at a stride
+        ({"dilations": [1, 4], "strides": [1, 5], "pads": [0, 9, 0, 4]}, (1, 4), (1, 3)),  # in the image at a stride
         ({"dilations": [3, 6], "auto_pad": "SAME_UPPER"}, (3, 3), (1, 3)),
         ({"dilations": [1, 7], "pads": [0, 8, 0, 7], "strides": [1, 9]}, (1, 3), (1, 2)),  # cut to where a window begins
         ({"pads": [3, 3, 3, 3], "dilations": [9, 9], "group": 2}, (1, 1), (1, 1)),
