@@ -214,12 +214,12 @@ def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
     for call in calls:
         depth |= dict.fromkeys(call.outputs, 1 + max((depth.get(v, 0) for v in call.values), default=0))
     ordered = list(_before(calls[-1], maker, depth, set()))
-    reads = list(dict.fromkeys((_reader(c), v) for c in ordered for v in c.values if v not in maker))
+    reads = list(dict.fromkeys((_parameter_key(c), v) for c in ordered for v in c.values if v not in maker))
     inputs = tuple(v for _, v in reads)
     given = {read: placeholder(read[1], f"p{n}") for n, read in enumerate(reads)}
     made: dict[Value, te.Tensor] = {}
     for call in ordered:
-        operands = [None if v is None else made[v] if v in made else given[_reader(call), v] for v in call.inputs]
+        operands = [None if v is None else made[v] if v in made else given[_parameter_key(call), v] for v in call.inputs]
         made |= dict(zip(call.outputs, tensors(call, operands), strict=False))
     outputs = ordered[-1].outputs
     name = label("_".join(c.operator for c in ordered))
@@ -230,7 +230,7 @@ def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
     return Group(tuple(ordered), inputs, outputs, func)
 
 
-def _reader(call: Call) -> Call | None:
+def _parameter_key(call: Call) -> Call | None:
     """The call, if it moves elements, else None: a part of the key of a parameter. So the parts of a value, such as queries and
     keys, are operands of their own."""
     return call if moves(call) else None
