@@ -16,7 +16,7 @@ from .rows import normal_axes, replaced
 INTEGERS = ("int8", "uint8", "int16", "uint16")
 
 
-class Parameters:
+class QuantizationParameter:
     """A scale, or a zero point, of a tensor: one number, one for each index along an axis, or one for each block along it."""
 
     def __init__(self, what: str, given: te.Tensor, x: te.Tensor, axis: int, block: int):
@@ -55,8 +55,8 @@ def quantize_linear(x, scale, zero_point=None, *, axis=1, block_size=0, saturate
     if kind not in (*INTEGERS, *NARROW) or (zero_point is not None and zero_point.dtype != held_as(kind)):
         also = "" if zero_point is None else f" and {zero_point.dtype}"
         raise TypeError(f"results are {', '.join((*INTEGERS, *NARROW))}, got {kind}{also}")
-    scales = Parameters("the scale", scale, x, axis, block_size)
-    zeros = None if zero_point is None else Parameters("the zero point", zero_point, x, axis, block_size)
+    scales = QuantizationParameter("the scale", scale, x, axis, block_size)
+    zeros = None if zero_point is None else QuantizationParameter("the zero point", zero_point, x, axis, block_size)
     if zero_point is not None and not _alike(zero_point, scale):
         raise ValueError(f"scale and zero point differ: {list(shape_of(scale))} and {list(shape_of(zero_point))}")
     limits = (NARROW[kind].low, NARROW[kind].high) if kind in NARROW else dtypes.limits(kind)
@@ -81,8 +81,8 @@ def dequantize_linear(x, scale, zero_point=None, *, axis=1, block_size=0, output
     need("the scale", scale, dtype="float")
     need("the input", x, dtype=x.dtype if x.dtype == "float32" else "integer")  # which may hold floats of 8 bits
     need("the zero point", zero_point, None if zero_point is None or _alike(zero_point, scale) else shape_of(scale), x.dtype)
-    scales = Parameters("the scale", scale, x, axis, block_size)
-    zeros = None if zero_point is None else Parameters("the zero point", zero_point, x, axis, block_size)
+    scales = QuantizationParameter("the scale", scale, x, axis, block_size)
+    zeros = None if zero_point is None else QuantizationParameter("the zero point", zero_point, x, axis, block_size)
     kind, real = output_dtype or scale.dtype, dtypes.promote("float32", scale.dtype)
 
     def formula(*i: Expr) -> Expr:
