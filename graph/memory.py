@@ -29,7 +29,7 @@ class Lifetime:
     begin: int
     end: int
 
-    def meets(self, other: Lifetime) -> bool:
+    def overlaps(self, other: Lifetime) -> bool:
         return self.begin <= other.end and other.begin <= self.end
 
 
@@ -78,7 +78,7 @@ def plan(graph: Graph, groups: Sequence[Group]) -> MemoryPlan:
         else:
             addresses[root] = Address(output_base(n))
     lives = {v: life for v, life in lifetimes(graph, groups, inside).items() if v not in addresses}
-    offsets = place(lives)
+    offsets = arena_offsets(lives)
     addresses |= {v: Address(ARENA, offset) for v, offset in offsets.items()}
     nbytes = max((offset + v.nbytes for v, offset in offsets.items()), default=0)
     copies = [
@@ -115,11 +115,11 @@ def consecutive(values: Sequence[Value]) -> tuple[dict[Value, int], int]:
     return offsets, end
 
 
-def place(lives: Mapping[Value, Lifetime]) -> dict[Value, int]:
-    """An offset for each value, such that values whose lifetimes meet share no bytes."""
+def arena_offsets(lives: Mapping[Value, Lifetime]) -> dict[Value, int]:
+    """An offset for each value, such that values whose lifetimes overlap share no bytes."""
     offsets: dict[Value, int] = {}
     for value in sorted(lives, key=lambda v: -v.nbytes):
-        taken = sorted((offsets[v], offsets[v] + v.nbytes) for v in offsets if lives[v].meets(lives[value]))
+        taken = sorted((offsets[v], offsets[v] + v.nbytes) for v in offsets if lives[v].overlaps(lives[value]))
         offset = 0
         for begin, end in taken:
             if offset + value.nbytes <= begin:

@@ -11,7 +11,7 @@ from codegen.llvm.program import Address, Copy
 from codegen.runtime.alignment import ALIGNMENT
 from graph.fusion import fuse
 from graph.ir import Value
-from graph.memory import Lifetime, lifetimes, place, plan
+from graph.memory import Lifetime, arena_offsets, lifetimes, plan
 from graph.onnx import load_onnx
 from graph.passes import optimize
 from graph.reference import evaluate
@@ -44,7 +44,7 @@ def test_values_that_live_at_once_do_not_overlap(make):
         for b in values[:n]:
             first, second = found[a].offset, found[b].offset
             apart = first + a.nbytes <= second or second + b.nbytes <= first
-            assert apart or not lives[a].meets(lives[b]), (a, b)
+            assert apart or not lives[a].overlaps(lives[b]), (a, b)
     most = max(sum(v.nbytes for v in values if lives[v].begin <= n <= lives[v].end) for n in range(len(groups)))
     assert most <= found.nbytes <= 1.25 * most + ALIGNMENT * len(values) < sum(v.nbytes for v in values)
 
@@ -52,7 +52,7 @@ def test_values_that_live_at_once_do_not_overlap(make):
 def test_offsets():
     a, b, c, d = (Value(name, (n,), "uint8") for name, n in (("a", 100), ("b", 50), ("c", 100), ("d", 10)))
     lives = {a: Lifetime(0, 1), b: Lifetime(1, 2), c: Lifetime(2, 3), d: Lifetime(0, 3)}
-    assert place(lives) == {a: 0, c: 0, b: 128, d: 192}
+    assert arena_offsets(lives) == {a: 0, c: 0, b: 128, d: 192}
 
 
 def test_a_view_lives_as_long_as_it_is_read():
