@@ -124,17 +124,17 @@ def reduce_log_sum_exp(x, *, axes=None, keepdims=1, noop_with_empty_axes=0):
     return narrow(te.compute(total.shape, formula, name="log_sum_exp"), x.dtype)
 
 
-def _extreme(name: str, reducer: Callable[..., Expr]) -> None:
+def _arg_extreme(name: str, reducer: Callable[..., Expr]) -> None:
     """Register an operator that gives the index along an axis of the largest, or the smallest, element."""
     label = name.lower()
 
     @operator(name)
     def define(x, *, axis=0, keepdims=1, select_last_index=0):
         need("the input", x, dtype="number")
-        return extreme(x, axis, reducer, bool(keepdims), bool(select_last_index), label)
+        return arg_extreme(x, axis, reducer, bool(keepdims), bool(select_last_index), label)
 
 
-def extreme(x: te.Tensor, axis: int, reducer: Callable[..., Expr], keepdims: bool, last: bool, name: str) -> te.Tensor:
+def arg_extreme(x: te.Tensor, axis: int, reducer: Callable[..., Expr], keepdims: bool, last: bool, name: str) -> te.Tensor:
     """The index along an axis of the element that a reducer picks: the first of several, or the last."""
     rows = Rows(x, [axis])
     (along,) = rows.axes
@@ -149,8 +149,8 @@ def extreme(x: te.Tensor, axis: int, reducer: Callable[..., Expr], keepdims: boo
     return rows.reduce(pick, index, name, keepdims)
 
 
-_extreme("ArgMax", te.max)
-_extreme("ArgMin", te.min)
+_arg_extreme("ArgMax", te.max)
+_arg_extreme("ArgMin", te.min)
 
 
 def _scan(name: str, since: int, combine: Callable[[Expr, Expr], Expr], neutral: int) -> None:
