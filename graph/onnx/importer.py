@@ -58,7 +58,7 @@ class Scope:
         """The first name that a node reads and nothing defines."""
         return next((name for name in node.input if name not in self.values), None)
 
-    def below(self, node: onnx.NodeProto) -> str:
+    def prefix_of(self, node: onnx.NodeProto) -> str:
         """The prefix of names in the calls of a node that is written out."""
         name = next(filter(None, (node.name, *node.output)), node.op_type)
         return f"{self.prefix}_{name}" if self.prefix else name
@@ -246,7 +246,7 @@ class Importer:
                 attributes["output_dtype"] = kind
             if not found.composite:
                 return self.called(found, given, attributes, self._outputs(node, scope), opset)
-            results = found.define(Writer(self, scope, scope.below(node)), *given, **attributes)
+            results = found.define(Writer(self, scope, scope.prefix_of(node)), *given, **attributes)
             return self._settled(node, scope, start, results if isinstance(results, tuple) else (results,))
 
         if found := alternatives(node.op_type, opset):
@@ -258,7 +258,7 @@ class Importer:
     def _function(self, node: onnx.NodeProto, inputs: Sequence[Any], scope: Scope) -> tuple[Any, ...]:
         """The outputs of a node that ONNX defines by others. Halves are computed in float32 and rounded at the end."""
         opset = scope.opsets[domain_of(node.domain)]
-        halves, write = halves_of(node, inputs, opset), Writer(self, scope, scope.below(node))
+        halves, write = halves_of(node, inputs, opset), Writer(self, scope, scope.prefix_of(node))
         if any(halves):
             inputs = [write("Cast", v, to=dtypes.computed(v.dtype)) if v is not None else None for v in inputs]
         function = function_of(node, inputs, opset)
@@ -267,7 +267,7 @@ class Importer:
         opsets = {"": newest_opset(), **opsets}  # which a function of another domain need not say
         outputs = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer in scope.read]
         read = names_read(function.node) | set(outputs)
-        inner = Scope(values, opsets, read, arguments(node, function, opset), scope.below(node))
+        inner = Scope(values, opsets, read, arguments(node, function, opset), scope.prefix_of(node))
         self.inlined(function.node, inner, outputs)
         found = [inner.values.get(name) for name in function.output]
         rounded = zip(found, halves[: len(found)], strict=True)
@@ -331,7 +331,7 @@ class Importer:
         """The names of the outputs of a node, up to the last that is read; outputs without a name get one."""
         used = [n for n, name in enumerate(node.output) if name and name in scope.read]
         count = max(used, default=0) + 1
-        return [self._name(name, scope) if name else fresh(self.taken, scope.below(node)) for name in node.output[:count]]
+        return [self._name(name, scope) if name else fresh(self.taken, scope.prefix_of(node)) for name in node.output[:count]]
 
     def _name(self, name: str, scope: Scope) -> str:
         """The name in the graph for a name of a scope."""
