@@ -15,7 +15,7 @@ RANKS = range(3, 9)  # numbers of dimensions of images: one for images, one for 
 
 
 @dataclass(frozen=True)
-class Window:
+class SlidingWindow:
     """Windows along one axis of an image: `kernel` elements, `dilation` apart, `stride` from one window to the next.
 
     `before` and `after` are the padding that counts as part of the image; `outputs` the number of windows. With `ceil_mode` the
@@ -40,7 +40,7 @@ class Window:
         """The padding after the image that the last window needs."""
         return max(0, (self.outputs - 1) * self.stride + self.reach - self.extent - self.before)
 
-    def padded(self, total: int, auto_pad: str) -> Window:
+    def padded(self, total: int, auto_pad: str) -> SlidingWindow:
         """The window with `total` padding, at least 0; an odd element lies after the image for SAME_UPPER, else before it."""
         small, large = max(0, total) // 2, max(0, total) - max(0, total) // 2
         before, after = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
@@ -66,7 +66,7 @@ class Window:
         begin = step * self.dilation - self.before
         return range(begin, begin + self.outputs * self.stride, self.stride)
 
-    def of_taps(self, taps: range) -> Window:
+    def of_taps(self, taps: range) -> SlidingWindow:
         """The same windows with a range of their taps."""
         fewer = replace(self, kernel=len(taps), before=self.before - taps.start * self.dilation)
         after = self.after if taps.stop == self.kernel else fewer.needed
@@ -89,7 +89,7 @@ def windows(
     pads: Sequence[int] | None = None,
     auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
-) -> list[Window]:
+) -> list[SlidingWindow]:
     """The windows along each axis, by ONNX's attributes. Raises ValueError where a number is missing or a window does not fit."""
     found = []
     for w in _given(extents, kernel, strides, dilations, pads, auto_pad):
@@ -113,7 +113,7 @@ def transposed_windows(
     auto_pad: str = "NOTSET",
     output_padding: Sequence[int] | None = None,
     output_shape: Sequence[int] | None = None,
-) -> list[Window]:
+) -> list[SlidingWindow]:
     """The windows over the output of a transposed convolution, one for each element of its input, by ONNX's attributes."""
     n = len(extents)
     if len(output_padding or extents) != n:
@@ -139,7 +139,7 @@ def _given(
     dilations: Sequence[int] | None,
     pads: Sequence[int] | None,
     auto_pad: str,
-) -> list[Window]:
+) -> list[SlidingWindow]:
     """The windows along each axis by their attributes, still without their number and the padding of SAME."""
     n = len(extents)
     strides, dilations, pads = strides or (1,) * n, dilations or (1,) * n, pads or (0,) * (2 * n)
@@ -151,7 +151,7 @@ def _given(
         raise ValueError(f"auto_pad {auto_pad!r} is not supported")
     around = (0,) * (2 * n) if auto_pad == "VALID" else pads
     axes = zip(extents, kernel, strides, dilations, around[:n], around[n:], strict=True)
-    return [Window(e, k, stride, dilation, before, after, 0) for e, k, stride, dilation, before, after in axes]
+    return [SlidingWindow(e, k, stride, dilation, before, after, 0) for e, k, stride, dilation, before, after in axes]
 
 
 def pad(x: te.Tensor, before: Sequence[int], after: Sequence[int], value: Expr) -> te.Tensor:
@@ -171,12 +171,12 @@ def pad(x: te.Tensor, before: Sequence[int], after: Sequence[int], value: Expr) 
     return te.compute([b + e + a for b, e, a in zip(before, extents, after, strict=True)], formula, name="pad")
 
 
-def padded_for(x: te.Tensor, moved: Sequence[Window], value: float) -> te.Tensor:
+def padded_for(x: te.Tensor, moved: Sequence[SlidingWindow], value: float) -> te.Tensor:
     before, after = (w.before for w in moved), (w.needed for w in moved)
     return pad(x, (0, 0, *before), (0, 0, *after), te.const(value, x.dtype))
 
 
-def steps_of(moved: Sequence[Window]) -> list[te.ReduceAxis]:
+def steps_of(moved: Sequence[SlidingWindow]) -> list[te.ReduceAxis]:
     return [te.reduce_axis((0, w.kernel), f"r{n}") for n, w in enumerate(moved)]
 
 
@@ -254,7 +254,7 @@ def conv_transpose(
     return _biased(te.compute(shape, formula, name="conv_transpose"), bias, x.dtype)
 
 
-def _spread(x: te.Tensor, moved: Sequence[Window]) -> te.Tensor:
+def _spread(x: te.Tensor, moved: Sequence[SlidingWindow]) -> te.Tensor:
     """The elements of `x` a stride apart, with zeros between and around, to be convolved with the reversed kernel."""
 
     def formula(*index: Expr) -> Expr:

@@ -8,20 +8,20 @@ from math import prod
 from tir import dtypes, te
 from tir.ir import Expr
 
-from .convolution import RANKS, Window, padded_for, steps_of, transposed_windows, windows
+from .convolution import RANKS, SlidingWindow, padded_for, steps_of, transposed_windows, windows
 from .registry import need, operator, shape_of, wide
 
 
-def _pool(x: te.Tensor, kernel_shape, strides, dilations, pads, auto_pad: str, ceil_mode: int) -> list[Window]:
+def _pool(x: te.Tensor, kernel_shape, strides, dilations, pads, auto_pad: str, ceil_mode: int) -> list[SlidingWindow]:
     need("the input", x, dtype="number", ranks=RANKS)
     return windows(shape_of(x)[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
 
 
 def _pooled(
-    x: te.Tensor, moved: Sequence[Window], reducer: Callable[..., Expr], outside: float, name: str, each: Callable[[Expr], Expr]
+    x: te.Tensor, moved: Sequence[SlidingWindow], reducer: Callable[..., Expr], fill: float, name: str, each: Callable[..., Expr]
 ) -> te.Tensor:
-    """The reduction of `each(element)` over windows; elements around the image are `outside`."""
-    padded, steps = padded_for(x, moved, outside), steps_of(moved)
+    """The reduction of `each(element)` over windows; elements around the image are `fill`."""
+    padded, steps = padded_for(x, moved, fill), steps_of(moved)
 
     def formula(*index: Expr) -> Expr:
         at = tuple(w.index(p, s) for w, p, s in zip(moved, index[2:], steps, strict=True))

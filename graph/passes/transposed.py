@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Call, Graph
-from ..ops.convolution import Window, transposed_windows
+from ..ops.convolution import SlidingWindow, transposed_windows
 from .rewriting import Rewriting, rewrite
 
 
@@ -37,7 +37,7 @@ class Phases:
     crop: int
 
     @classmethod
-    def of(cls, w: Window) -> Phases | None:
+    def of(cls, w: SlidingWindow) -> Phases | None:
         """The phases for windows over the output; None where the input would be cut."""
         stride = w.kernel if w.outputs == 1 else w.stride  # one window takes no step
         taps, first, last = -(-w.kernel // stride), w.before // stride, (w.before + w.extent - 1) // stride
