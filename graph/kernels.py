@@ -28,7 +28,7 @@ MIN_SHARED_SECONDS = 6.0  # least seconds of one core left to do for which worke
 
 
 @dataclass(frozen=True)
-class Part:
+class CompiledFunction:
     """A compiled function: its symbol in the object file `code`, and its parameters: `params`, then the lent `scratch` memory."""
 
     symbol: str
@@ -37,7 +37,7 @@ class Part:
     code: bytes
 
     @classmethod
-    def of(cls, kernel: Kernel) -> Part:
+    def of(cls, kernel: Kernel) -> CompiledFunction:
         params = kernel.func.buffers
         return cls(symbol(kernel.func), params, kernel.lowered.buffers[len(params) :], kernel.code)
 
@@ -51,8 +51,8 @@ class GroupKernel:
     name: str
     target: Target
     lookup: Lookup | None
-    main: Part
-    preparation: Part | None = None
+    main: CompiledFunction
+    preparation: CompiledFunction | None = None
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -67,7 +67,7 @@ class GroupKernel:
             target = Target("llvm", num_cores=target.num_cores, mcpu=host_processor()[0])
             func, _ = split_constants(scheduled(self.func, self.target, self.lookup).func.with_(name=self.name))
             assert func is not None
-            part = Part.of(build(func, target, None))
+            part = CompiledFunction.of(build(func, target, None))
         return Library([part.code], [part.symbol], target).function(part.symbol, len(part.params))
 
     def llvm_ir(self) -> str:
@@ -89,7 +89,7 @@ def compiled(
 
     Warns of records that are for another target or processor (NearHit).
     """
-    jobs = {func: Job.of(func, target, looked_up(func, target, records)) for func in dict.fromkeys(funcs)}
+    jobs = {func: KernelJob.of(func, target, looked_up(func, target, records)) for func in dict.fromkeys(funcs)}
     if missed := [job.lookup for job in jobs.values() if job.lookup is not None and job.lookup.record is None]:
         degraded(f"{len(missed)} of {len(jobs)} kernels are not tuned, default schedules are used: {missed[0].why}")
     found = {} if cache is None else {func: data for func, job in jobs.items() if (data := cache.get(job.key)) is not None}
@@ -102,7 +102,7 @@ def compiled(
 
 
 @dataclass(frozen=True)
-class Job:
+class KernelJob:
     """A function to be scheduled and compiled as `name`; `key` is a hash of everything that the result depends on."""
 
     func: PrimFunc
@@ -111,7 +111,7 @@ class Job:
     key: str
 
     @classmethod
-    def of(cls, func: PrimFunc, target: Target, lookup: Lookup | None) -> Job:
+    def of(cls, func: PrimFunc, target: Target, lookup: Lookup | None) -> KernelJob:
         record = None if lookup is None else lookup.record
         recorded = [] if record is None else [record.measurement.candidate.trace]
         described = [compiler_sources(__file__), asdict(target), recorded, func.script()]
@@ -124,10 +124,10 @@ class Job:
     def done(self) -> bytes:
         """The parts of the kernel, encoded."""
         kernel = _built(scheduled(self.func, self.target, self.lookup).func.with_(name=self.name), self.target, lent=True)
-        return encoded([Part.of(part) for part in kernel.parts])
+        return encoded([CompiledFunction.of(part) for part in kernel.parts])
 
 
-def _made(jobs: Sequence[Job]) -> Iterator[bytes]:
+def _made(jobs: Sequence[KernelJob]) -> Iterator[bytes]:
     """The results of jobs, in order. Worker processes share the rest once it is estimated to take MIN_SHARED_SECONDS."""
     begin = time.process_time()
     for n, job in enumerate(jobs):
@@ -141,32 +141,32 @@ def _made(jobs: Sequence[Job]) -> Iterator[bytes]:
         yield job.done()
 
 
-def _shared(jobs: Sequence[Job]) -> Iterator[bytes]:
+def _shared(jobs: Sequence[KernelJob]) -> Iterator[bytes]:
     """The results of jobs, in order, by a worker process for each core; by this process after one of them dies."""
     from joblib import Parallel, delayed
 
     done = 0
     try:
-        for data in Parallel(n_jobs=host_cores(), return_as="generator", batch_size=1)(delayed(Job.done)(job) for job in jobs):
+        for data in Parallel(n_jobs=host_cores(), return_as="generator", batch_size=1)(delayed(KernelJob.done)(j) for j in jobs):
             yield data
             done += 1
     except BrokenProcessPool:
         yield from (job.done() for job in jobs[done:])
 
 
-def encoded(parts: Sequence[Part]) -> bytes:
+def encoded(parts: Sequence[CompiledFunction]) -> bytes:
     """Parts as bytes: a line of JSON, then the codes."""
     types = [[[(b.name, const_shape(b), b.dtype) for b in buffers] for buffers in (p.params, p.scratch)] for p in parts]
     heads = [(p.symbol, *both, len(p.code)) for p, both in zip(parts, types, strict=True)]
     return json.dumps(heads).encode() + b"\n" + b"".join(p.code for p in parts)
 
 
-def decoded(data: bytes) -> list[Part]:
+def decoded(data: bytes) -> list[CompiledFunction]:
     """The parts that `encoded` wrote."""
     line, _, codes = data.partition(b"\n")
     parts = []
     for name, *types, length in json.loads(line):
         params, scratch = (tuple(Buffer(n, tuple(map(Const, shape)), dtype) for n, shape, dtype in found) for found in types)
-        parts.append(Part(name, params, scratch, codes[:length]))
+        parts.append(CompiledFunction(name, params, scratch, codes[:length]))
         codes = codes[length:]
     return parts

@@ -13,7 +13,7 @@ import tir
 from codegen import ObjectCache
 from codegen.cuda.compile import available
 from graph import kernels
-from graph.kernels import Part, decoded, encoded
+from graph.kernels import CompiledFunction, decoded, encoded
 from graph.onnx import load_onnx
 from search.records import NearHit
 from tests.codegen.matmul import packed_product
@@ -131,5 +131,5 @@ def test_a_function_becomes_a_kernel_for_a_gpu():
 
 def test_parts_as_bytes():
     kernel = tir.build(packed_product(), TARGET)
-    parts = [Part.of(part) for part in kernel.parts]
+    parts = [CompiledFunction.of(part) for part in kernel.parts]
     assert len(parts) == 2 and decoded(encoded(parts)) == parts and parts[0].params == kernel.main.func.params
