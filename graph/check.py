@@ -90,11 +90,11 @@ def _compared(
                 raise GraphError(f"graph {graph.name}: the {what} {name} is wrong: {error}")
         if expected[n].loose:
             unchecked = f"rounding may change `{value.name}` by more than {MAX_BOUND} of its scale"
-        worst = max(worst, _part(expected[n], wide))
+        worst = max(worst, _largest_error(expected[n], wide))
     return KernelCheck(name, worst, unchecked)
 
 
-def _part(expected: Expected, found: np.ndarray) -> float:
+def _largest_error(expected: Expected, found: np.ndarray) -> float:
     """The largest error, as a part of its bound."""
     bounded = np.isfinite(expected.bound) & (expected.bound > 0)
     off = np.abs(found.astype("float64") - expected.value)[bounded] / expected.bound[bounded]

@@ -14,7 +14,7 @@ from .rewriting import Rewriting, other, rewrite
 
 
 @dataclass(frozen=True)
-class Part:
+class MergeableProduct:
     """A product with a constant matrix, plus a constant row if it has a `bias`; `result` is their value."""
 
     calls: tuple[Call, ...]
@@ -27,22 +27,22 @@ def merge_products(graph: Graph) -> Graph:
     """x W1 + b1 and x W2 + b2 become parts of x (W1 | W2) + (b1 | b2), where their readers only move them, as the queries, keys
     and values of attention. Readers that compute would no longer be in one kernel with the product."""
     consumers = graph.consumers()
-    merged: dict[Call, list[Part]] = {}  # by the first call of them
+    merged: dict[Call, list[MergeableProduct]] = {}  # by the first call of them
     gone: set[Call] = set()
     for value, calls in consumers.items():
-        parts = [p for c in calls if c.inputs[0] == value and (p := _part(graph, consumers, c)) is not None]
+        parts = [p for c in calls if c.inputs[0] == value and (p := _mergeable(graph, consumers, c)) is not None]
         if len(parts) > 1:
             merged[parts[0].calls[0]] = parts
             gone |= {c for p in parts for c in p.calls}
 
     def rule(r: Rewriting, call: Call) -> list[Call] | None:
-        return _product(r, merged[call]) if call in merged else [] if call in gone else None
+        return _merged(r, merged[call]) if call in merged else [] if call in gone else None
 
     return rewrite(graph, rule)
 
 
-def _part(graph: Graph, consumers: Mapping[Value, list[Call]], call: Call) -> Part | None:
-    """A call as a part of a larger product; None where it cannot be one."""
+def _mergeable(graph: Graph, consumers: Mapping[Value, list[Call]], call: Call) -> MergeableProduct | None:
+    """A call as a product that may be merged with others; None where it is none."""
     weight = call.inputs[1] if call.operator == "MatMul" else None
     if weight is None or weight.name not in graph.constants or len(weight.shape) != 2:
         return None
@@ -57,10 +57,10 @@ def _part(graph: Graph, consumers: Mapping[Value, list[Call]], call: Call) -> Pa
     made = {c.outputs[0] for c in calls}
     moved = consumers.get(calls[-1].outputs[0], [])
     fits = moved and all(c.operator in MOVES for c in moved) and not made & set(graph.outputs)
-    return Part(tuple(calls), weight, bias, calls[-1].outputs[0]) if fits else None
+    return MergeableProduct(tuple(calls), weight, bias, calls[-1].outputs[0]) if fits else None
 
 
-def _product(r: Rewriting, parts: Sequence[Part]) -> list[Call]:
+def _merged(r: Rewriting, parts: Sequence[MergeableProduct]) -> list[Call]:
     """One product, the sum with its bias, and the split into its parts."""
     name, axis = parts[0].result.name, len(parts[0].result.shape) - 1
     weight = r.constant(f"{name}_weights", np.concatenate([r.constants[p.weight.name] for p in parts], axis=1))
