@@ -28,7 +28,7 @@ from .refusals import MEASURES, OF_CONSTANTS
 from .weights import as_onnx
 
 
-class Prepared(BackendRep):
+class PreparedModel(BackendRep):
     """A model of ONNX that compiles when it is first run. Inputs give the shapes that the file leaves open, and the values that
     operators need as constants, such as the shape of a Reshape. It compiles anew where these change."""
 
@@ -75,9 +75,9 @@ class TirBackend(Backend):
     """The backend interface of ONNX. Its device is CPU."""
 
     @classmethod
-    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", target: str = "llvm", **kwargs: Any) -> Prepared:
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", target: str = "llvm", **kwargs: Any) -> PreparedModel:
         super().prepare(model, device, **kwargs)  # checks the model
-        return Prepared(model, target)
+        return PreparedModel(model, target)
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
@@ -94,7 +94,7 @@ class TirBackend(Backend):
         ]
         outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
         model = onnx.helper.make_model(onnx.helper.make_graph([node], "node", infos, outputs))
-        return Prepared(model, kwargs.get("target", "llvm")).run(inputs)
+        return PreparedModel(model, kwargs.get("target", "llvm")).run(inputs)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -40,7 +40,7 @@ FOLDING_ERRORS = (  # of ONNX's evaluator
 
 
 @dataclass(frozen=True)
-class Scope:
+class NodeScope:
     """The scope of the nodes of one graph: the file's, that of a function, or one that a node holds.
 
     `values` are known by name, None for an omitted input, which has no name or is one of a function. `read` are the names that
@@ -90,7 +90,7 @@ class Importer:
         self.narrow |= {v.name: v.dtype for v in given if v.dtype in NARROW}
         given = [replace(v, dtype=held_as(v.dtype)) for v in given]
         values = {name: constant(name, array) for name, array in self.constants.items()} | {v.name: v for v in given}
-        scope = Scope({"": None, **values}, self.opsets, self.read)
+        scope = NodeScope({"": None, **values}, self.opsets, self.read)
         for number in self.order:
             node = self.proto.node[number]
             missing = scope.missing(node)
@@ -107,7 +107,7 @@ class Importer:
         kept = {name: array for name, array in self.constants.items() if name in read}
         return verify(Graph(self.proto.name or "network", tuple(given), tuple(self.calls), outputs, kept))
 
-    def _output(self, name: str, scope: Scope) -> Value:
+    def _output(self, name: str, scope: NodeScope) -> Value:
         """An output of the file, which keeps its name."""
         match scope.values.get(name):
             case None:
@@ -156,7 +156,7 @@ class Importer:
 
     # --- nodes ---------------------------------------------------------------------------------------------------------
 
-    def write(self, node: onnx.NodeProto, scope: Scope) -> None:
+    def write(self, node: onnx.NodeProto, scope: NodeScope) -> None:
         """Add the calls of a node, and its outputs to the scope. Raises TypeError or ValueError for a node that is refused."""
         if (missing := scope.missing(node)) is not None:
             raise ValueError(f"reads `{missing}`, which nothing defines")
@@ -192,7 +192,7 @@ class Importer:
                 return next(filter(None, kinds), "")
         raise ValueError(f"it does not take {next(filter(None, kinds))}; cast it")
 
-    def inlined(self, nodes: Sequence[onnx.NodeProto], scope: Scope, outputs: Sequence[str]) -> tuple[Any, ...]:
+    def inlined(self, nodes: Sequence[onnx.NodeProto], scope: NodeScope, outputs: Sequence[str]) -> tuple[Any, ...]:
         """The values of `outputs`, None for one that no node makes; only nodes on which these depend are written."""
         for node in needed([nodes[number] for number in ordered(nodes)], outputs):
             try:
@@ -204,7 +204,7 @@ class Importer:
     def _array(self, value: Value | TensorSequence | None) -> np.ndarray | None:
         return self.constants.get(value.name) if isinstance(value, Value) else None
 
-    def _folded(self, node: onnx.NodeProto, inputs: Sequence[Any], scope: Scope) -> list[Value | None] | None:
+    def _folded(self, node: onnx.NodeProto, inputs: Sequence[Any], scope: NodeScope) -> list[Value | None] | None:
         """The outputs of a node of constants alone; None where ONNX's evaluator fails and we have the operator."""
         if node.op_type in ("Shape", "Size") and not domain_of(node.domain):
             _need_tensors(inputs)
@@ -227,7 +227,7 @@ class Importer:
         named = zip(node.output, found, strict=False)
         return [self.constant(self._name(name, scope), np.asarray(a)) if name else None for name, a in named]
 
-    def _written(self, node: onnx.NodeProto, inputs: Sequence[Any], known: Container[str], scope: Scope) -> Sequence[Any]:
+    def _written(self, node: onnx.NodeProto, inputs: Sequence[Any], known: Container[str], scope: NodeScope) -> Sequence[Any]:
         """The outputs of a node, by a call of its operator; if it has none, or that refuses, by calls of others. `known` are the
         names of constant inputs."""
         if node.op_type == "Identity" and isinstance(inputs[0], TensorSequence):
@@ -246,7 +246,7 @@ class Importer:
                 attributes["output_dtype"] = kind
             if not found.composite:
                 return self.called(found, given, attributes, self._outputs(node, scope), opset)
-            results = found.define(Writer(self, scope, scope.prefix_of(node)), *given, **attributes)
+            results = found.define(CompositeWriter(self, scope, scope.prefix_of(node)), *given, **attributes)
             return self._settled(node, scope, start, results if isinstance(results, tuple) else (results,))
 
         if found := alternatives(node.op_type, opset):
@@ -255,10 +255,10 @@ class Importer:
             return _first([o for o in fitting if len(o.operands) == most], attempt)
         return self._settled(node, scope, start, self._function(node, inputs, scope))
 
-    def _function(self, node: onnx.NodeProto, inputs: Sequence[Any], scope: Scope) -> tuple[Any, ...]:
+    def _function(self, node: onnx.NodeProto, inputs: Sequence[Any], scope: NodeScope) -> tuple[Any, ...]:
         """The outputs of a node that ONNX defines by others. Halves are computed in float32 and rounded at the end."""
         opset = scope.opsets[domain_of(node.domain)]
-        halves, write = halves_of(node, inputs, opset), Writer(self, scope, scope.prefix_of(node))
+        halves, write = halves_of(node, inputs, opset), CompositeWriter(self, scope, scope.prefix_of(node))
         if any(halves):
             inputs = [write("Cast", v, to=dtypes.computed(v.dtype)) if v is not None else None for v in inputs]
         function = function_of(node, inputs, opset)
@@ -267,13 +267,13 @@ class Importer:
         opsets = {"": newest_opset(), **opsets}  # which a function of another domain need not say
         outputs = [inner for inner, outer in zip(function.output, node.output, strict=False) if outer in scope.read]
         read = names_read(function.node) | set(outputs)
-        inner = Scope(values, opsets, read, arguments(node, function, opset), scope.prefix_of(node))
+        inner = NodeScope(values, opsets, read, arguments(node, function, opset), scope.prefix_of(node))
         self.inlined(function.node, inner, outputs)
         found = [inner.values.get(name) for name in function.output]
         rounded = zip(found, halves[: len(found)], strict=True)
         return tuple(v if v is None or half is None else write("Cast", v, to=half) for v, half in rounded)
 
-    def _settled(self, node: onnx.NodeProto, scope: Scope, start: int, results: Sequence[Any]) -> Sequence[Any]:
+    def _settled(self, node: onnx.NodeProto, scope: NodeScope, start: int, results: Sequence[Any]) -> Sequence[Any]:
         """The outputs of a node, whose calls begin at `start`. Unread calls go; outputs in the file's graph keep their names."""
         outputs = [(name, v) for name, v in zip(node.output, results, strict=False) if name in scope.read]
         wanted = {v for _, r in outputs for v in (r.tensors if isinstance(r, TensorSequence) else (r,))}
@@ -327,23 +327,23 @@ class Importer:
             attributes["num_outputs"] = len(node.output)
         return attributes
 
-    def _outputs(self, node: onnx.NodeProto, scope: Scope) -> list[str]:
+    def _outputs(self, node: onnx.NodeProto, scope: NodeScope) -> list[str]:
         """The names of the outputs of a node, up to the last that is read; outputs without a name get one."""
         used = [n for n, name in enumerate(node.output) if name and name in scope.read]
         count = max(used, default=0) + 1
         return [self._name(name, scope) if name else fresh(self.taken, scope.prefix_of(node)) for name in node.output[:count]]
 
-    def _name(self, name: str, scope: Scope) -> str:
+    def _name(self, name: str, scope: NodeScope) -> str:
         """The name in the graph for a name of a scope."""
         return fresh(self.taken, f"{scope.prefix}_{name}") if scope.prefix else name
 
 
 @dataclass(frozen=True)
-class Writer:
+class CompositeWriter:
     """The `ops.registry.Apply` of the composites in place of a node of a scope."""
 
     file: Importer
-    scope: Scope
+    scope: NodeScope
     prefix: str
 
     def __call__(self, operator: str, /, *inputs: Value | None, **attributes: Any) -> Any:

@@ -16,7 +16,7 @@ from .rows import normal_axes
 
 
 @dataclass(frozen=True)
-class Axis:
+class ResizedAxis:
     """One axis: its number, its extents before and after, its scale, and the part of it that is resized (0 to 1)."""
 
     number: int
@@ -27,7 +27,7 @@ class Axis:
     end: float = 1.0
 
 
-def coordinates(axis: Axis, mode: str) -> np.ndarray:
+def coordinates(axis: ResizedAxis, mode: str) -> np.ndarray:
     """The places in the input of the elements of the result, for a `coordinate_transformation_mode` of ONNX."""
     place, resized = np.arange(axis.after, dtype=np.float64), axis.before * axis.scale
     half = (place + 0.5) / axis.scale - 0.5
@@ -86,7 +86,7 @@ class Interpolation:
     cubic_coeff_a: float
     exclude_outside: bool
 
-    def taps(self, axis: Axis, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def taps(self, axis: ResizedAxis, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The indices and the weights of the terms of each element of the result: arrays of (after, taps)."""
         stretch = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = int(np.ceil({"linear": 1, "cubic": 2}[self.mode] / stretch))
@@ -107,7 +107,7 @@ def axes_of(
     roi: Sequence[float],
     scales: Sequence[float],
     sizes: Sequence[int],
-) -> list[Axis]:
+) -> list[ResizedAxis]:
     """The axes that are resized. Raises ValueError where neither scales nor sizes are given, or not one for each axis."""
     numbers = [normal_axes([a], len(shape))[0] for a in (range(len(shape)) if axes is None else axes)]
     if len(numbers) not in (len(scales), len(sizes)) or (scales and sizes):
@@ -125,7 +125,7 @@ def axes_of(
         sizes = [int(np.floor(e * s)) for e, s in zip(before, scales, strict=True)]
     part = roi or [0.0] * len(numbers) + [1.0] * len(numbers)
     rows = zip(numbers, before, sizes, scales, part[: len(numbers)], part[len(numbers) :], strict=True)
-    return [Axis(*row) for row in rows]
+    return [ResizedAxis(*row) for row in rows]
 
 
 @composite("Resize", 11, operands={1: "roi", 2: "scales", 3: "sizes"})

@@ -22,7 +22,7 @@ RELATIVE = 4e-6  # relative error of factors, which are float32 numbers in files
 
 
 @dataclass(frozen=True)
-class Form:
+class ActivationForm:
     """An operator of x that is the polynomial `result` of x and E, where E is `function` of the polynomial `argument` of x."""
 
     operator: str
@@ -38,12 +38,12 @@ _ROOT = sqrt(2 / pi)
 _SIXTH: dict[str, Attribute] = {"alpha": 1 / 6, "beta": 0.5}
 
 FORMS = (
-    Form("Gelu", {}, "Erf", {}, {(1, 0): sqrt(0.5)}, _HALVES),
-    Form("Gelu", {"approximate": "tanh"}, "Tanh", {}, {(1, 0): _ROOT, (3, 0): 0.044715 * _ROOT}, _HALVES),
-    Form("HardSigmoid", _SIXTH, "Clip", {"min": 0, "max": 6}, {(1, 0): 1, (0, 0): 3}, {(0, 1): 1 / 6}),
-    Form("HardSwish", {}, "Clip", {"min": 0, "max": 6}, {(1, 0): 1, (0, 0): 3}, {(1, 1): 1 / 6}),
-    Form("HardSwish", {}, "Clip", {"min": 0, "max": 1}, {(1, 0): 1 / 6, (0, 0): 0.5}, {(1, 1): 1}),
-    Form("HardSwish", {}, "HardSigmoid", _SIXTH, {(1, 0): 1}, {(1, 1): 1}),
+    ActivationForm("Gelu", {}, "Erf", {}, {(1, 0): sqrt(0.5)}, _HALVES),
+    ActivationForm("Gelu", {"approximate": "tanh"}, "Tanh", {}, {(1, 0): _ROOT, (3, 0): 0.044715 * _ROOT}, _HALVES),
+    ActivationForm("HardSigmoid", _SIXTH, "Clip", {"min": 0, "max": 6}, {(1, 0): 1, (0, 0): 3}, {(0, 1): 1 / 6}),
+    ActivationForm("HardSwish", {}, "Clip", {"min": 0, "max": 6}, {(1, 0): 1, (0, 0): 3}, {(1, 1): 1 / 6}),
+    ActivationForm("HardSwish", {}, "Clip", {"min": 0, "max": 1}, {(1, 0): 1 / 6, (0, 0): 0.5}, {(1, 1): 1}),
+    ActivationForm("HardSwish", {}, "HardSigmoid", _SIXTH, {(1, 0): 1}, {(1, 1): 1}),
 )
 _FUNCTIONS = tuple(dict.fromkeys(f.function for f in FORMS))
 _DEFAULTS: dict[str, Attribute] = {"beta": 0.5}  # of omitted attributes; no form has another default
