@@ -14,7 +14,7 @@ from distributed import Worker
 
 from search.measure import BASELINE, Baseline, Candidate, Comparison, Limits, Measurement, Measurer
 from search.measure.distributed.agent import Agent, Job
-from search.measure.distributed.finished import Finished
+from search.measure.distributed.finished import FinishedAnswers
 from search.measure.distributed.measurer import LEAD
 from search.measure.provenance import Provenance
 from search.task import Task
@@ -101,7 +101,7 @@ class PretendAgent(Agent):
     def setup(self, worker: Worker) -> None:
         super().setup(worker)
         self._turn = nullcontext()  # type: ignore[assignment]
-        self.finished = Finished(Path(worker.local_directory) / "finished")  # what is pretended ends with the worker
+        self.finished = FinishedAnswers(Path(worker.local_directory) / "finished")  # what is pretended ends with the worker
 
     def make(self, task: Task, limits: Limits, seed: int) -> PretendMeasurer:  # type: ignore[override]
         return PretendMeasurer(task, self._times)

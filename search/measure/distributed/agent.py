@@ -54,7 +54,7 @@ from ..lock import DeviceLock
 from ..outcome import Baseline, Candidate, Measurement
 from ..process import WorkerError
 from ..provenance import Provenance, device, same_compiler, versions
-from .finished import Finished
+from .finished import FinishedAnswers
 
 NAME = "tir-agent"
 _TASK: dict[str, tuple[type, ...]] = {"context": (str,), "task": (dict,), "seed": (int,), "limits": (dict,)}
@@ -169,7 +169,7 @@ class Agent(WorkerPlugin):
         self.doing = self.aside = ""
         self._returns = 0  # times that it came back from aside
         self._look: threading.Timer | None = None
-        self.finished = Finished()
+        self.finished = FinishedAnswers()
         self.address = worker.address
         gpus = any(name.startswith("gpu:") for name in worker.state.total_resources)
         self._device = device("cuda" if gpus else "llvm")

@@ -15,7 +15,7 @@ MAX_AGE = 7 * 24 * 3600.0  # seconds that a measurement is kept
 PURGE_SECONDS = 3600.0  # between two purges
 
 
-class Finished:
+class FinishedAnswers:
     """The answers of jobs, by context and key, in a folder shared by all agents of a user on this machine."""
 
     def __init__(self, directory: Path | None = None):

@@ -34,7 +34,7 @@ from search.measure import Candidate, Limits, LocalMeasurer, WorkerError
 from search.measure.distributed import agent as agents
 from search.measure.distributed.agent import Agent, malformed, refusal
 from search.measure.distributed.farm import Farm
-from search.measure.distributed.finished import MAX_AGE, PURGE_SECONDS, Finished
+from search.measure.distributed.finished import MAX_AGE, PURGE_SECONDS, FinishedAnswers
 from search.measure.distributed.measurer import DaskMeasurer, resource
 from search.measure.lock import DeviceLock
 from search.records import Records
@@ -365,7 +365,7 @@ def test_what_a_killed_coordinator_did_not_take_is_found_by_the_next(pretending,
 
 def test_what_nobody_asks_for_is_forgotten(tmp_path, monkeypatch):
     """While an agent runs, too, and with the folders of what has been taken."""
-    kept = Finished(tmp_path)
+    kept = FinishedAnswers(tmp_path)
     for context, key in (("aa" * 4, "00" * 4), ("aa" * 4, "11" * 4), ("bb" * 4, "22" * 4)):
         kept.keep(context, key, {"n": key})
     kept.confirm("aa" * 4, ["00" * 4])
