@@ -40,7 +40,7 @@ class Allocation:
 
 
 @dataclass
-class History:
+class TaskHistory:
     """A task's rounds: `best` seconds after each, infinite before a valid candidate. `flop` is that of the task, `group` its
     similar tasks. It is `dead` if it gets no more rounds; `under_way` are its rounds without a measurement."""
 
@@ -65,7 +65,7 @@ class History:
         return sum(1 for s in self.best if s == self.seconds) - 1
 
 
-def gradients(histories: Sequence[History], objective: Objective, allocation: Allocation) -> np.ndarray:
+def gradients(histories: Sequence[TaskHistory], objective: Objective, allocation: Allocation) -> np.ndarray:
     """The expected change of the objective by another round of each task (Ansor, appendix A), at most 0; 0 for dead tasks."""
     seconds = [h.seconds if math.isfinite(h.seconds) else 0.0 for h in histories]
     here = objective(seconds)
@@ -80,13 +80,13 @@ def gradients(histories: Sequence[History], objective: Objective, allocation: Al
     return result
 
 
-def _backward(h: History, allocation: Allocation) -> float:
+def _backward(h: TaskHistory, allocation: Allocation) -> float:
     """The change of the best time a round, over the last `window` rounds; at most 0."""
     known = [s for s in h.best[-allocation.window - 1 :] if math.isfinite(s)]
     return (known[-1] - known[0]) / (len(known) - 1) if len(known) > 1 else 0.0
 
 
-def _forward(n: int, histories: Sequence[History], allocation: Allocation) -> float:
+def _forward(n: int, histories: Sequence[TaskHistory], allocation: Allocation) -> float:
     """The optimistic change of the best time, the larger gain of two. As many rounds again bring it to 0; or the next round
     brings it to `beta` times the time at the speed of the best similar task. Rounds without progress make it less."""
     h = histories[n]
@@ -97,7 +97,7 @@ def _forward(n: int, histories: Sequence[History], allocation: Allocation) -> fl
     return min(0.0, hoped) * allocation.gamma ** (h.stalled_rounds + h.under_way)
 
 
-def expel(histories: Sequence[History], allocation: Allocation) -> None:
+def expel(histories: Sequence[TaskHistory], allocation: Allocation) -> None:
     """Expel tasks from their group that stay `beta` times as slow as its best after more rounds than any other, by over 5."""
     for n, h in enumerate(histories):
         others = [o for k, o in enumerate(histories) if k != n and o.group == h.group and not o.expelled]
@@ -107,20 +107,20 @@ def expel(histories: Sequence[History], allocation: Allocation) -> None:
         h.expelled = h.flop / h.seconds < fastest / allocation.beta and h.rounds > 5 + max(o.rounds for o in others)
 
 
-def choose(histories: Sequence[History], objective: Objective, allocation: Allocation, rng: np.random.Generator) -> int | None:
+def choose(tasks: Sequence[TaskHistory], objective: Objective, allocation: Allocation, rng: np.random.Generator) -> int | None:
     """The number of the task for the next round; None if all are dead. First each gets one round, and up to ATTEMPTS until it has
     a valid candidate."""
-    alive = [n for n, h in enumerate(histories) if not h.dead]
+    alive = [n for n, h in enumerate(tasks) if not h.dead]
     if not alive:
         return None
-    new = [n for n in alive if not histories[n].rounds + histories[n].under_way]
-    failing = [n for n in alive if histories[n].rounds < ATTEMPTS and not math.isfinite(histories[n].seconds)]
-    new = new or [n for n in failing if not histories[n].under_way]
+    new = [n for n in alive if not tasks[n].rounds + tasks[n].under_way]
+    failing = [n for n in alive if tasks[n].rounds < ATTEMPTS and not math.isfinite(tasks[n].seconds)]
+    new = new or [n for n in failing if not tasks[n].under_way]
     if new:
         return new[0]
     if rng.random() < allocation.epsilon:
         return int(rng.choice(alive))
-    found = gradients(histories, objective, allocation)[alive]
+    found = gradients(tasks, objective, allocation)[alive]
     return int(rng.choice([alive[k] for k in np.flatnonzero(found == found.min())]))
 
 

@@ -18,7 +18,7 @@ from ..measure.reference import NamedWorkload
 from ..policy.protocol import Policy
 from ..records import Records
 from ..task import Task
-from .allocation import Allocation, History, Objective, choose, expel, group
+from .allocation import Allocation, Objective, TaskHistory, choose, expel, group
 from .budget import BATCH, Budget
 from .events import Event
 from .options import Options, check_budget, check_options
@@ -199,7 +199,7 @@ class _Scheduler:
         self._strategy, self._allocation = strategy, allocation
         self._rng = np.random.default_rng(seed)
         self._histories = [
-            History(s.task.flop, group(s.task.func, s.task.flop), [] if k is None else [k])
+            TaskHistory(s.task.flop, group(s.task.func, s.task.flop), [] if k is None else [k])
             for s, k in zip(tuned, known, strict=True)
         ]
         self._size = _size(budget.trials, len(tuned), known.count(None))

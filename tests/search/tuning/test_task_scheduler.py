@@ -12,7 +12,7 @@ import pytest
 from search.measure import BASELINE, Baseline, Candidate, Comparison, Limits, Measurement, Measurer, WorkerError
 from search.records import Records
 from search.task import flop
-from search.tuning.allocation import Allocation, History, choose, expel, gradients, group
+from search.tuning.allocation import Allocation, TaskHistory, choose, expel, gradients, group
 from search.tuning.budget import Budget
 from search.tuning.events import Finished, Measured, RaceStarted, Started
 from search.tuning.task_scheduler import WeightedFunction, geometric_mean_speedup, latency_requirements, tune_tasks
@@ -264,7 +264,7 @@ def test_gradient_by_hand():
     """alpha g_backward + (1 - alpha) g_forward, times the weight of the task in the objective."""
     allocation = Allocation(alpha=0.25, gamma=0.5, window=2, epsilon=0.0)
     bests = ([9.0, 8.0, 6.0, 5.0], [4.0], [math.inf], [9.0], [3.0, 3.0, 3.0])
-    histories = [History(100, name, best) for name, best in zip("abcde", bests, strict=True)]
+    histories = [TaskHistory(100, name, best) for name, best in zip("abcde", bests, strict=True)]
     histories[3].dead = True
     expected = [3 * (0.25 * (5.0 - 8.0) / 2 - 0.75 * 5 / 4), -0.75 * 4.0, 0.0, 0.0, -0.75 * 0.5**2 * 3.0 / 3]
     assert gradients(histories, lambda s: 3 * s[0] + s[1] + s[3] + s[4], allocation) == pytest.approx(expected, rel=1e-6)
@@ -272,7 +272,7 @@ def test_gradient_by_hand():
 
 def test_a_similar_task_raises_hopes():
     """At half the speed of a similar task, beta 1 hopes for all of it; beta 2 for nothing more."""
-    histories = [History(100, "a", [*range(21, 1, -1)]), History(100, "a", [1.0] * 20)]
+    histories = [TaskHistory(100, "a", [*range(21, 1, -1)]), TaskHistory(100, "a", [1.0] * 20)]
     for beta, hoped in ((1.0, -1.0), (2.0, -0.1)):
         slow, _ = gradients(histories, sum, Allocation(alpha=0.0, beta=beta))
         assert slow == pytest.approx(hoped)
@@ -281,16 +281,16 @@ def test_a_similar_task_raises_hopes():
 
 
 def test_a_task_that_stays_slow_is_expelled():
-    slow, fast = History(100, "a", [5.0] * 8), History(100, "a", [1.0])
+    slow, fast = TaskHistory(100, "a", [5.0] * 8), TaskHistory(100, "a", [1.0])
     expel([slow, fast], Allocation(beta=2.0))
     assert slow.expelled and not fast.expelled
-    patient = History(100, "a", [5.0] * 6)  # not more than five rounds ahead
-    expel([patient, History(100, "a", [1.0])], Allocation(beta=2.0))
+    patient = TaskHistory(100, "a", [5.0] * 6)  # not more than five rounds ahead
+    expel([patient, TaskHistory(100, "a", [1.0])], Allocation(beta=2.0))
     assert not patient.expelled
 
 
 def test_choice_is_greedy_except_for_epsilon():
-    histories = [History(1, "a", [1.0]), History(1, "b", [5.0]), History(1, "c", [2.0])]
+    histories = [TaskHistory(1, "a", [1.0]), TaskHistory(1, "b", [5.0]), TaskHistory(1, "c", [2.0])]
     rng = np.random.default_rng(0)
     assert {choose(histories, sum, Allocation(epsilon=0.0), rng) for _ in range(20)} == {1}
     drawn = [choose(histories, sum, Allocation(epsilon=0.6), rng) for _ in range(400)]
@@ -303,14 +303,14 @@ def test_choice_is_greedy_except_for_epsilon():
 def test_what_is_under_way_counts_as_rounds_without_gain():
     """So that each task gets some of the devices before anything is measured, and none all of them after."""
     rng = np.random.default_rng(0)
-    histories = [History(1, "a"), History(1, "b")]
+    histories = [TaskHistory(1, "a"), TaskHistory(1, "b")]
     order = []
     for _ in range(2):
         order.append(choose(histories, sum, GREEDY, rng))
         histories[order[-1]].under_way += 1
     assert order == [0, 1]
     assert {choose(histories, sum, GREEDY, rng) for _ in range(20)} == {0, 1}
-    histories = [History(1, "a", [5.0]), History(1, "b", [2.0])]
+    histories = [TaskHistory(1, "a", [5.0]), TaskHistory(1, "b", [2.0])]
     assert choose(histories, sum, GREEDY, rng) == 0
     histories[0].under_way = 2  # 5 * 0.5 ** 2 < 2
     assert choose(histories, sum, GREEDY, rng) == 1
