@@ -18,9 +18,9 @@ from tir.interpreter import InterpreterError
 from tir.ir import PrimFunc
 
 from .nest import boxes
-from .simulate import LINE, LINES, WORKERS, Run, run
+from .simulate import LINE, LINES, WORKERS, SimulatedRun, run
 from .small import begun, small
-from .stages import Stage, of_programs, of_schedule
+from .stages import ProgramStage, of_programs, of_schedule
 from .times import Timed, measured
 
 LIMIT = 2.0  # seconds that a call may take, so that slow stages don't hold up a page
@@ -74,7 +74,7 @@ def page(
     return document(f"{name}, step by step", sections, style, script)
 
 
-def contents(stages: Sequence[Stage], times: Sequence[Timed | None]) -> dict[str, Any]:
+def contents(stages: Sequence[ProgramStage], times: Sequence[Timed | None]) -> dict[str, Any]:
     """The contents of each stage for the page's script; runs of small instances are kept once."""
     fastest = min((t.seconds for t in times if t is not None and t.seconds is not None), default=None)
     runs: list[dict[str, Any] | None] = []
@@ -95,7 +95,7 @@ def contents(stages: Sequence[Stage], times: Sequence[Timed | None]) -> dict[str
     return {"stages": shown, "runs": runs, "line": LINE}
 
 
-def instances(stages: Sequence[Stage]) -> tuple[list[PrimFunc], str]:
+def instances(stages: Sequence[ProgramStage]) -> tuple[list[PrimFunc], str]:
     """The program of each stage in the animation, and a note about these programs."""
     cache = f"The cache of each worker has {LINES} lines of {LINE} elements; a parallel loop has {WORKERS} workers."
     trace = stages[-1].trace
@@ -105,7 +105,7 @@ def instances(stages: Sequence[Stage]) -> tuple[list[PrimFunc], str]:
     return [begun(s.func) for s in stages], f"The first iterations of each loop of the program itself. {cache}"
 
 
-def simulated(func: PrimFunc) -> Run | None:
+def simulated(func: PrimFunc) -> SimulatedRun | None:
     """The run of a program; None where it cannot be run without real data."""
     try:
         return run(func)

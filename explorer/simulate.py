@@ -36,7 +36,7 @@ class Event:
 
 
 @dataclass
-class Run:
+class SimulatedRun:
     """The run of a small program: its `buffers` with their shapes, the shown `frames`, and the numbers of `hits` and `misses` of
     all accesses. A frame has for each worker the values of its loops, the number of lanes, and its accesses: buffer, element, and
     1 for a miss + 2 for a write."""
@@ -160,10 +160,10 @@ def events(func: PrimFunc) -> tuple[list[Event], list[tuple[str, tuple[int, ...]
     return log.events, [(m.name, m.shape) for m in log.memories.values()]
 
 
-def run(func: PrimFunc) -> Run:
+def run(func: PrimFunc) -> SimulatedRun:
     """The run of a small program, frame by frame: lanes of a vector together, workers of a parallel loop side by side."""
     found, buffers = events(func)
-    result, numbers = Run(buffers), {name: n for n, (name, _) in enumerate(buffers)}
+    result, numbers = SimulatedRun(buffers), {name: n for n, (name, _) in enumerate(buffers)}
     kinds = {x.name: x.kind for x in loops(func.body)}
     extents = {x.name: as_int(x.extent, "an extent") for x in loops(func.body)}
     caches: list[OrderedDict[tuple[int, int], None]] = [OrderedDict() for _ in range(WORKERS)]

@@ -13,7 +13,7 @@ from tir.ir import PrimFunc, need_func
 
 
 @dataclass(frozen=True)
-class Stage:
+class ProgramStage:
     """A program; of a schedule's step, `title` is its call and `about` its rule. `trace` leads from the original function to the
     program; None for a program that is given as it is."""
 
@@ -23,18 +23,18 @@ class Stage:
     trace: Trace | None = None
 
 
-def of_schedule(s: Schedule) -> list[Stage]:
+def of_schedule(s: Schedule) -> list[ProgramStage]:
     """The stages of a schedule: the function as it was written, and after each step."""
     steps = s.trace.steps
-    found = [Stage("as written", s.original, "", Trace())]
+    found = [ProgramStage("as written", s.original, "", Trace())]
     for n, func in enumerate(programs(s.original, steps), 1):
-        found.append(Stage(str(steps[n - 1]).partition("  # ")[0], func, rule(steps[n - 1]), Trace(steps[:n])))
+        found.append(ProgramStage(str(steps[n - 1]).partition("  # ")[0], func, rule(steps[n - 1]), Trace(steps[:n])))
     return found
 
 
-def of_programs(named: Mapping[str, PrimFunc]) -> list[Stage]:
+def of_programs(named: Mapping[str, PrimFunc]) -> list[ProgramStage]:
     """Programs that follow one another, by their titles."""
-    return [Stage(title, need_func(func, "explore")) for title, func in named.items()]
+    return [ProgramStage(title, need_func(func, "explore")) for title, func in named.items()]
 
 
 def programs(func: PrimFunc, steps: Sequence[Step]) -> list[PrimFunc]:

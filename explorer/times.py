@@ -9,7 +9,7 @@ from codegen.target import Target
 from search.measure import Candidate, Limits, LocalMeasurer, Measurement
 from search.task import Task
 
-from .stages import Stage
+from .stages import ProgramStage
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Timed:
     peak: float | None
 
 
-def measured(stages: Sequence[Stage], target: Target, limit: float) -> list[Timed]:
+def measured(stages: Sequence[ProgramStage], target: Target, limit: float) -> list[Timed]:
     """The times of stages. A call may take `limit` seconds; one that takes longer is stopped, and says so."""
     tasks = [stages] if stages[0].trace is not None else [[s] for s in stages]  # steps compute the same, other programs may not
     each = [_of_one_task(own, target, limit) for own in tasks]
@@ -43,7 +43,7 @@ def _why(m: Measurement, limit: float) -> str:
     return f"stopped after {limit:g} s" if m.outcome == "run_timeout" else f"{m.outcome}: {first}"
 
 
-def _of_one_task(stages: Sequence[Stage], target: Target, limit: float) -> tuple[list[Measurement], int, float | None]:
+def _of_one_task(stages: Sequence[ProgramStage], target: Target, limit: float) -> tuple[list[Measurement], int, float | None]:
     """The measurements of stages that compute the same, the operations of each, and the machine's peak."""
     task = Task.of(stages[0].func, target)
     candidates = [Candidate("step", (n,), s.trace.as_json()) for n, s in enumerate(stages) if s.trace]

@@ -34,7 +34,7 @@ Named = Sequence[str] | Mapping[str, Any]  # names of autotune, or arguments of 
 
 
 @dataclass(frozen=True)
-class Run:
+class SearchRun:
     """One search: the seconds of the best checked candidate so far after each trial, infinite before the first."""
 
     search: str
@@ -54,7 +54,7 @@ class Study:
 
     name: str
     target: str
-    runs: tuple[Run, ...]
+    runs: tuple[SearchRun, ...]
 
     @property
     def curves(self) -> dict[str, np.ndarray]:
@@ -173,20 +173,20 @@ def _run(
     seed: int,
     trials: int,
     options: dict[str, Any],
-) -> Run:
+) -> SearchRun:
     """The run of one search; KeyboardInterrupt for an interrupted one."""
     best: tuple[float, ...] = ()
     try:
         result = autotune(func, target, trials, seed=seed, policy=search[1], model=model[1], **options)
     except NothingFound:
-        return Run(search[0], model[0], seed, best)
+        return SearchRun(search[0], model[0], seed, best)
     if result.interrupted:
         raise KeyboardInterrupt
     seconds = [m.seconds if m.outcome == "ok" and m.max_error is not None else inf for m in result.measurements]
-    return Run(search[0], model[0], seed, tuple(np.minimum.accumulate(seconds).tolist()))
+    return SearchRun(search[0], model[0], seed, tuple(np.minimum.accumulate(seconds).tolist()))
 
 
-def _kept(file: str | Path | None, of: str) -> Iterator[tuple[tuple[str, str, int], Run]]:
+def _kept(file: str | Path | None, of: str) -> Iterator[tuple[tuple[str, str, int], SearchRun]]:
     """The runs in a file that belong to the study `of`; an unfinished line does not count."""
     if file is None or not Path(file).exists():
         return
@@ -194,7 +194,7 @@ def _kept(file: str | Path | None, of: str) -> Iterator[tuple[tuple[str, str, in
         try:
             data = json.loads(line)
             if data.pop("of") == of:
-                run = Run(data["search"], data["model"], int(data["seed"]), tuple(map(float, data["best"])))
+                run = SearchRun(data["search"], data["model"], int(data["seed"]), tuple(map(float, data["best"])))
                 yield (run.search, run.model, run.seed), run
         except (json.JSONDecodeError, KeyError, TypeError, AttributeError):
             continue

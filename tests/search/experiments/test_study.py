@@ -119,8 +119,8 @@ def test_the_page(searched, tmp_path) -> None:
 
 
 def test_nothing_found_has_no_curve() -> None:
-    run = studies.Run("random", "", 0, ())
-    found = studies.Study("f", ONE, (run, studies.Run("evolution", "", 0, (inf, 1.0))))
+    run = studies.SearchRun("random", "", 0, ())
+    found = studies.Study("f", ONE, (run, studies.SearchRun("evolution", "", 0, (inf, 1.0))))
     assert np.array_equal(found.curves["random"], [[inf, inf]])
     html = found._repr_mimebundle_()["text/html"]
     assert "nothing" in str(found) and html.count('band"') == 1 and ">random</text>" in html and ">evolution</text>" in html
