@@ -10,7 +10,7 @@ from .features import NAMES, features
 from .gbdt import Boosting, GBDTModel
 from .gpu_model import GPUModel
 from .learned import LearnedModel, Regressor, RegressorModel
-from .loopnest import Program, program
+from .loopnest import ProgramDescription, program
 from .losses import Loss, PairRank, ThroughputSum, TimeSum
 from .model import CostModel, Explains, RandomModel, WarmUp
 from .sketch_programs import SketchPrograms, TileAccess, TiledNest
@@ -18,6 +18,6 @@ from .tile_model import TileModel
 
 __all__ = [
     "Boosting", "CostModel", "Explains", "GBDTModel", "GPUModel", "LearnedModel", "Loss", "Machine", "NAMES", "PairRank",
-    "Program", "RandomModel", "Regressor", "RegressorModel", "SketchPrograms", "ThroughputSum", "TileAccess", "TileModel",
-    "TiledNest", "TimeSum", "WarmUp", "features", "program",
+    "ProgramDescription", "RandomModel", "Regressor", "RegressorModel", "SketchPrograms", "ThroughputSum", "TileAccess",
+    "TileModel", "TiledNest", "TimeSum", "WarmUp", "features", "program",
 ]  # fmt: skip

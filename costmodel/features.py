@@ -32,7 +32,7 @@ import numpy as np
 from schedule.machine import CACHE_LINE_BYTES, CYCLES_PER_LINE, Machine
 from tir.ir import Kind
 
-from .loopnest import BufferAccess, Loop, Program, Statement
+from .loopnest import BufferAccess, Loop, ProgramDescription, Statement
 from .recording import Number, Recorder, Recording, Value, and_not, ceil, logical_or, maximum, minimum, product, where
 
 BUFFERS = 5
@@ -75,7 +75,7 @@ NAMES = (*ANSOR, *MACHINE)
 _RAW = {n for n, name in enumerate(NAMES) if "type." in name or name == "is_gpu"}
 
 
-def features(program: Program, rows: np.ndarray, machine: Machine) -> np.ndarray:
+def features(program: ProgramDescription, rows: np.ndarray, machine: Machine) -> np.ndarray:
     """The features of all statements for all rows: a (statements, n, len(NAMES)) float32 array.
 
     `rows` is the (n, columns) matrix of the numbers in the program's formulas; it is (1, 0) for a program without columns.

@@ -102,7 +102,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramDescription:
     """The statements of a function in program order, without initial values and statements prepared from constants."""
 
     statements: tuple[Statement, ...]
@@ -127,7 +127,7 @@ class DescriptionCache:
     equal: dict[tuple, Statement] = field(default_factory=dict)  # by what they describe
 
 
-def program(func: PrimFunc, cache: DescriptionCache | None = None) -> Program:
+def program(func: PrimFunc, cache: DescriptionCache | None = None) -> ProgramDescription:
     """The description of a function, scheduled or not, before it is lowered.
 
     Statements that are the same in several functions described with the same `cache` are the same objects.
@@ -169,7 +169,7 @@ def program(func: PrimFunc, cache: DescriptionCache | None = None) -> Program:
     for f in found:
         numbers[f.block] = number = numbers.get(f.block, -1) + 1
         statements.append(_statement(f, number, found, accessed, temporary, cache))
-    return Program(tuple(statements))
+    return ProgramDescription(tuple(statements))
 
 
 def _length(extent: Expr) -> int:

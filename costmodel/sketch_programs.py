@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .loopnest import Program
+from .loopnest import ProgramDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TiledNest:
     widths: tuple[int | None, ...] = ()
 
 
-Programs = Callable[[np.ndarray], Iterable[tuple[np.ndarray, Program]]]
+Programs = Callable[[np.ndarray], Iterable[tuple[np.ndarray, ProgramDescription]]]
 
 
 @dataclass(frozen=True)

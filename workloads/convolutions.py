@@ -1,7 +1,7 @@
 """Convolutions (Ansor, OSDI 2020, appendix C): with channels first or last, of one to three dimensions, dilated or in groups,
 depthwise, of capsules, and with batch normalisation.
 
-The names of the axes of its arrays define a convolution: see `Layout`.
+The names of the axes of its arrays define a convolution: see `ConvolutionLayout`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CAPSULE_SIDE = 4  # rows and columns of a capsule: each element is a small matri
 IMAGE_AXES = ("l", "d", "h", "w")  # the axes of an image, along which a kernel moves
 
 
-class Layout:
+class ConvolutionLayout:
     """The names of the axes of images, kernels and outputs, in order. `n` counts images, `c` and `co` are input and output
     channels, IMAGE_AXES those of an image or a kernel. Any other axis is CAPSULE_SIDE long.
 
@@ -42,18 +42,18 @@ class Layout:
         self.summed = [axis for axis in self.kernel if axis in self.moving or axis not in self.output]
 
 
-FIRST = Layout("n c h w", "co c h w", "n co h w", named="n co oh ow")
-FIRST_EACH = Layout("n c h w", "c h w", "n c h w", named="n c oh ow")
-LAST = {len(axes.split()): Layout(f"n {axes} c", f"{axes} c co", f"n {axes} co") for axes in ("l", "h w", "d h w")}
-LAST_EACH = Layout("n h w c", "h w c", "n h w c")
-CAPSULES = Layout("n h w ci k c", "h w k cj c co", "n h w ci cj co", padded="n h w ci cj c")
+FIRST = ConvolutionLayout("n c h w", "co c h w", "n co h w", named="n co oh ow")
+FIRST_EACH = ConvolutionLayout("n c h w", "c h w", "n c h w", named="n c oh ow")
+LAST = {len(axes.split()): ConvolutionLayout(f"n {axes} c", f"{axes} c co", f"n {axes} co") for axes in ("l", "h w", "d h w")}
+LAST_EACH = ConvolutionLayout("n h w c", "h w c", "n h w c")
+CAPSULES = ConvolutionLayout("n h w ci k c", "h w k cj c co", "n h w ci cj co", padded="n h w ci cj c")
 
 
 @dataclass(frozen=True)
 class Convolution:
     """The sizes of a convolution; `dilation` is None for a workload without this parameter, `relu` is True if relu follows."""
 
-    layout: Layout
+    layout: ConvolutionLayout
     N: int
     image: Shape
     CI: int

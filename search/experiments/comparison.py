@@ -23,7 +23,7 @@ SAMPLE_SECONDS = 1e-3  # of a sample, filled by calls in a row
 MIN_ROUNDS = 5
 _HEAD = ("", "median", "quartiles", "GFLOP/s", "× fastest")
 
-Program = PrimFunc | Schedule | Kernel
+ComparedProgram = PrimFunc | Schedule | Kernel
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Compared:
 
 
 def compare(
-    programs: Mapping[str, Program] | Sequence[Program],
+    programs: Mapping[str, ComparedProgram] | Sequence[ComparedProgram],
     target: str | Target = "llvm",
     *,
     inputs: Sequence[Any] | None = None,
@@ -103,7 +103,7 @@ def _report(kernel: Kernel) -> str:
         return ""
 
 
-def _kernel(program: Program, target: Target) -> Kernel:
+def _kernel(program: ComparedProgram, target: Target) -> Kernel:
     if isinstance(program, Kernel):
         return program
     made = build(program if isinstance(program, Schedule) else need_func(program, "compare"), target)

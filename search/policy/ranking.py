@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costmodel import CostModel, SketchPrograms
-from costmodel.loopnest import Program
+from costmodel.loopnest import ProgramDescription
 from costmodel.metrics import count_pairs, rank_correlation
 
 from ..measure import Measurement
@@ -42,7 +42,7 @@ def scores_within(limit: float, model: CostModel, sketch: SketchPrograms, rows: 
     """Scores as of `score_rows`, by this model alone; TooManyPrograms if it asks for more than `limit` concrete rows."""
     count = 0
 
-    def programs(asked: np.ndarray) -> Iterable[tuple[np.ndarray, Program]]:
+    def programs(asked: np.ndarray) -> Iterable[tuple[np.ndarray, ProgramDescription]]:
         nonlocal count
         count += sketch.count_concrete(asked)
         if count > limit:

@@ -9,7 +9,7 @@ from functools import cache, lru_cache, partial
 
 import numpy as np
 
-from costmodel import Program, SketchPrograms, program
+from costmodel import ProgramDescription, SketchPrograms, program
 from costmodel.loopnest import DescriptionCache
 from schedule import ScheduleError, replay
 from tir.ir import PrimFunc
@@ -30,7 +30,7 @@ def sketch_programs(sketch: Sketch) -> SketchPrograms:
     indices. If a primitive refuses that, each row has its own. The sketches of a function share equal parts.
     """
     replays, descriptions = _shared(sketch.func)
-    known: dict[tuple[tuple[int, ...], tuple[int, ...]], Program | None] = {}
+    known: dict[tuple[tuple[int, ...], tuple[int, ...]], ProgramDescription | None] = {}
 
     @cache
     def decides(variant: tuple[int, ...]) -> tuple[Alignment, ...]:
@@ -39,7 +39,7 @@ def sketch_programs(sketch: Sketch) -> SketchPrograms:
         except ScheduleError:
             return ()
 
-    def shared(variant: tuple[int, ...], how: tuple[int, ...]) -> Program | None:
+    def shared(variant: tuple[int, ...], how: tuple[int, ...]) -> ProgramDescription | None:
         if (variant, how) not in known:
             like = dict(zip(decides(variant), how, strict=True))
             try:
@@ -54,7 +54,7 @@ def sketch_programs(sketch: Sketch) -> SketchPrograms:
             for how, mine in _groups(aligned(decides(variant), rows[of_variant])):
                 yield variant, how, of_variant[mine]
 
-    def programs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:
+    def programs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, ProgramDescription]]:
         for variant, how, members in groups(rows):
             found = shared(variant, how)
             if found is not None:
@@ -75,7 +75,7 @@ def concrete_programs(sketch: Sketch) -> SketchPrograms:
     return replace(sketch_programs(sketch), programs=partial(_replayed, sketch), count_concrete=len, max_concrete=math.inf)
 
 
-def _replayed(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:
+def _replayed(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[np.ndarray, ProgramDescription]]:
     for n, row in enumerate(rows):
         try:
             yield np.array([n]), program(replay(sketch.func, sketch.trace(row)).func)
@@ -102,7 +102,7 @@ def schedule_programs(func: PrimFunc, scheduled: Sequence[PrimFunc]) -> SketchPr
     """The programs of any schedules of `func`, for cost models: a row is the number of one in `scheduled`."""
     _, descriptions = _shared(func)
 
-    def programs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:
+    def programs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, ProgramDescription]]:
         for n, (number,) in enumerate(rows.tolist()):
             yield np.array([n]), program(scheduled[number], descriptions)
 
