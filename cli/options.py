@@ -72,7 +72,7 @@ def value(kind: Callable[[str], T], good: Callable[[T], bool], expected: str) ->
         with suppress(ValueError):
             if good(value := kind(text)):
                 return value
-        raise argparse.ArgumentTypeError(f"{expected} was expected, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
 
     return read
 
@@ -94,7 +94,7 @@ def threads(text: str) -> int:
     maximum = MAX_THREADS_PER_PROCESSOR * (os.cpu_count() or 1)
     if (found := positive_int(text)) > maximum:
         raise argparse.ArgumentTypeError(
-            f"at most {maximum} threads, {MAX_THREADS_PER_PROCESSOR} a processor, were expected, got {text!r}"
+            f"expected at most {maximum} threads, {MAX_THREADS_PER_PROCESSOR} a processor, got {text!r}"
         )
     return found
 
@@ -107,7 +107,7 @@ def input_shape(
     with suppress(ValueError, argparse.ArgumentTypeError):
         if equals and name:
             return name, tuple(map(number, numbers.split(",") if numbers else ()))
-    raise argparse.ArgumentTypeError(f"NAME=1,3,224,224, {what}, was expected, got {text!r}")
+    raise argparse.ArgumentTypeError(f"expected NAME=1,3,224,224, {what}, got {text!r}")
 
 
 def sizes(shape: Sequence[int]) -> str:
@@ -143,7 +143,7 @@ def writable(option: str, path: str) -> Path:
     with refusing(f"{option}: cannot write to {path}", (OSError, RuntimeError)):
         found = Path(path).resolve()
     if found.is_dir():
-        raise Usage(f"{option}: {path} is a directory; the name of a file was expected")
+        raise Usage(f"{option}: {path} is a directory; expected the name of a file")
     if found.exists() and not found.is_file():
         if not os.access(found, os.W_OK):
             raise Usage(f"{option}: cannot write to {found}")

@@ -49,7 +49,7 @@ def cores(text: str) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         if not (m := re.fullmatch(r"(\d+)(?:-(\d+))?", part)):
-            raise ArgumentTypeError(f"numbers of cores such as 2-5,8 were expected, got {text!r}")
+            raise ArgumentTypeError(f"expected numbers of cores such as 2-5,8, got {text!r}")
         found += range(int(m[1]), int(m[2] or m[1]) + 1)
     return found
 

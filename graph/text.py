@@ -43,7 +43,7 @@ class Line:
         found = self.accept(pattern)
         if found is None:
             rest = self.text[self.position :].strip()
-            raise ValueError(f"{what} was expected, got {rest!r}" if rest else f"{what} was expected, and the line ends")
+            raise ValueError(f"expected {what}, got {rest!r}" if rest else f"expected {what}, got the end of the line")
         return found
 
     def name(self) -> str:
@@ -63,7 +63,7 @@ class Line:
         try:
             return tuple(map(_literal, re.findall(SCALAR, text[1:-1]))) if text[0] == "[" else _literal(text)
         except (SyntaxError, ValueError):
-            raise ValueError(f"a number, a string or a list of numbers was expected, got {text!r}") from None
+            raise ValueError(f"expected a number, a string or a list of numbers, got {text!r}") from None
 
     def several(self, item: Callable[[], T]) -> list[T]:
         """One item, or more, separated by commas."""

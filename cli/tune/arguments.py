@@ -127,14 +127,14 @@ def check(args: argparse.Namespace) -> str:
             args.shape = list(map(input_shape, args.shape))
     elif args.shape is not None:
         if len(args.shape) > 1:
-            raise Usage(f"--shape: the sizes of a workload were expected once, got {' and '.join(args.shape)}")
+            raise Usage(f"--shape: expected the sizes of a workload once, got {' and '.join(args.shape)}")
         (args.shape,) = args.shape
     if command is not None:
         _check_command(command, args)
     elif mode == "a network":
         return mode
     elif len(args.words) > 1 or (args.words and args.list):
-        raise Usage(f"{'no' if args.list else 'one'} workload was expected, got {' '.join(args.words)}{_meant(args)}")
+        raise Usage(f"expected {'no' if args.list else 'one'} workload, got {' '.join(args.words)}{_meant(args)}")
     elif not args.words and mode in ("a workload", "--sketches", "--sizes"):
         import workloads
 

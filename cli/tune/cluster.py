@@ -62,7 +62,7 @@ def _client(text: str, target: Any, stack: ExitStack) -> Client:
         workers = {"n_workers": int(local[1]), "threads_per_worker": 1, "resources": {resource(target): 1.0}}
         return Client(stack.enter_context(LocalCluster(**workers, dashboard_address=":0")))
     if not re.fullmatch(r"[a-z]+://.+", text):
-        raise Usage(f"--cluster: an address such as tcp://host:8786, or local:4, was expected, got {text!r}")
+        raise Usage(f"--cluster: expected an address such as tcp://host:8786, or local:4, got {text!r}")
     with refusing(f"--cluster {text}", (OSError, ValueError, TypeError)):
         return Client(text, timeout=CONNECT_SECONDS)
 

@@ -134,7 +134,7 @@ def _from_file(word: str, given: tuple[int, ...]) -> PrimFunc:
     there = f"{path} has {', '.join(found) or 'none that te.create_prim_func or @T.prim_func made'}"
     if name:
         raise Usage(f"there is no function {name!r}: {there}")
-    raise Usage(f"one function was expected, but {there}; {path}:NAME takes one of several")
+    raise Usage(f"expected one function, but {there}; {path}:NAME takes one of several")
 
 
 def _made(word: str, maker: Callable[..., object], given: tuple[int, ...]) -> PrimFunc:

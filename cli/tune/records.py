@@ -185,7 +185,7 @@ def _lines(name: str) -> Iterator[str]:
         with Path(name).open(encoding="utf-8") as file:
             yield from file
     except UnicodeDecodeError:
-        raise Usage(f"import: {name} is not text; what export wrote was expected") from None
+        raise Usage(f"import: {name} is not text; expected the output of export") from None
 
 
 def _say(content: dict[str, Any], text: str, args: argparse.Namespace) -> None:

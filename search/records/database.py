@@ -116,7 +116,7 @@ class Records:
 
     def __init__(self, path: str | Path, *, create: bool = True):
         if not isinstance(path, (str, Path)):
-            raise RecordsError(f"the name of a records file was expected, got {path!r}")
+            raise RecordsError(f"expected the name of a records file, got {path!r}")
         self.path = Path(path)
         self._connection = connect(self.path, create)
         self.devices: dict[Target, str] = {}

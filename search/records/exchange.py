@@ -94,7 +94,7 @@ def parse(text: Iterable[str], outcomes: Sequence[str]) -> list[Item]:
 
 def _item(number: int, content: Any, outcomes: Sequence[str]) -> Item:
     if not isinstance(content, dict) or content.get("kind") not in TABLES:
-        raise RecordsError(f'line {number} is not a record: an object with "kind" of {", ".join(TABLES)} was expected')
+        raise RecordsError(f'line {number} is not a record: expected an object with "kind" of {", ".join(TABLES)}')
     table = TABLES[content["kind"]]
     if wrong := fault(table, content, outcomes):
         raise RecordsError(f"line {number}: {content['kind']}.{wrong}")

@@ -95,14 +95,14 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
     writable, it is opened for reading only. An older version is then read from a copy in memory. RecordsError, with the file
     unchanged, if it cannot be opened."""
     if path.is_dir():
-        raise RecordsError(f"{path} is a directory; the name of a records file was expected")
+        raise RecordsError(f"{path} is a directory; expected the name of a records file")
     if not path.exists():
         if not create:
             raise RecordsError(f"records file {path} does not exist")
         if not path.absolute().parent.is_dir():
             raise RecordsError(f"cannot make the records file {path}: folder {path.absolute().parent} does not exist")
     elif not path.is_file():
-        raise RecordsError(f"{path} is no regular file; the name of a records file was expected")
+        raise RecordsError(f"{path} is no regular file; expected the name of a records file")
     writable = not path.exists() or all(os.access(p, os.W_OK) for p in (path, path.resolve().parent))
     name = path.absolute() if writable else _to_read(path.resolve())  # absolute, so that `:memory:` is a file too
     try:

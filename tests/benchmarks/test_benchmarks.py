@@ -223,7 +223,7 @@ def test_the_worker_refuses_a_wrong_number_of_threads(monkeypatch: pytest.Monkey
         ),
         (["cpu", "--schedule", "tuned", "--best", "nowhere"], "--best: nowhere is not a folder"),
         (["cpu", "--minutes", "3"], "--minutes is for ablation, policies, quality, not cpu"),
-        (["cpu", "--seconds", "-1"], "argument --seconds: a positive number of seconds was expected, got '-1'"),
+        (["cpu", "--seconds", "-1"], "argument --seconds: expected a positive number of seconds, got '-1'"),
     ],
 )
 def test_bad_usage(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

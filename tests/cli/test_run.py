@@ -118,7 +118,7 @@ def test_errors_are_relative_to_the_root_mean_square(found, wanted, error):
     ("arguments", "message"),
     [
         ([], "m.onnx: the shape of the input `x` is open, [n, 5]; give it: shapes={'x': (...)}, or in a shell --shape x=..."),
-        (["--threads", "0"], "argument --threads: a positive integer was expected, got '0'"),
+        (["--threads", "0"], "argument --threads: expected a positive integer, got '0'"),
         (["--inputs", "none.npz"], "--inputs: there is no file none.npz"),
         (["--inputs", "bad.npz"], "--inputs: bad.npz is no file of numpy.savez, or is damaged: "),
         (["--inputs", "one.npy"], "--inputs: one.npy holds one array; numpy.savez writes several, by name"),
@@ -138,8 +138,8 @@ def test_errors_are_relative_to_the_root_mean_square(found, wanted, error):
             "--target: networks are compiled for processors, target llvm, got cuda",
         ),
         (["--shape", "x=3,7"], "the shape [3, 7] for the input `x` contradicts the file: [n, 5]"),
-        (["--shape", "x"], "argument --shape: NAME=1,3,224,224, an input and its shape, was expected, got 'x'"),
-        (["--shape", "x=3,-5"], "argument --shape: NAME=1,3,224,224, an input and its shape, was expected, got 'x=3,-5'"),
+        (["--shape", "x"], "argument --shape: expected NAME=1,3,224,224, an input and its shape, got 'x'"),
+        (["--shape", "x=3,-5"], "argument --shape: expected NAME=1,3,224,224, an input and its shape, got 'x=3,-5'"),
         (["--sharp"], "unrecognized arguments: --sharp"),
     ],
 )

@@ -127,13 +127,13 @@ def test_ctrl_c_keeps_the_best(path, capsys):
     ("arguments", "message"),
     [
         (["--out", "best.json"], "--out does not go with a network, which takes --shape, --trials, "),
-        (["--shape", "13"], "--shape: NAME=1,3,224,224, an input and its shape, was expected, got '13'"),
+        (["--shape", "13"], "--shape: expected NAME=1,3,224,224, an input and its shape, got '13'"),
         (["--shape", "z=7"], "shapes names `z`; the inputs are x"),
         (["--records", "small.onnx"], "--records: "),
         (["--target", "cuda -arch sm_80"], "--target: networks are compiled for processors, target llvm, got cuda"),
         (["--report", "no/x.html"], "--report: cannot write to the folder "),
         (["--export", "net"], "--export: export to 'net': the suffix must be .so (shared library) or .o (object file)"),
-        (["--seed", str(SEED_LIMIT)], "argument --seed: an integer below 2**63 was expected"),
+        (["--seed", str(SEED_LIMIT)], "argument --seed: expected an integer below 2**63"),
     ],
 )
 def test_bad_usage(path, capsys, arguments, message):
@@ -144,7 +144,7 @@ def test_bad_usage(path, capsys, arguments, message):
 
 def test_sizes_of_a_workload_are_given_once(capsys):
     assert tune.main(["gmm", "--shape", "7,7,7", "--shape", "9,9,9"]) == 2
-    assert "--shape: the sizes of a workload were expected once, got 7,7,7 and 9,9,9" in capsys.readouterr().err
+    assert "--shape: expected the sizes of a workload once, got 7,7,7 and 9,9,9" in capsys.readouterr().err
 
 
 def test_each_line_names_the_task_of_its_round():

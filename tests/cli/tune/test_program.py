@@ -75,7 +75,7 @@ def test_a_function_of_the_users_own(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["mine.py"], "one function was expected, but mine.py has doubled, beyond, open_size; mine.py:NAME takes one of several"),
+        (["mine.py"], "expected one function, but mine.py has doubled, beyond, open_size; mine.py:NAME takes one of several"),
         (["mine.py:a"], "there is no function 'a': mine.py has doubled, beyond, open_size"),
         (["mine.py:open_size"], "mine.py:open_size: a dimension of A is symbolic"),
         (["mine.py:beyond", "--trials", "1"], "mine.py:beyond is not well formed: "),
@@ -92,7 +92,7 @@ def test_a_function_of_the_users_own(tmp_path, monkeypatch, capsys):
         (["mine.py:doubled", "--inputs", "other.npz"], "--inputs: no input is named 'X'; there are: A"),
         (["none.py"], "cannot read a function from none.py: [Errno 2] No such file or directory"),
         (["bad.py"], "cannot read a function from bad.py: '(' was never closed (bad.py, line 1)"),
-        (["empty.py"], "one function was expected, but empty.py has none that te.create_prim_func or @T.prim_func made"),
+        (["empty.py"], "expected one function, but empty.py has none that te.create_prim_func or @T.prim_func made"),
     ],
 )
 def test_a_file_without_the_function_asked_for_says_what_it_has(argv, message, tmp_path, monkeypatch, capsys):

@@ -52,7 +52,7 @@ def test_each_size_is_tuned_and_recorded(file, tmp_path, capsys):
         ),
         (
             ("FILE:rows", "--sizes", "5,7"),
-            "--sizes: NAME=1,3,224,224, a size and its values, was expected, got '5,7'",
+            "--sizes: expected NAME=1,3,224,224, a size and its values, got '5,7'",
         ),
         (
             ("FILE:rows", "--sizes", "n=5", "--report", "x.html"),

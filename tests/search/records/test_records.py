@@ -248,7 +248,7 @@ def test_merging_brings_later_races_and_changes_nothing_else(path, tmp_path):
         ("{", "line 2 is not JSON"),
         ("[" * 100_000, "line 2 is not JSON"),
         ("[]", "line 2 is not a record"),
-        ('{"kind": "thing"}', 'line 2 is not a record: an object with "kind" of workload, run, candidate, race was expected'),
+        ('{"kind": "thing"}', 'line 2 is not a record: expected an object with "kind" of workload, run, candidate, race'),
         ('{"kind": "workload", "key": 7}', "line 2: workload.key is missing or of the wrong type: 7"),
         ('{"kind": "workload", "key": "k"}', "line 2: workload.structure is missing or of the wrong type: None"),
     ],
@@ -361,7 +361,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path):
         Records(tmp_path / "no" / "tune.db")
     with pytest.raises(RecordsError, match=r"records file .* does not exist"):
         Records(tmp_path / "none.db", create=False)
-    with pytest.raises(RecordsError, match="the name of a records file was expected, got 3"):
+    with pytest.raises(RecordsError, match="expected the name of a records file, got 3"):
         Records(3)
     with pytest.raises(RecordsError, match=r"^/dev/full is no regular file"):
         Records("/dev/full")
