@@ -62,7 +62,7 @@ def compiled(graph: Graph, target: Target, records: str | None = None) -> Model:
     return model
 
 
-def exportable(path: str) -> None:
+def check_exportable(path: str) -> None:
     """Raise Usage if a network cannot be written there, as far as that is known before."""
     from codegen.export import ExportError, checked
 

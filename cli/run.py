@@ -20,7 +20,7 @@ from codegen.runtime.timing import duration, sampled, seconds_of
 from tir import dtypes
 from tir.display import count_text
 
-from .networks import compiled, export, exportable, load, parse_processor, read_arrays, write_arrays
+from .networks import check_exportable, compiled, export, load, parse_processor, read_arrays, write_arrays
 from .options import Parser, Usage, input_shape, refusing, threads, writable
 from .process import guarded
 
@@ -69,7 +69,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.outputs:
         writable("--outputs", args.outputs)
     if args.export:
-        exportable(args.export)
+        check_exportable(args.export)
     given = read_arrays("--inputs", args.inputs) if args.inputs else {}
     graph = load(args.model, args.shape, given)
     if args.show:

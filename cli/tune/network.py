@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from codegen.runtime.timing import duration
 from tir.display import aligned, count_text
 
-from ..networks import export, exportable, load, parse_processor
+from ..networks import check_exportable, export, load, parse_processor
 from ..options import Usage, measurable, writable
 from .arguments import parts, searching
 from .cluster import Workers
@@ -40,7 +40,7 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
         if args.report.endswith(PICTURES) and find_spec("matplotlib") is None:
             raise Usage("--report draws pictures with matplotlib, which is not installed: pip install 'tir-compiler[report]'")
     if args.export is not None:
-        exportable(args.export)
+        check_exportable(args.export)
     graph = load(args.words[0], args.shape or ())
     try:
         found = _search(args, options, graph, target)
