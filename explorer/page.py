@@ -19,7 +19,7 @@ from tir.ir import PrimFunc
 
 from .nest import boxes
 from .simulate import LINE, LINES, WORKERS, SimulatedRun, run
-from .small import begun, small
+from .small import first_iterations, small
 from .stages import ProgramStage, of_programs, of_schedule
 from .times import Timed, measured
 
@@ -102,7 +102,7 @@ def instances(stages: Sequence[ProgramStage]) -> tuple[list[PrimFunc], str]:
     found = small(stages[0].func, trace.steps) if trace is not None else []
     if found:
         return found, f"The same steps with short axes and small tiles. {cache}"
-    return [begun(s.func) for s in stages], f"The first iterations of each loop of the program itself. {cache}"
+    return [first_iterations(s.func) for s in stages], f"The first iterations of each loop of the program itself. {cache}"
 
 
 def simulated(func: PrimFunc) -> SimulatedRun | None:

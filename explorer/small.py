@@ -95,7 +95,7 @@ def _smaller(step: Step) -> Step:
     return replace(step, args=tuple((k, v if k == "loop" else size(v)) for k, v in step.args))
 
 
-def begun(func: PrimFunc) -> PrimFunc:
+def first_iterations(func: PrimFunc) -> PrimFunc:
     """The function with only the first iterations of each loop, for want of a small instance."""
 
     def visit(n: Node) -> Node | None:

@@ -11,7 +11,7 @@ import tir
 from examples.ladder import rung
 from explorer.nest import boxes
 from explorer.simulate import LINE, LINES, events, run
-from explorer.small import begun, shortened, small
+from explorer.small import first_iterations, shortened, small
 from explorer.stages import of_programs, of_schedule
 from schedule import Schedule
 from tests.programs import matmul
@@ -85,7 +85,7 @@ def test_lengths_that_belong_together_stay_together():
     short = shortened(func, 8)
     assert [tuple(d.value for d in b.shape) for b in short.buffers] == [(10, 8), (8, 8)]  # 57 is near 55, 64 far from both
     assert not tir.verify(short).errors
-    assert [x.extent.value for x in loops(begun(func).body)] == [4, 4]
+    assert [x.extent.value for x in loops(first_iterations(func).body)] == [4, 4]
 
 
 def test_what_a_program_touches():
@@ -125,7 +125,7 @@ def test_lanes_and_workers_run_together():
 
 
 def test_of_large_buffers_what_is_touched_is_drawn():
-    r = run(begun(matmul(100, 100, 100)))
+    r = run(first_iterations(matmul(100, 100, 100)))
     data = r.as_json()
     assert [(b["shape"], b["drawn"]) for b in data["buffers"]] == [([100, 100], [4, 4])] * 3
     places = {own[n + 1] for f in data["frames"] for _, _, own in f for n in range(0, len(own), 3)}
