@@ -82,11 +82,11 @@ def _compared(
         wide = to_float(array, value.dtype) if dtypes.is_float(value.dtype) else array
         for what, result in (("kernel", wide), ("function", calls)):
             if wrong := np.argwhere(expected[n].wrong(result)).tolist():
-                place = tuple(wrong[0])
-                where = f"`{value.name}`[{', '.join(map(str, place))}]"
-                made = f"{result[place]:.9g}" if what == "kernel" else f"{result[place]:.9g} by the calls that it stands for"
+                index = tuple(wrong[0])
+                where = f"`{value.name}`[{', '.join(map(str, index))}]"
+                made = f"{result[index]:.9g}" if what == "kernel" else f"{result[index]:.9g} by the calls that it stands for"
                 count = f"{len(wrong)} of {wide.size} elements"
-                error = f"{where} should be {expected[n].value[place]:.9g}, got {made} ({count})"
+                error = f"{where} should be {expected[n].value[index]:.9g}, got {made} ({count})"
                 raise GraphError(f"graph {graph.name}: the {what} {name} is wrong: {error}")
         if expected[n].loose:
             unchecked = f"rounding may change `{value.name}` by more than {MAX_BOUND} of its scale"

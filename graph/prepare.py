@@ -54,9 +54,9 @@ def filled(graph: Graph, plan: MemoryPlan, preparations: Sequence[Preparation]) 
     """The graph with the constants that its kernels read, and the block of memory they lie in. Raises MemoryError."""
     weights = block(plan.weights_nbytes)
     arrays = {}
-    for value, place in plan.addresses.items():
-        if place.base == WEIGHTS:
-            arrays[value.name] = elements(value, weights[place.offset :])
+    for value, where in plan.addresses.items():
+        if where.base == WEIGHTS:
+            arrays[value.name] = elements(value, weights[where.offset :])
             if value.name in graph.constants:
                 arrays[value.name][...] = graph.constants[value.name].view(arrays[value.name].dtype)
     functions = {}

@@ -62,17 +62,17 @@ def _mapped(tensor: onnx.TensorProto, dtype: np.dtype, what: str, folder: Path) 
 
     Files elsewhere are refused, since a model may come from anyone."""
     entries = {e.key: e.value for e in tensor.external_data}
-    place = (folder / entries.get("location", "")).resolve()
-    if not place.is_relative_to(folder.resolve()):
+    file = (folder / entries.get("location", "")).resolve()
+    if not file.is_relative_to(folder.resolve()):
         raise GraphError(f"{what} lies in `{entries.get('location')}`, which is not beside the model")
-    if not place.is_file():
+    if not file.is_file():
         raise GraphError(f"{what} lies in `{entries.get('location')}`, and there is no such file beside the model")
     offset, size = int(entries.get("offset", 0)), prod(tensor.dims) * dtype.itemsize
     if int(entries.get("length", size)) != size:
         raise GraphError(f"{what} of {list(tensor.dims)} needs {size} bytes, but has {entries['length']}")
-    end = place.stat().st_size
+    end = file.stat().st_size
     if offset + size > end:
-        raise GraphError(f"{what} is cut off: it ends at byte {offset + size} of `{place.name}`, which has {end}")
+        raise GraphError(f"{what} is cut off: it ends at byte {offset + size} of `{file.name}`, which has {end}")
     if not size:
         return np.empty(tuple(tensor.dims), dtype)
-    return np.memmap(place, dtype, "r", offset, tuple(tensor.dims)).view(np.ndarray)
+    return np.memmap(file, dtype, "r", offset, tuple(tensor.dims)).view(np.ndarray)

@@ -49,8 +49,8 @@ def scan(
     if steps > MAX_STEPS:
         raise ValueError(_too_many(steps))
     for step in range(steps):
-        places = (apply.constant(steps - 1 - step if turned else step, "int64") for turned in backward)
-        slices = [apply("Gather", x, place, axis=axis) for x, place, axis in zip(scanned, places, axes, strict=True)]
+        indices = (apply.constant(steps - 1 - step if turned else step, "int64") for turned in backward)
+        slices = [apply("Gather", x, index, axis=axis) for x, index, axis in zip(scanned, indices, axes, strict=True)]
         results = apply.inline(body, (*states, *slices))
         states, rest = results[: len(states)], results[len(states) :]
         made.append(rest)

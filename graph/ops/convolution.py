@@ -46,22 +46,22 @@ class SlidingWindow:
         before, after = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
         return replace(self, before=before, after=after)
 
-    def index(self, place: Expr, step: Expr) -> Expr:
-        """The index in the padded image of the element `step` of the window number `place`."""
-        start = place if self.stride == 1 else place * self.stride
+    def index(self, window: Expr, step: Expr) -> Expr:
+        """The index in the padded image of the element `step` of the window number `window`."""
+        start = window if self.stride == 1 else window * self.stride
         return start + (step if self.dilation == 1 else step * self.dilation)
 
     def taps_in_image(self) -> range:
         """The range of taps without those at the ends that meet padding alone in every window."""
-        inside = [step for step in range(self.kernel) if any(0 <= at < self.extent for at in self._places(step))]
+        inside = [step for step in range(self.kernel) if any(0 <= at < self.extent for at in self._indices(step))]
         first, last = (inside[0], inside[-1]) if inside else (0, self.kernel - 1)
         while self.of_taps(range(first, last + 1)).before < 0:  # a window would begin inside of the image
             first -= 1
-        while last + 1 < self.kernel and self._places(last)[-1] < self.extent - 1:  # there would be more windows
+        while last + 1 < self.kernel and self._indices(last)[-1] < self.extent - 1:  # there would be more windows
             last += 1
         return range(first, last + 1)
 
-    def _places(self, step: int) -> range:
+    def _indices(self, step: int) -> range:
         """The indices in the image of one tap, window by window."""
         begin = step * self.dilation - self.before
         return range(begin, begin + self.outputs * self.stride, self.stride)
@@ -72,9 +72,9 @@ class SlidingWindow:
         after = self.after if taps.stop == self.kernel else fewer.needed
         return replace(fewer, after=after, dilation=self.dilation if len(taps) > 1 else 1)
 
-    def elements(self, place: Expr, padding: bool) -> Expr:
+    def elements(self, window: Expr, padding: bool) -> Expr:
         """The number of elements of a window that lie in the image; with `padding`, also those in `before` and `after`."""
-        start = place * self.stride - self.before
+        start = window * self.stride - self.before
         end = self.extent + (self.after if padding else 0)
         last = te.minimum(te.const(self.kernel - 1), (end - 1 - start) // self.dilation)
         first = te.const(0) if padding else te.minimum(te.const(0), start // self.dilation)
@@ -201,13 +201,13 @@ def conv(
     channel = [te.reduce_axis((0, own), "rc")] if own > 1 or group == 1 else []
 
     def formula(*index: Expr) -> Expr:
-        n, co, *place = index
+        n, co, *position = index
         inner: Expr = channel[0] if channel else te.const(0)
         c: Expr = inner
         if group > 1:
             number = co if each == 1 else co // each
             c = number * own + inner if channel else number
-        at = tuple(w.index(p, s) for w, p, s in zip(moved, place, steps, strict=True))
+        at = tuple(w.index(p, s) for w, p, s in zip(moved, position, steps, strict=True))
         return te.sum(wide(padded[(n, c, *at)]) * wide(weight[(co, inner, *steps)]), axis=[*channel, *steps])
 
     return _biased(te.compute([images, outputs, *(w.outputs for w in moved)], formula, name="conv"), bias, x.dtype)
@@ -242,9 +242,9 @@ def conv_transpose(
     spread = _spread(x, moved)
 
     def formula(*index: Expr) -> Expr:
-        n, co, *place = index
+        n, co, *position = index
         c = channel if group == 1 else co // each * own + channel
-        at = tuple(p + step * w.dilation for p, w, step in zip(place, moved, steps, strict=True))
+        at = tuple(p + step * w.dilation for p, w, step in zip(position, moved, steps, strict=True))
         turned = tuple(w.kernel - 1 - step for w, step in zip(moved, steps, strict=True))
         return te.sum(
             wide(spread[(n, c, *at)]) * wide(weight[(c, co if group == 1 else co % each, *turned)]), axis=[channel, *steps]
@@ -259,13 +259,13 @@ def _spread(x: te.Tensor, moved: Sequence[SlidingWindow]) -> te.Tensor:
 
     def formula(*index: Expr) -> Expr:
         conditions: list[Expr] = []
-        place: list[Expr] = []
+        position: list[Expr] = []
         for j, w in zip(index[2:], moved, strict=True):
             at = j + (w.before - (w.reach - 1))
             between = [te.equal(at % w.stride, 0)] if w.stride > 1 else []
             conditions += [at >= 0, at < w.stride * (w.outputs - 1) + 1, *between]
-            place.append(at // w.stride if w.stride > 1 else at)
-        return te.if_then_else(te.all(*conditions), x[(*index[:2], *place)], te.const(0, x.dtype))
+            position.append(at // w.stride if w.stride > 1 else at)
+        return te.if_then_else(te.all(*conditions), x[(*index[:2], *position)], te.const(0, x.dtype))
 
     return te.compute([*shape_of(x)[:2], *(w.extent + w.reach - 1 for w in moved)], formula, name="spread")
 
@@ -282,11 +282,11 @@ def col2im(x, *, image_shape, block_shape, strides=None, dilations=None, pads=No
     steps = steps_of(moved)
 
     def formula(*index: Expr) -> Expr:
-        n, c, *place = index
+        n, c, *position = index
         inside: list[Expr] = []
         row: Expr = c
         column: Expr = te.const(0)
-        for p, w, step in zip(place, moved, steps, strict=True):
+        for p, w, step in zip(position, moved, steps, strict=True):
             at = p + w.before - step * w.dilation
             inside += [at >= 0, at // w.stride < w.outputs, te.equal(at % w.stride, 0)]
             row, column = row * w.kernel + step, column * w.outputs + at // w.stride

@@ -93,8 +93,8 @@ def batched_scan(apply, lengths, *inputs, body, num_scan_inputs, directions=None
         raise ValueError("sequence_lens is not supported")
 
     def scanned(batch: int) -> tuple[Value, ...]:
-        place = apply.constant(batch, "int64")
-        parts = [apply("Gather", x, place, axis=0) for x in inputs]
+        index = apply.constant(batch, "int64")
+        parts = [apply("Gather", x, index, axis=0) for x in inputs]
         return scan(apply, *parts, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions)
 
     return tuple(joined(apply, parts, 0) for parts in zip(*map(scanned, range(inputs[0].shape[0])), strict=True))

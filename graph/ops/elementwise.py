@@ -19,9 +19,9 @@ from .registry import composite, element, label, need, operator, shape_of, wide
 Formula = Callable[..., Any]
 
 
-def at(x: te.Tensor, place: Sequence[Expr]) -> Expr:
+def at(x: te.Tensor, position: Sequence[Expr]) -> Expr:
     """The element of `x` that is broadcast to a place of the result: an extent of 1 is read at 0, missing dimensions lead."""
-    own = place[len(place) - x.ndim :]
+    own = position[len(position) - x.ndim :]
     return x[tuple(te.const(0) if extent == 1 else i for extent, i in zip(shape_of(x), own, strict=True))]
 
 

@@ -95,7 +95,7 @@ REDUCTIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
 def scattered(
     x: te.Tensor,
     domain: Sequence[int],
-    place: Callable[[Sequence[Expr]], Sequence[Expr]],
+    target: Callable[[Sequence[Expr]], Sequence[Expr]],
     update: Callable[[Sequence[Expr]], Expr],
     reduction: str,
 ) -> te.Tensor:
@@ -106,7 +106,7 @@ def scattered(
 
     def formula(result: te.Tensor, *k: Expr) -> tuple[Sequence[Expr], Expr, Expr]:
         inside, indices = list[Expr](), list[Expr]()
-        for index, extent in zip(place(k), shape_of(x), strict=True):
+        for index, extent in zip(target(k), shape_of(x), strict=True):
             if index in k:
                 indices.append(index)
                 continue
@@ -141,11 +141,11 @@ def scatter_nd(x, indices, updates, *, reduction="none"):
         raise ValueError(f"indices of {depth} number(s) do not fit {list(shape_of(x))}")
     need("the updates", updates, [*lead, *shape_of(x)[depth:]], x.dtype)
 
-    def place(k: Sequence[Expr]) -> tuple[Expr, ...]:
+    def target(k: Sequence[Expr]) -> tuple[Expr, ...]:
         row, rest = k[: len(lead)], k[len(lead) :]
         return (*(indices[(*row, te.const(n))] for n in range(depth)), *rest)
 
-    return scattered(x, shape_of(updates), place, lambda k: updates[tuple(k)], reduction)
+    return scattered(x, shape_of(updates), target, lambda k: updates[tuple(k)], reduction)
 
 
 @operator("TensorScatter", 24)
@@ -163,10 +163,10 @@ def tensor_scatter(past, update, start=None, *, axis=-2, mode="linear"):
 
     def formula(*i: Expr) -> Expr:
         begin = te.const(0, "int64") if start is None else start[i[0]].astype("int64")
-        place = i[along].astype("int64") - begin
-        place = place % extent if mode == "circular" else place
-        inside = te.all(place >= te.const(0, "int64"), place < te.const(new, "int64"))
-        return te.if_then_else(inside, update[replaced(i, along, place)], past[i])
+        offset = i[along].astype("int64") - begin
+        offset = offset % extent if mode == "circular" else offset
+        inside = te.all(offset >= te.const(0, "int64"), offset < te.const(new, "int64"))
+        return te.if_then_else(inside, update[replaced(i, along, offset)], past[i])
 
     return te.compute(past.shape, formula, name="tensor_scatter")
 

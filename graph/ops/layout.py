@@ -31,11 +31,11 @@ def _viewed(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
         flat: Expr = te.const(0)
         for i, extent in zip(index, shape, strict=True):
             flat = flat * extent + i
-        place = []
+        source = []
         for n, extent in enumerate(own):
             inner = prod(own[n + 1 :])
-            place.append(flat // inner % extent if n else flat // inner)
-        return x[tuple(place)]
+            source.append(flat // inner % extent if n else flat // inner)
+        return x[tuple(source)]
 
     return te.compute(shape, formula, name="view")
 
@@ -140,11 +140,11 @@ def concat(*xs, axis):
 
 def _strided(x: te.Tensor, begins: Sequence[int], steps: Sequence[int], shape: Sequence[int], name: str) -> te.Tensor:
     def formula(*index: Expr) -> Expr:
-        place = []
+        source = []
         for i, begin, step, extent in zip(index, begins, steps, shape, strict=True):
             moved = i if step == 1 else i * step
-            place.append(te.const(begin) if extent == 1 else moved + begin if begin else moved)
-        return x[tuple(place)]
+            source.append(te.const(begin) if extent == 1 else moved + begin if begin else moved)
+        return x[tuple(source)]
 
     return te.compute(shape, formula, name=name)
 
@@ -229,19 +229,19 @@ def pad(x, value=0.0, *, pads, axes=None, mode="constant"):
     return te.compute([b + e + a for b, e, a in zip(before, shape_of(x), after, strict=True)], formula, name="pad")
 
 
-def _reflected(place: Expr, extent: int) -> Expr:
+def _reflected(index: Expr, extent: int) -> Expr:
     """0 1 2 1 0 1 2 ... of an extent of 3."""
     if extent == 1:
         return te.const(0)
     period = 2 * (extent - 1)
-    return te.minimum(place % period, period - place % period)
+    return te.minimum(index % period, period - index % period)
 
 
 # The index of the source of an element beyond the ends of an axis.
 MODES = {
-    "edge": lambda place, extent: te.minimum(te.maximum(place, 0), extent - 1),
+    "edge": lambda index, extent: te.minimum(te.maximum(index, 0), extent - 1),
     "reflect": _reflected,
-    "wrap": lambda place, extent: place % extent,
+    "wrap": lambda index, extent: index % extent,
 }
 
 

@@ -43,8 +43,8 @@ def max_pool(
     weights = [prod(image[:n]) for n in range(len(image))] if storage_order else [prod(image[n + 1 :]) for n in range(len(image))]
 
     def formula(*index: Expr) -> Expr:
-        n, c, *place = index
-        at = tuple(w.index(p, s) for w, p, s in zip(moved, place, steps, strict=True))
+        n, c, *position = index
+        at = tuple(w.index(p, s) for w, p, s in zip(moved, position, steps, strict=True))
         number = (n * shape_of(x)[1] + c).astype("int64") * te.const(prod(image), "int64")
         for i, w, weight in zip(at, moved, weights, strict=True):
             number = number + (i - w.before).astype("int64") * te.const(weight, "int64")
@@ -108,11 +108,11 @@ def max_unpool(x, indices, *, kernel_shape, strides=None, pads=None, output_shap
 
     def formula(result: te.Tensor, *k: Expr) -> tuple[Sequence[Expr], Expr, Expr]:
         offset = indices[k] - (k[0] * channels + k[1]).astype("int64") * size
-        place = [offset // prod(sizes[n + 1 :]) % e for n, e in enumerate(sizes)]
-        inside = [i < te.const(e, "int64") for i, e, s in zip(place, shape[2:], sizes, strict=True) if e < s]
+        index = [offset // prod(sizes[n + 1 :]) % e for n, e in enumerate(sizes)]
+        inside = [i < te.const(e, "int64") for i, e, s in zip(index, shape[2:], sizes, strict=True) if e < s]
         inside += [offset >= te.const(0, "int64"), offset < size]
         return (
-            (*k[:2], *(te.minimum(i, te.const(e - 1, "int64")) for i, e in zip(place, shape[2:], strict=True))),
+            (*k[:2], *(te.minimum(i, te.const(e - 1, "int64")) for i, e in zip(index, shape[2:], strict=True))),
             x[k],
             te.all(*inside),
         )

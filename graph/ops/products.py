@@ -35,17 +35,17 @@ def matmul(a, b):
     k = te.reduce_axis((0, length), "k")
 
     def formula(*index: Expr) -> Expr:
-        place, own = index[: len(batch)], index[len(batch) :]
-        left = _batched(place, a_batch, (*own[: len(rows)], k))
-        right = _batched(place, b_batch, (k, *own[len(rows) :]))
+        outer, own = index[: len(batch)], index[len(batch) :]
+        left = _batched(outer, a_batch, (*own[: len(rows)], k))
+        right = _batched(outer, b_batch, (k, *own[len(rows) :]))
         return te.sum(wide(a[left]) * wide(b[right]), axis=k)
 
     return narrow(te.compute([*batch, *rows, *columns], formula, name="matmul"), a.dtype)
 
 
-def _batched(place: tuple[Expr, ...], extents: list[int], inner: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def _batched(outer: tuple[Expr, ...], extents: list[int], inner: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The indices of an element of an operand whose batch has these extents."""
-    own = place[len(place) - len(extents) :]
+    own = outer[len(outer) - len(extents) :]
     return (*(te.const(0) if e == 1 else i for e, i in zip(extents, own, strict=True)), *inner)
 
 
@@ -109,10 +109,10 @@ def einsum(*xs, equation):
     steps = {c: te.reduce_axis((0, e), f"k{n}") for n, (c, e) in enumerate(extents.items()) if c not in kept}
 
     def formula(*i: Expr) -> Expr:
-        places = dict(zip(kept, i, strict=True)) | steps
+        indices = dict(zip(kept, i, strict=True)) | steps
         factors = []
         for x, named in zip(xs, labels, strict=True):
-            element = wide(x[tuple(te.const(0) if e == 1 else places[c] for c, e in zip(named, shape_of(x), strict=True))])
+            element = wide(x[tuple(te.const(0) if e == 1 else indices[c] for c, e in zip(named, shape_of(x), strict=True))])
             factors.append(element)
         product = reduce(mul, factors)
         return te.sum(product, axis=[*steps.values()]) if steps else product

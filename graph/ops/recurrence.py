@@ -62,10 +62,10 @@ def _gate(x: te.Tensor, product: te.Tensor | None, number: int, units: int, fact
     """The sum (N, H) of one gate, of inputs and products (N, gates H) with gates side by side; products times a factor."""
 
     def formula(n: Expr, j: Expr) -> Expr:
-        place = n, j + number * units if number else j
+        index = n, j + number * units if number else j
         if product is None:
-            return x[place]
-        return x[place] + (product[place] if factor is None else factor[n, j] * product[place])
+            return x[index]
+        return x[index] + (product[index] if factor is None else factor[n, j] * product[index])
 
     return te.compute((shape_of(x)[0], units), formula, name=f"gate_{number}")
 

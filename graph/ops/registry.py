@@ -205,8 +205,8 @@ def result_types(call: Call) -> tuple[tuple[tuple[int, ...], str], ...]:
 
 @lru_cache(MAX_KNOWN_CALLS)
 def _result_types(call: Call) -> tuple[tuple[tuple[int, ...], str], ...]:
-    places = [None if v is None else placeholder(v, v.name) for v in call.inputs]
-    types = tuple((shape_of(t), t.dtype) for t in tensors(call, places))
+    placeholders = [None if v is None else placeholder(v, v.name) for v in call.inputs]
+    types = tuple((shape_of(t), t.dtype) for t in tensors(call, placeholders))
     if any(0 in v.shape for v in call.values):
         outputs = tuple(Value(f"out{n}", *type_) for n, type_ in enumerate(types))
         if any(check_bounds(without_empty(function(replace(call, outputs=outputs))))):  # operators read in bounds
@@ -235,9 +235,9 @@ def function(call: Call) -> PrimFunc:
 
 @lru_cache(MAX_KNOWN_CALLS)
 def _function(call: Call) -> PrimFunc:
-    places = {v: placeholder(v, v.name) for v in dict.fromkeys(call.values)}
-    results = tensors(call, [None if v is None else places[v] for v in call.inputs])
-    return te.create_prim_func([*places.values(), *results[: len(call.outputs)]], name=label(call.operator))
+    placeholders = {v: placeholder(v, v.name) for v in dict.fromkeys(call.values)}
+    results = tensors(call, [None if v is None else placeholders[v] for v in call.inputs])
+    return te.create_prim_func([*placeholders.values(), *results[: len(call.outputs)]], name=label(call.operator))
 
 
 def placeholder(value: Value, name: str) -> te.Tensor:

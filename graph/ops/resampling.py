@@ -38,10 +38,10 @@ def affine_grid(theta, *, size, align_corners=0):
     def formula(*i: Expr) -> Expr:
         n, row = i[0], i[-1]
         value = wide(theta[n, row, te.const(rank)])
-        for column, (place, extent) in enumerate(zip(reversed(i[1:-1]), reversed(size[2:]), strict=True)):
+        for column, (position, extent) in enumerate(zip(reversed(i[1:-1]), reversed(size[2:]), strict=True)):
             first, step = (-1.0, 2 / (extent - 1) if extent > 1 else 0.0) if align_corners else (1 / extent - 1, 2 / extent)
             value = value + wide(theta[n, row, te.const(column)]) * (
-                place.astype(kind) * te.const(step, kind) + te.const(first, kind)
+                position.astype(kind) * te.const(step, kind) + te.const(first, kind)
             )
         return value.astype(theta.dtype)
 
@@ -64,7 +64,7 @@ def grid_sample(x, grid, *, mode="linear", padding_mode="zeros", align_corners=0
     if padding_mode == "zeros" and 0 in shape_of(x)[2:]:
         return te.compute([*shape_of(x)[:2], *shape_of(grid)[1:-1]], lambda *_: te.const(0, x.dtype), name="zeros")
 
-    def place(*i: Expr) -> Expr:
+    def position(*i: Expr) -> Expr:
         """The coordinate along each axis of `x`, in its elements."""
         found: Expr = te.const(0.0)
         for n, axis in enumerate(axes):
@@ -72,7 +72,7 @@ def grid_sample(x, grid, *, mode="linear", padding_mode="zeros", align_corners=0
             found = at if n == 0 else te.select(te.equal(i[-1], n), at, found)
         return found
 
-    where = te.compute(shape_of(grid), place, name="where")
+    where = te.compute(shape_of(grid), position, name="where")
 
     def formula(*i: Expr) -> Expr:
         taps = [axis.taps(where[(i[0], *i[2:], te.const(n))], mode) for n, axis in enumerate(axes)]
@@ -109,11 +109,11 @@ class SampledAxis:
     def ends(self) -> tuple[float, float]:
         return (0.0, self.extent - 1.0) if self.align_corners else (-0.5, self.extent - 0.5)
 
-    def coordinate(self, place: Expr, mode: str) -> Expr:
+    def coordinate(self, position: Expr, mode: str) -> Expr:
         """The coordinate, in elements, of a place from -1 to 1: in the image where padding brings it there, else close to it. For
         cubic sums `_tap` brings each element into the image."""
         low, high = self.ends
-        real = (place + 1.0) * ((high - low) / 2) + low
+        real = (position + 1.0) * ((high - low) / 2) + low
         at: Expr = te.nearbyint(real) if mode == "nearest" else real
         if self.padding == "reflection":
             outside = te.any(at < low, at > high)

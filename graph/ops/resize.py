@@ -29,38 +29,38 @@ class ResizedAxis:
 
 def coordinates(axis: ResizedAxis, mode: str) -> np.ndarray:
     """The places in the input of the elements of the result, for a `coordinate_transformation_mode` of ONNX."""
-    place, resized = np.arange(axis.after, dtype=np.float64), axis.before * axis.scale
-    half = (place + 0.5) / axis.scale - 0.5
+    position, resized = np.arange(axis.after, dtype=np.float64), axis.before * axis.scale
+    half = (position + 0.5) / axis.scale - 0.5
     match mode:
         case "half_pixel":
             return half
         case "half_pixel_symmetric":
             return axis.before / 2 * (1 - axis.after / resized) + half
         case "pytorch_half_pixel":
-            return half if resized > 1 else place * 0
+            return half if resized > 1 else position * 0
         case "asymmetric":
-            return place / axis.scale
+            return position / axis.scale
         case "align_corners":
-            return place * (axis.before - 1) / (resized - 1) if resized != 1 else place * 0
+            return position * (axis.before - 1) / (resized - 1) if resized != 1 else position * 0
         case "tf_crop_and_resize":
             last, width = axis.before - 1, axis.end - axis.begin
-            step = place * width * last / (resized - 1) if resized != 1 else place * 0 + width * last / 2
+            step = position * width * last / (resized - 1) if resized != 1 else position * 0 + width * last / 2
             return axis.begin * last + step
         case _:
             raise ValueError(f"coordinate_transformation_mode {mode!r} is not supported")
 
 
-def nearest(place: np.ndarray, mode: str) -> np.ndarray:
+def nearest(position: np.ndarray, mode: str) -> np.ndarray:
     """The indices that are nearest to coordinates, by a `nearest_mode` of ONNX."""
     match mode:
         case "round_prefer_floor":
-            return np.ceil(place - 0.5).astype(np.int64)
+            return np.ceil(position - 0.5).astype(np.int64)
         case "round_prefer_ceil":
-            return np.floor(place + 0.5).astype(np.int64)
+            return np.floor(position + 0.5).astype(np.int64)
         case "floor":
-            return np.floor(place).astype(np.int64)
+            return np.floor(position).astype(np.int64)
         case "ceil":
-            return np.ceil(place).astype(np.int64)
+            return np.ceil(position).astype(np.int64)
         case _:
             raise ValueError(f"nearest_mode {mode!r} is not supported")
 
@@ -86,12 +86,12 @@ class Interpolation:
     cubic_coeff_a: float
     exclude_outside: bool
 
-    def taps(self, axis: ResizedAxis, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def taps(self, axis: ResizedAxis, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The indices and the weights of the terms of each element of the result: arrays of (after, taps)."""
         stretch = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = int(np.ceil({"linear": 1, "cubic": 2}[self.mode] / stretch))
-        indices = np.floor(place).astype(np.int64)[:, None] + 1 - reach + np.arange(2 * reach)
-        distance = (indices - place[:, None]) * stretch
+        indices = np.floor(position).astype(np.int64)[:, None] + 1 - reach + np.arange(2 * reach)
+        distance = (indices - position[:, None]) * stretch
         weights = linear(distance) if self.mode == "linear" else cubic(distance, self.cubic_coeff_a)
         if self.exclude_outside:
             weights = np.where((indices < 0) | (indices >= axis.before), 0, weights)
@@ -145,12 +145,12 @@ def resize(
     for axis in axes_of(x.shape, axes, keep_aspect_ratio_policy, part, scales, sizes):
         if axis.before == axis.after and axis.scale == 1 and not cropped:
             continue
-        place = coordinates(axis, coordinate_transformation_mode)
+        position = coordinates(axis, coordinate_transformation_mode)
         if mode == "nearest":
-            indices = np.clip(nearest(place, nearest_mode), 0, axis.before - 1)
+            indices = np.clip(nearest(position, nearest_mode), 0, axis.before - 1)
             x = apply("Gather", x, apply.constant(indices), axis=axis.number)
         else:
-            indices, weights = weighted.taps(axis, place)
+            indices, weights = weighted.taps(axis, position)
             x = apply(
                 "Resample",
                 x,
@@ -158,7 +158,7 @@ def resize(
                 apply.constant(weights, dtypes.computed(x.dtype)),
                 axis=axis.number,
             )
-        outside = (place < 0) | (place > axis.before - 1)
+        outside = (position < 0) | (position > axis.before - 1)
         if cropped and outside.any():
             shape = [-1 if n == axis.number else 1 for n in range(len(x.shape))]
             x = apply("Where", apply.constant(outside.reshape(shape)), apply.constant(extrapolation_value, x.dtype), x)

@@ -44,8 +44,8 @@ class Rows:
 
         def value(*index: Expr) -> Expr:
             own = iter(n for i, n in enumerate(index) if not keepdims or i in self.kept)
-            place = tuple(steps[n] if n in steps else next(own) for n in range(len(shape)))
-            return reducer(formula(*place), axis=[*steps.values()])
+            position = tuple(steps[n] if n in steps else next(own) for n in range(len(shape)))
+            return reducer(formula(*position), axis=[*steps.values()])
 
         kept = [1 if n in steps else e for n, e in enumerate(shape) if keepdims or n not in steps]
         return te.compute(kept, value, name=name)
@@ -186,7 +186,7 @@ def _scan(name: str, since: int, combine: Callable[[Expr, Expr], Expr], neutral:
         rank = len(x.shape)
         found = apply(name, x, axis=0, **attributes)
         for n in range(1, rank):
-            names = (apply("Equal", axis, apply.constant(place, axis.dtype)) for place in (n, n - rank))
+            names = (apply("Equal", axis, apply.constant(position, axis.dtype)) for position in (n, n - rank))
             found = apply("Where", apply("Or", *names), apply(name, x, axis=n, **attributes), found)
         return found
 
@@ -217,21 +217,21 @@ def top_k(x, *, k, axis=-1, largest=1, sorted=1):
         return te.all(te.logical_not(a <= b), te.equal(b, b)) if largest else te.all(te.logical_not(a >= b), te.equal(a, a))
 
     rows = te.compute((*replaced(shape_of(x), along), extent), lambda *i: x[(*i[:along], i[-1], *i[along:-1])], name="rows")
-    places = _first_places(rows, count, first)
+    positions = _first_positions(rows, count, first)
     shape = replaced(shape_of(x), along, count)
-    indices = te.compute(shape, lambda *i: places[(*replaced(i, along), i[along])].astype("int64"), name="indices")
+    indices = te.compute(shape, lambda *i: positions[(*replaced(i, along), i[along])].astype("int64"), name="indices")
     return te.compute(shape, lambda *i: x[replaced(i, along, _within(indices[i], extent))], name="top_k"), indices
 
 
-def _within(place: Expr, extent: int) -> Expr:
+def _within(position: Expr, extent: int) -> Expr:
     """A computed index clamped to an extent in which it lies, so that this is provable."""
-    return te.minimum(te.maximum(place, te.const(0, place.dtype)), te.const(extent - 1, place.dtype))
+    return te.minimum(te.maximum(position, te.const(0, position.dtype)), te.const(extent - 1, position.dtype))
 
 
 First = Callable[[Expr, Expr], Expr]
 
 
-def _first_places(x: te.Tensor, count: int, first: First) -> te.Tensor:
+def _first_positions(x: te.Tensor, count: int, first: First) -> te.Tensor:
     """The places of the first `count` elements along the last axis, in order.
 
     Of many elements only the blocks are searched whose first elements are the first `count` of all blocks': an element of
@@ -240,16 +240,16 @@ def _first_places(x: te.Tensor, count: int, first: First) -> te.Tensor:
     *outer, extent = shape_of(x)
     size = next((b for b in BLOCKS if count and extent >= count * b * MIN_BLOCKS), 1)
     if size == 1:
-        return _sorted_places(x, None, extent, count, first)
+        return _sorted_positions(x, None, extent, count, first)
     best = _best(x, first) if size == 4 else _best(_best(x, first), first)
-    blocks = _first_places(best, count, first)
+    blocks = _first_positions(best, count, first)
 
-    def place(*i: Expr) -> Expr:
+    def position(*i: Expr) -> Expr:
         return _within(blocks[(*i[:-1], i[-1] // size)], shape_of(best)[-1]) * size + i[-1] % size
 
-    near = te.compute((*outer, count * size), place, name="near")
+    near = te.compute((*outer, count * size), position, name="near")
     values = te.compute(near.shape, lambda *i: x[(*i[:-1], _within(near[i], extent))], name="candidates")
-    return _sorted_places(values, near, extent, count, first)
+    return _sorted_positions(values, near, extent, count, first)
 
 
 def _best(x: te.Tensor, first: First) -> te.Tensor:
@@ -264,8 +264,8 @@ def _best(x: te.Tensor, first: First) -> te.Tensor:
     return te.compute((*outer, -(-extent // 4)), formula, name="best")
 
 
-def _sorted_places(x: te.Tensor, places: te.Tensor | None, end: int, count: int, first: First) -> te.Tensor:
-    """As `_first_places`, of elements with given `places`, else their indices; elements at places from `end` on do not count.
+def _sorted_positions(x: te.Tensor, positions: te.Tensor | None, end: int, count: int, first: First) -> te.Tensor:
+    """As `_first_positions`, of elements with given `positions`, else their indices; those from `end` on do not count.
 
     Runs of 1, 2, 4, ... elements are merged in one scan, of which a step takes the next element of two runs. Its result has the
     index of the element, and above 32 bits the number of elements taken from the left run.
@@ -276,11 +276,11 @@ def _sorted_places(x: te.Tensor, places: te.Tensor | None, end: int, count: int,
 
     def before(row: Sequence[Expr], a: Expr, b: Expr) -> Expr:
         one, other = x[(*row, a)], x[(*row, b)]
-        if places is None:  # the left run has the lower places
+        if positions is None:  # the left run has the lower places
             return te.logical_not(first(other, one))
-        place, next_ = places[(*row, a)], places[(*row, b)]
-        found = te.any(first(one, other), te.all(te.logical_not(first(other, one)), place < next_))
-        return te.all(place < end, te.any(next_ >= end, found))
+        position, next_ = positions[(*row, a)], positions[(*row, b)]
+        found = te.any(first(one, other), te.all(te.logical_not(first(other, one)), position < next_))
+        return te.all(position < end, te.any(next_ >= end, found))
 
     def merging(result: te.Tensor, *i: Expr) -> Expr:
         *row, step = i
@@ -304,7 +304,7 @@ def _sorted_places(x: te.Tensor, places: te.Tensor | None, end: int, count: int,
 
     def result(*i: Expr) -> Expr:
         number = te.bit_and(merged[(*i[:-1], i[-1] + (levels - 1) * extent)], low).astype("int32")
-        return number if places is None else places[(*i[:-1], _within(number, extent))]
+        return number if positions is None else positions[(*i[:-1], _within(number, extent))]
 
     return te.compute((*outer, count), result, name="sorted")
 

@@ -46,7 +46,7 @@ def sequence_empty(apply, *, dtype="float32"):
 
 @composite("SequenceAt", 11, operands={1: "position"})
 def sequence_at(apply, sequence, *, position):
-    return sequence.tensors[_place(sequence, position, 0)]
+    return sequence.tensors[_index(sequence, position, 0)]
 
 
 @composite("SequenceAt", 11)
@@ -59,14 +59,14 @@ def sequence_at_open(apply, sequence, position):
 
 @composite("SequenceInsert", 11, operands={2: "position"})
 def sequence_insert(apply, sequence, x, *, position=None):
-    place = len(sequence.tensors) if position is None else _place(sequence, position, 1)
-    return TensorSequence((*sequence.tensors[:place], x, *sequence.tensors[place:]))
+    index = len(sequence.tensors) if position is None else _index(sequence, position, 1)
+    return TensorSequence((*sequence.tensors[:index], x, *sequence.tensors[index:]))
 
 
 @composite("SequenceErase", 11, operands={1: "position"})
 def sequence_erase(apply, sequence, *, position=-1):
-    place = _place(sequence, position, 0)
-    return TensorSequence((*sequence.tensors[:place], *sequence.tensors[place + 1 :]))
+    index = _index(sequence, position, 0)
+    return TensorSequence((*sequence.tensors[:index], *sequence.tensors[index + 1 :]))
 
 
 @composite("SequenceLength", 11)
@@ -79,7 +79,7 @@ def concat_from_sequence(apply, sequence, *, axis, new_axis=0):
     return joined(apply, sequence.tensors, axis) if new_axis else apply("Concat", *sequence.tensors, axis=axis)
 
 
-def _place(sequence: TensorSequence, position: int | tuple[int, ...], more: int) -> int:
+def _index(sequence: TensorSequence, position: int | tuple[int, ...], more: int) -> int:
     """A position counted from the front; it may be `more` than the last one."""
     number, count = int(scalar("the position", position)), len(sequence.tensors)
     if not -count <= number < count + more:

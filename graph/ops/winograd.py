@@ -105,8 +105,8 @@ def winograd_conv(x, weight, bias=None, *, tile, kernel, pads=None):
             points -= 1
             made = _outputs(made, points, points + 2 + axis, filtering(m, r))
 
-    def formula(n: Expr, k: Expr, *place: Expr) -> Expr:
-        inner = [e for p, m in zip(place, tile, strict=True) for e in ((p // m, p % m) if m > 1 else (p,))]
+    def formula(n: Expr, k: Expr, *position: Expr) -> Expr:
+        inner = [e for p, m in zip(position, tile, strict=True) for e in ((p // m, p % m) if m > 1 else (p,))]
         result = made[(n, *inner, k)]
         return result if bias is None else result + bias[k]
 
@@ -122,16 +122,16 @@ def _points(tile: Sequence[int], kernel: Sequence[int]) -> list[int]:
     return [m + r - 1 for m, r in pairs]
 
 
-def _inputs(x: te.Tensor, point: int, place: int, count: int, f: Filtering) -> te.Tensor:
-    """A stage that transforms the inputs of `count` tiles along the axis `place` of `x` (points ..., images, tiles ..., pixels
+def _inputs(x: te.Tensor, point: int, along: int, count: int, f: Filtering) -> te.Tensor:
+    """A stage that transforms the inputs of `count` tiles along the axis `along` of `x` (points ..., images, tiles ..., pixels
     ..., channels). The new points are axis `point` of the result."""
     shape, m = list(shape_of(x)), len(f.outputs)
-    shape[place] = count
+    shape[along] = count
     parities = [range(first, len(f.inputs), 2) for first in (0, 1)]
 
     def formula(*index: Expr) -> Expr:
         inner = [*index[:point], *index[point + 1 :]]
-        elements = [x[(*inner[:place], inner[place] * m + j, *inner[place + 1 :])] for j in range(len(f.inputs))]
+        elements = [x[(*inner[:along], inner[along] * m + j, *inner[along + 1 :])] for j in range(len(f.inputs))]
         return _chosen(index[point], [_combination(row, parities, elements) for row in f.inputs])
 
     return te.compute([*shape[:point], len(f.inputs), *shape[point:]], formula, name="inputs")
@@ -139,28 +139,28 @@ def _inputs(x: te.Tensor, point: int, place: int, count: int, f: Filtering) -> t
 
 def _products(x: te.Tensor, weight: te.Tensor, points: int) -> te.Tensor:
     """The stage of the products, one for each of so many axes of points."""
-    *places, channels = shape_of(x)
+    *outer, channels = shape_of(x)
     channel = te.reduce_axis((0, channels), "rc")
 
     def formula(*index: Expr) -> Expr:
-        place, k = index[:-1], index[-1]
-        return te.sum(x[(*place, channel)] * weight[(*place[:points], channel, k)], axis=channel)
+        position, k = index[:-1], index[-1]
+        return te.sum(x[(*position, channel)] * weight[(*position[:points], channel, k)], axis=channel)
 
-    return te.compute([*places, weight.shape[-1]], formula, name="products")
+    return te.compute([*outer, weight.shape[-1]], formula, name="products")
 
 
-def _outputs(x: te.Tensor, point: int, place: int, f: Filtering) -> te.Tensor:
-    """A stage that transforms the products at the points, axis `point` of `x`, to the outputs of tiles, axis `place`."""
+def _outputs(x: te.Tensor, point: int, along: int, f: Filtering) -> te.Tensor:
+    """A stage that transforms the products at the points, axis `point` of `x`, to the outputs of tiles, axis `along`."""
     shape, sizes = list(shape_of(x)), [abs(p) for p in f.points]
     pairs = [[j for j, other in enumerate(sizes) if other == size] for size in dict.fromkeys(sizes)]
     del shape[point]
 
     def formula(*index: Expr) -> Expr:
-        inner = [*index[:place], *index[place + 1 :]]
+        inner = [*index[:along], *index[along + 1 :]]
         elements = [x[(*inner[:point], te.const(j), *inner[point:])] for j in range(len(f.inputs))]
-        return _chosen(index[place], [_combination(row, [*pairs, [len(sizes)]], elements) for row in f.outputs])
+        return _chosen(index[along], [_combination(row, [*pairs, [len(sizes)]], elements) for row in f.outputs])
 
-    return te.compute([*shape[:place], len(f.outputs), *shape[place:]], formula, name="outputs")
+    return te.compute([*shape[:along], len(f.outputs), *shape[along:]], formula, name="outputs")
 
 
 def _chosen(number: Expr, values: Sequence[Expr]) -> Expr:

@@ -163,11 +163,11 @@ def _step(r: Rewriting, call: Call, result: Value, s: Strided) -> Strided | None
             axis = call.attribute("axis", 0) % rank
             if index is None:
                 return None
-            places = index.reshape(-1) % s.shape[axis]
-            step = int(places[1] - places[0]) if places.size > 1 else 1
-            if step < 1 or (np.diff(places) != step).any():
+            indices = index.reshape(-1) % s.shape[axis]
+            step = int(indices[1] - indices[0]) if indices.size > 1 else 1
+            if step < 1 or (np.diff(indices) != step).any():
                 return None
-            return s.part(axis, int(places[0]), places.size, step).reshaped(result.shape)
+            return s.part(axis, int(indices[0]), indices.size, step).reshaped(result.shape)
         case _:
             return None
 
@@ -246,13 +246,13 @@ def _levels(s: Strided) -> list[tuple[_Level, int | None]] | None:
 def _ordered(levels: list[tuple[_Level, int | None]], shape: Sequence[int]) -> tuple[list[_Level], list[_Level]]:
     """The levels, and their order in the value. Levels of one element take its dimensions of extent 1, or stand in front where
     these are too few. Further dimensions of extent 1 get new levels."""
-    place = {dimension: x for x, dimension in levels if dimension is not None}
+    level_of = {dimension: x for x, dimension in levels if dimension is not None}
     single = [x for x, dimension in levels if dimension is None]
     spare = max(0, len(single) - sum(e == 1 for e in shape))
     order, single, found = single[:spare], single[spare:], [x for x, _ in levels]
     for n, extent in enumerate(shape):
         if extent > 1:
-            order.append(place[n])
+            order.append(level_of[n])
         elif single:
             order.append(single.pop(0))
         else:
