@@ -20,7 +20,7 @@ from tir.ir import PrimFunc
 from .fusion import Group, fuse
 from .ir import Graph, GraphError, Value
 from .memory import ARENA, WEIGHTS, input_base, output_base
-from .model import Model, label
+from .model import Model, kernel_label
 from .passes.check import widened
 from .prepare import elements
 from .reference import arranged, evaluate
@@ -71,7 +71,7 @@ def _compared(
     outputs: list[np.ndarray],
     found: list[np.ndarray],
 ) -> KernelCheck:
-    name = label(group.func)
+    name = kernel_label(group.func)
     if isinstance(reference, str):
         return KernelCheck(name, 0.0, reference)
     expected = reference([*given, *outputs])

@@ -26,7 +26,7 @@ from tir.ir import PrimFunc
 
 from .ir import Call, Graph, Value
 from .kinds import elementwise_inputs, is_product, left_operand, moves, moves_rows, picks, pointwise, read_once, rows_from, work
-from .ops import label, placeholder, tensors
+from .ops import function_name, placeholder, tensors
 from .places import places
 
 MAX_NAME_LETTERS = 200  # of a group's name: its kernel's name, which is a little longer, must do as the name of a file
@@ -222,7 +222,7 @@ def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
         operands = [None if v is None else made[v] if v in made else given[_parameter_key(call), v] for v in call.inputs]
         made |= dict(zip(call.outputs, tensors(call, operands), strict=False))
     outputs = ordered[-1].outputs
-    name = label("_".join(c.operator for c in ordered))
+    name = function_name("_".join(c.operator for c in ordered))
     if len(name) > MAX_NAME_LETTERS:
         name = f"{name[:MAX_NAME_LETTERS].rpartition('_')[0]}_and_more"
     constants = [tensor for (_, v), tensor in given.items() if v in constant]

@@ -157,7 +157,7 @@ class Model:
             return MemoryError(f"{self.graph.name}: no memory for the temporaries of its kernels")
         step, status = divmod(status, STEP)
         kernel = self.kernels[step - 1]
-        return failure(kernel.kernel.main.lowered, status, name=f"{self.graph.name}: {label(kernel.func)}")
+        return failure(kernel.kernel.main.lowered, status, name=f"{self.graph.name}: {kernel_label(kernel.func)}")
 
     def profile(self, *inputs, runs: int = 10) -> Profile:
         """The profile of a call: each kernel's median time in `runs` runs of the whole network, after one to warm up.
@@ -175,7 +175,7 @@ class Model:
         for group, seconds in zip(self.groups, medians, strict=False):  # copies come after them
             total, calls = found.get(group.func, (0.0, 0))
             found[group.func] = total + seconds, calls + 1
-        rows = [KernelTime(label(func), seconds, calls, func) for func, (seconds, calls) in found.items()]
+        rows = [KernelTime(kernel_label(func), seconds, calls, func) for func, (seconds, calls) in found.items()]
         return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), sum(medians[len(self.groups) :]))
 
     def export(self, path: str | Path, name: str | None = None, *, compiler: str | None = None) -> Path:
@@ -199,7 +199,7 @@ def _readable(array: np.ndarray) -> np.ndarray:
     return np.require(array, requirements=("C", "A"))
 
 
-def label(func: PrimFunc) -> str:
+def kernel_label(func: PrimFunc) -> str:
     """The label of a group's function: its operators, the shapes of its first two inputs and of its last output."""
     *inputs, output = ("x".join(map(str, b.shape)) or "scalar" for b in func.buffers)
     return f"{func.name}({', '.join(inputs[:2])}) -> {output}"

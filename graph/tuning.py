@@ -30,7 +30,7 @@ from tir.ir import PrimFunc
 
 from .compilation import compile
 from .ir import Graph
-from .model import KernelTime, Model, Profile, label
+from .model import KernelTime, Model, Profile, kernel_label
 from .reference import random_inputs
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class TaskProgress:
 
     @property
     def label(self) -> str:
-        return label(self.func)
+        return kernel_label(self.func)
 
     @property
     def gain(self) -> float:
@@ -239,7 +239,8 @@ def _begin(model: Model, inputs: Mapping[str, np.ndarray], records: Records, dev
     if device is None:
         profile = model.profile(inputs)
     else:
-        profile = Profile(tuple(KernelTime(label(f), 0.0, n, f) for f, n in Counter(g.func for g in model.groups).items()), 0.0)
+        calls = Counter(g.func for g in model.groups)
+        profile = Profile(tuple(KernelTime(kernel_label(func), 0.0, n, func) for func, n in calls.items()), 0.0)
     tasks: dict[str, TaskProgress] = {}
     for row in profile.kernels:
         if row.func is None:

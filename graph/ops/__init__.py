@@ -5,11 +5,11 @@ from . import (  # noqa: F401, I001
     resampling, resize, rows, sequences, winograd,
 )  # fmt: skip
 from .registry import (
-    Operator, alternatives, anonymous, composite, find, function, is_view, label, names, operator, placeholder, result_types,
-    tensors, versions,
+    Operator, alternatives, anonymous, composite, find, function, function_name, is_view, names, operator, placeholder,
+    result_types, tensors, versions,
 )  # fmt: skip
 
 __all__ = [
-    "Operator", "alternatives", "anonymous", "composite", "find", "function", "is_view", "label", "names", "operator",
+    "Operator", "alternatives", "anonymous", "composite", "find", "function", "function_name", "is_view", "names", "operator",
     "placeholder", "result_types", "tensors", "versions",
 ]  # fmt: skip

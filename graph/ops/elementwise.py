@@ -14,7 +14,7 @@ from tir.elementwise import toward_zero
 from tir.ir import Expr
 
 from .narrow import NARROW, narrowed
-from .registry import composite, element, label, need, operator, shape_of, wide
+from .registry import composite, element, function_name, need, operator, shape_of, wide
 
 Formula = Callable[..., Any]
 
@@ -81,14 +81,14 @@ def smaller(x: Expr, y: Expr) -> Expr:
 
 def unary(name: str, since: int, formula: Formula, dtype: str | None = "float", called: str = "") -> None:
     """Register an operator by the formula of an element, whose keywords are its attributes. In functions its name is `called`,
-    by default that of `label`."""
+    by default that of `function_name`."""
     _register(name, since, formula, "x", partial(need, "the input", dtype=dtype), called)
 
 
 def _register(name: str, since: int, formula: Formula, inputs: str, check: Callable[..., None], called: str) -> None:
     def define(*xs, **attributes):
         check(*xs)
-        return elementwise(called or label(name), rounded_once(partial(formula, **attributes)), *xs)
+        return elementwise(called or function_name(name), rounded_once(partial(formula, **attributes)), *xs)
 
     attributes = [p for p in signature(formula).parameters.values() if p.kind is p.KEYWORD_ONLY]
     define.__signature__ = Signature([*(Parameter(x, Parameter.POSITIONAL_ONLY) for x in inputs), *attributes])  # type: ignore
@@ -271,7 +271,7 @@ def _variadic(name: str, combine: Formula, dtype: str = "float", mean: bool = Fa
                 first = combine(first, other)
             return first if not mean else first / like(first, len(xs))
 
-        return elementwise(label(name), rounded_once(formula), *xs)
+        return elementwise(function_name(name), rounded_once(formula), *xs)
 
 
 _variadic("Sum", lambda x, y: x + y)

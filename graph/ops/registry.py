@@ -222,7 +222,7 @@ def anonymous(call: Call) -> Call:
     return replace(call.with_inputs(renamed), outputs=outputs)
 
 
-def label(operator: str) -> str:
+def function_name(operator: str) -> str:
     """The name of an operator in functions: `matmul`, and `and_`, as `and` is a keyword there."""
     name = operator.lower()
     return name if is_script_name(name) else f"{name}_"
@@ -237,7 +237,7 @@ def function(call: Call) -> PrimFunc:
 def _function(call: Call) -> PrimFunc:
     placeholders = {v: placeholder(v, v.name) for v in dict.fromkeys(call.values)}
     results = tensors(call, [None if v is None else placeholders[v] for v in call.inputs])
-    return te.create_prim_func([*placeholders.values(), *results[: len(call.outputs)]], name=label(call.operator))
+    return te.create_prim_func([*placeholders.values(), *results[: len(call.outputs)]], name=function_name(call.operator))
 
 
 def placeholder(value: Value, name: str) -> te.Tensor:
