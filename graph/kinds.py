@@ -61,7 +61,7 @@ def is_product(call: Call) -> bool:
 
 def left_operand(call: Call) -> Value | None:
     """The left operand of a product if its dimensions are batches, rows and the reduction axis, in this order; else None."""
-    number = _left(function(call)) if is_product(call) else None
+    number = _left_operand_number(function(call)) if is_product(call) else None
     return None if number is None else _different(call)[number]
 
 
@@ -175,7 +175,7 @@ def _multiplies(func: PrimFunc) -> bool:
 
 
 @lru_cache(MAX_KNOWN_CALLS)
-def _left(func: PrimFunc) -> int | None:
+def _left_operand_number(func: PrimFunc) -> int | None:
     (block,) = blocks(func)
     c = contraction(block)
     number = None if c is None else next(n for n, b in enumerate(func.buffers) if b == c.left.buffer)

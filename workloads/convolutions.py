@@ -168,15 +168,15 @@ def convolved(c: Convolution, dtype: str, name: str) -> tuple[te.Tensor, te.Tens
     steps = {axis: te.reduce_axis((0, extents[axis]), f"r{axis}") for axis in layout.summed}
 
     def value(*index: Expr) -> Expr:
-        place = dict(zip(layout.output, index, strict=True))
-        seen: dict[str, Expr] = {**place, **steps}
+        position = dict(zip(layout.output, index, strict=True))
+        seen: dict[str, Expr] = {**position, **steps}
         inner = dict(seen)
         conditions = []
         for axis in layout.moving:
-            seen[axis], inner[axis], condition = c.meeting(place[axis], steps[axis])
+            seen[axis], inner[axis], condition = c.meeting(position[axis], steps[axis])
             conditions += [] if condition is None else [condition]
         if c.groups > 1:
-            seen["c"] = place["co"] // (c.CO // c.groups) * (c.CI // c.groups) + steps["c"]
+            seen["c"] = position["co"] // (c.CO // c.groups) * (c.CI // c.groups) + steps["c"]
         product = pad[tuple(seen[axis] for axis in layout.image)] * K[tuple(inner[axis] for axis in layout.kernel)]
         return te.sum(product, axis=[*steps.values()], where=te.all(*conditions) if conditions else None)
 

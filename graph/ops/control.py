@@ -49,18 +49,18 @@ def scan(
     if steps > MAX_STEPS:
         raise ValueError(_too_many(steps))
     for step in range(steps):
-        indices = (apply.constant(steps - 1 - step if turned else step, "int64") for turned in backward)
+        indices = (apply.constant(steps - 1 - step if reverse else step, "int64") for reverse in backward)
         slices = [apply("Gather", x, index, axis=axis) for x, index, axis in zip(scanned, indices, axes, strict=True)]
         results = apply.inline(body, (*states, *slices))
         states, rest = results[: len(states)], results[len(states) :]
         made.append(rest)
     outputs = len(body.output) - len(states)
-    order, turned = scan_output_axes or (0,) * outputs, scan_output_directions or (0,) * outputs
+    order, backward = scan_output_axes or (0,) * outputs, scan_output_directions or (0,) * outputs
     if not made:
         slices = [apply.constant(np.zeros(np.delete(x.shape, axis), x.dtype)) for x, axis in zip(scanned, axes, strict=True)]
         return (*states, *_no_rows(apply, apply.inline(body, (*states, *slices))[len(states) :], order))
-    rows = zip(zip(*made, strict=True), order, turned, strict=True)
-    return (*states, *(joined(apply, parts[::-1] if turned else parts, axis) for parts, axis, turned in rows))
+    rows = zip(zip(*made, strict=True), order, backward, strict=True)
+    return (*states, *(joined(apply, parts[::-1] if reverse else parts, axis) for parts, axis, reverse in rows))
 
 
 @composite("Loop", operands={0: "count"})

@@ -245,9 +245,9 @@ def conv_transpose(
         n, co, *position = index
         c = channel if group == 1 else co // each * own + channel
         at = tuple(p + step * w.dilation for p, w, step in zip(position, moved, steps, strict=True))
-        turned = tuple(w.kernel - 1 - step for w, step in zip(moved, steps, strict=True))
+        flipped = tuple(w.kernel - 1 - step for w, step in zip(moved, steps, strict=True))
         return te.sum(
-            wide(spread[(n, c, *at)]) * wide(weight[(c, co if group == 1 else co % each, *turned)]), axis=[channel, *steps]
+            wide(spread[(n, c, *at)]) * wide(weight[(c, co if group == 1 else co % each, *flipped)]), axis=[channel, *steps]
         )
 
     shape = [images, each * group, *(w.extent for w in moved)]

@@ -62,7 +62,7 @@ def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
     """alpha A B + beta C, with A and B transposed by `transA` and `transB`, and C broadcast."""
     need("A", a, (None, None), "number")
     need("B", b, (None, None), a.dtype)
-    (rows, length), (other, columns) = (shape_of(x)[::-1] if turned else shape_of(x) for x, turned in ((a, transA), (b, transB)))
+    (rows, length), (other, columns) = (shape_of(x)[::-1] if trans else shape_of(x) for x, trans in ((a, transA), (b, transB)))
     if length != other:
         raise ValueError(f"matrices of {rows} x {length} and {other} x {columns} cannot be multiplied")
     need("C", c, dtype=a.dtype, broadcast=(rows, columns))

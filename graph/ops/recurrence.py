@@ -115,8 +115,8 @@ def gru_step(
     if hidden is None or h is None:
         new = g(_gate(x, product, 2, units, reset))
     else:
-        left = te.compute((rows, units), lambda n, j: reset[n, j] * h[n, j], name="left")
-        last: te.Tensor = define("Gemm", left, hidden, transB=1)
+        reset_state = te.compute((rows, units), lambda n, j: reset[n, j] * h[n, j], name="left")
+        last: te.Tensor = define("Gemm", reset_state, hidden, transB=1)
         new = g(te.compute((rows, units), lambda n, j: x[n, j + 2 * units] + last[n, j], name="gate_2"))
 
     def formula(n: Expr, j: Expr) -> Expr:
@@ -188,7 +188,7 @@ class _Recurrence:
             raise ValueError(f"the direction {direction!r} is not supported; expected one of {', '.join(directions)}")
         self.apply, self.layout, self.backward = apply, layout, directions[direction]
         self.w, self.r, self.b = w, r, b
-        self.x = self.turned(x)
+        self.x = self.with_layout(x)
         self.steps, self.sequences, inputs = shape_of(self.x)
         self.units = shape_of(r)[-1]
         rows = [len(self.backward), gates * self.units]
@@ -213,7 +213,7 @@ class _Recurrence:
             return None
         return self.apply("SequenceMask", self.apply.constant(known, "int32") if known else lengths, steps=self.steps)
 
-    def turned(self, x: Any) -> Any:
+    def with_layout(self, x: Any) -> Any:
         """`x` with its first two dimensions exchanged if the layout is 1."""
         return self.apply("Transpose", x, perm=(1, 0, *range(2, len(shape_of(x))))) if self.layout and x is not None else x
 
@@ -240,14 +240,14 @@ class _Recurrence:
             y = apply.constant(np.zeros((0, count, self.sequences, self.units), self.x.dtype))
             return (
                 apply("Transpose", y, perm=(2, 0, 1, 3)) if self.layout else y,
-                *(self.turned(zeros) if x is None else x for x in initial),
+                *(self.with_layout(zeros) if x is None else x for x in initial),
             )
         outputs: list[list[Any]] = [[None] * count for _ in range(self.steps)]
         last = []
         for number, backward in enumerate(self.backward):
             bias, step = start(number)
             inputs = self.inputs(number, bias)
-            states = [_row(apply, self.turned(x), number) for x in initial]
+            states = [_row(apply, self.with_layout(x), number) for x in initial]
             for t in range(self.steps)[:: -1 if backward else 1]:
                 results = step(_row(apply, inputs, t), *states, _row(apply, self.live, t))
                 results = results if isinstance(results, tuple) else (results,)
@@ -258,7 +258,7 @@ class _Recurrence:
         if self.layout:
             y = apply("Transpose", y, perm=(2, 0, 1, 3))
         ends = (_stacked(apply, state, (count, self.sequences, self.units)) for state in zip(*last, strict=True))
-        return (y, *(self.turned(state) for state in ends))
+        return (y, *(self.with_layout(state) for state in ends))
 
     def activations(self, number: int, each: int, names, alphas: Sequence[float], betas: Sequence[float]) -> dict[str, Any]:
         """The attributes of the steps of one direction for their `each` activations."""

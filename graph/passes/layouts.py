@@ -208,7 +208,7 @@ def _calls(r: Rewriting, s: Strided, result: Value) -> list[Call] | None:
     perm = [levels.index(x) for x in order]
     moving = [n for n in perm if levels[n].count > 1]
     if moving != sorted(moving):
-        append("Transpose", "turned", perm=tuple(perm))
+        append("Transpose", "transposed", perm=tuple(perm))
     if value.shape != result.shape or not calls:
         append("Reshape", "shaped", shape=result.shape)
     return [*calls[:-1], replace(calls[-1], outputs=(result,))]

@@ -67,7 +67,7 @@ def _before(r: Rewriting, moved: Call, value: Value) -> tuple[list[Call], Value]
     order = moved.attribute("perm") or range(len(own))[::-1]
     back = [list(order).index(n) for n in range(len(own))]
     if (array := r.array(value)) is not None:
-        return [], r.constant(f"{value.name}_turned", np.ascontiguousarray(array.reshape(own).transpose(back)))
+        return [], r.constant(f"{value.name}_transposed", np.ascontiguousarray(array.reshape(own).transpose(back)))
     return _viewed(r, value, tuple(own[n] for n in back)) if sum(e > 1 for e in own) == 1 else None
 
 

@@ -238,8 +238,8 @@ class ErrorAnalysis:
             v = self._let(Cast(WIDE, v))
         if len(kept) > 1:
             _, size, count = kept
-            few = _both(_exact(error), size <= float(dtypes.exact_integers(dtype)))
-            error = _finite(v, Select(few, ZERO, error + count * size * dtypes.unit(dtype)))
+            exact = _both(_exact(error), size <= float(dtypes.exact_integers(dtype)))
+            error = _finite(v, Select(exact, ZERO, error + count * size * dtypes.unit(dtype)))
         if self._tf32 and dtype == "float32":
             error = _finite(v, _add(error, _magnitude(v) * TF32_EPS))
         error = _choice(unsure, INFINITE, error)

@@ -43,13 +43,13 @@ def islands(result: Result) -> list[dict[str, Any]]:
 
 
 def _island(result: Result, sketch: Sketch, bred: list[Generation]) -> dict[str, Any]:
-    few = [bred[n] for n in np.unique(np.linspace(0, len(bred) - 1, min(MAX_FRAMES, len(bred))).astype(int))]
+    shown = [bred[n] for n in np.unique(np.linspace(0, len(bred) - 1, min(MAX_FRAMES, len(bred))).astype(int))]
     own = [(n, m) for n, m in enumerate(result.measurements, 1) if m.candidate.sketch == sketch.name]
     measured = sketch.matrix(m.candidate.row for _, m in own)
-    parts = [*(g.rows for g in few), measured]
+    parts = [*(g.rows for g in shown), measured]
     flat = plane(places(sketch, np.concatenate(parts)))
     split = np.split(flat, np.cumsum([len(p) for p in parts])[:-1])
-    frames = [{"batch": g.batch, "generation": g.number, "points": p.tolist()} for g, p in zip(few, split, strict=False)]
+    frames = [{"batch": g.batch, "generation": g.number, "points": p.tolist()} for g, p in zip(shown, split, strict=False)]
     top = max((speed(result, m.seconds) for m in result.measurements), default=0.0) or 1.0
     trials = first_trials(result.measurements)
     points = [
