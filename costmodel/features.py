@@ -47,7 +47,7 @@ OPERATIONS = (
     "int_mad", "int_addsub", "int_mul", "int_divmod", "int_cmp", "int_mathfunc", "int_otherfunc",
     "bool_op", "select_op",
 )  # fmt: skip
-PLACES = ("None", "InnerSpatial", "MiddleSpatial", "OuterSpatial", "InnerReduce", "MiddleReduce", "OuterReduce", "Mixed")
+POSITIONS = ("None", "InnerSpatial", "MiddleSpatial", "OuterSpatial", "InnerReduce", "MiddleReduce", "OuterReduce", "Mixed")
 ANNOTATIONS = (("vec", Kind.VECTORIZED), ("unroll", Kind.UNROLLED), ("parallel", Kind.PARALLEL))
 THREADS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread")
 ACCESS = (
@@ -58,7 +58,7 @@ ACCESS = (
 )  # fmt: skip
 ANSOR = (
     *OPERATIONS,
-    *(f"{a}_{x}" for a, _ in ANNOTATIONS for x in ("num", "prod", "len", *(f"type.{p}" for p in PLACES))),
+    *(f"{a}_{x}" for a, _ in ANNOTATIONS for x in ("num", "prod", "len", *(f"type.{p}" for p in POSITIONS))),
     "is_gpu",
     *(f"{t.replace('.', '_')}_len" for t in THREADS),
     *(f"B{n}.{x}" for n in range(BUFFERS) for x in ACCESS),
@@ -172,13 +172,13 @@ def _statement(s: Statement, recorder: Recorder, machine: Machine) -> list[Value
 def _annotated(loops: tuple[Loop, ...], extents: list[Value], kind: Kind) -> list[Value]:
     """The number of loops of a kind, the product of their lengths, the innermost length, and indicators of their place."""
     mine = [n for n, loop in enumerate(loops) if loop.kind is kind]
-    place = "None"
+    position = "None"
     if mine:
         driven = {loops[n].reduce for n in mine}
         side = "Inner" if mine[-1] == len(loops) - 1 else "Outer" if mine[0] == 0 else "Middle"
-        place = "Mixed" if len(driven) > 1 else f"{side}{'Reduce' if driven.pop() else 'Spatial'}"
-    length = extents[mine[-1]] if mine else 0.0
-    return [float(len(mine)), product(extents[n] for n in mine) if mine else 0.0, length, *(float(p == place) for p in PLACES)]
+        position = "Mixed" if len(driven) > 1 else f"{side}{'Reduce' if driven.pop() else 'Spatial'}"
+    length, total = (extents[mine[-1]], product(extents[n] for n in mine)) if mine else (0.0, 0.0)
+    return [float(len(mine)), total, length, *(float(p == position) for p in POSITIONS)]
 
 
 def _intensity(operations: int, inner: list[Value], bytes_at: list[Value]) -> list[Value]:

@@ -216,7 +216,7 @@ def _comparable(value: Any) -> Any:
 def _nest(f: _FoundStore) -> tuple[tuple[Loop, ...], tuple[BufferAccess, ...]]:
     """The loops around a store, and its buffer accesses in them."""
     ranges = ranges_of(f.loops)
-    places = {loop.name: n for n, loop in enumerate(f.loops)}
+    loop_numbers = {loop.name: n for n, loop in enumerate(f.loops)}
     extents = tuple(_length(loop.extent) for loop in f.loops)
     groups: dict[str, list[Load | Store]] = {}
     for n in walk(f.store):
@@ -232,7 +232,7 @@ def _nest(f: _FoundStore) -> tuple[tuple[Loop, ...], tuple[BufferAccess, ...]]:
             offsets: list[int] = []
             for used in dict.fromkeys(access.indices[position] for access in uses):
                 index = simplify(substitute(used, f.bindings), ranges)
-                new, offset = _terms(index, places, extents, size)
+                new, offset = _terms(index, loop_numbers, extents, size)
                 offsets.append(offset)
                 for number, term in enumerate(new):
                     key = term.loop, sum(other.loop == term.loop for other in new[:number])
@@ -282,7 +282,7 @@ def _others(f: _FoundStore, buffer: str, found: list[_FoundStore], accessed: lis
     return tuple(sum(depth > n for depth in depths) for n in range(len(f.loops)))
 
 
-def _terms(index: Expr, places: Mapping[str, int], extents: tuple[int, ...], size: int) -> tuple[list[Term], int]:
+def _terms(index: Expr, loop_numbers: Mapping[str, int], extents: tuple[int, ...], size: int) -> tuple[list[Term], int]:
     """The terms of loops in an index, and its constant part; a loop in a term that is not understood reaches the whole
     dimension."""
     result: list[Term] = []
@@ -291,10 +291,10 @@ def _terms(index: Expr, places: Mapping[str, int], extents: tuple[int, ...], siz
         if monomial == ():
             offset = c
             continue
-        parts = _parts(monomial[0], places, extents) if len(monomial) == 1 else None
+        parts = _parts(monomial[0], loop_numbers, extents) if len(monomial) == 1 else None
         if parts is None:
-            names = [v for a in monomial for v in sorted(variables(a)) if v in places]
-            result += [Term(places[name], 1, symbolic_min(size, extents[places[name]])) for name in names]
+            names = [v for a in monomial for v in sorted(variables(a)) if v in loop_numbers]
+            result += [Term(loop_numbers[name], 1, symbolic_min(size, extents[loop_numbers[name]])) for name in names]
             continue
         for part in parts:
             coefficient = abs(c) * part.coefficient
@@ -304,17 +304,17 @@ def _terms(index: Expr, places: Mapping[str, int], extents: tuple[int, ...], siz
     return result, offset
 
 
-def _parts(atom: Expr, places: Mapping[str, int], extents: tuple[int, ...]) -> list[Term] | None:
+def _parts(atom: Expr, loop_numbers: Mapping[str, int], extents: tuple[int, ...]) -> list[Term] | None:
     """The terms of loops in a loop variable, or in the quotient or remainder of a sum of such by a constant; None for others.
     Steps of k become steps of k / c, rounded up, in a quotient by c, and of k mod c in a remainder. So a sum gives the same terms
     simplified or not, and whether c divides k or not."""
     match atom:
         case Var(name):
-            return [Term(places[name], 1, extents[places[name]])] if name in places else []
+            return [Term(loop_numbers[name], 1, extents[loop_numbers[name]])] if name in loop_numbers else []
         case Binary("//" | "%" as op, a, Const(c)) if c > 0:
             found: list[Term] = []
             for monomial, k in polynomial(a).items():
-                inner = _parts(monomial[0], places, extents) if len(monomial) == 1 else None if monomial else []
+                inner = _parts(monomial[0], loop_numbers, extents) if len(monomial) == 1 else None if monomial else []
                 if inner is None:
                     return None
                 found += [Term(t.loop, abs(k) * t.coefficient, t.reach) for t in inner]

@@ -42,10 +42,10 @@ class Number:
     Operands are plain numbers and numbers of the same recorder. `==` compares objects.
     """
 
-    __slots__ = ("place", "recorder")
+    __slots__ = ("index", "recorder")
 
-    def __init__(self, recorder: Recorder, place: int):
-        self.recorder, self.place = recorder, place
+    def __init__(self, recorder: Recorder, index: int):
+        self.recorder, self.index = recorder, index
 
     __add__, __radd__ = _operators("+")
     __sub__, __rsub__ = _operators("-")
@@ -65,8 +65,8 @@ class Recorder:
     """Records the operations on the numbers that it hands out."""
 
     def __init__(self) -> None:
-        self._steps = array("i")  # of each place an operation and its operands by place, -1 for none; of a column its number
-        self._places: dict[tuple[int, ...], int] = {}
+        self._steps = array("i")  # each an operation and the indices of its operands, -1 for none; of a column its number
+        self._indices: dict[tuple[int, ...], int] = {}
         self._constants: dict[float, int] = {}
         self._formulas: dict[Formula, Value] = {}
 
@@ -93,7 +93,7 @@ class Recorder:
         """A binary operation; plain where both operands are."""
         if isinstance(a, Number):
             if isinstance(b, Number):
-                x, y = a.place, b.place
+                x, y = a.index, b.index
                 if x == y:
                     match op:
                         case "min" | "max":
@@ -111,28 +111,28 @@ class Recorder:
             return b
         if op == "*" and (a == 0 or b == 0):  # numbers equal themselves alone
             return 0.0
-        return Number(self, self._step(_CODES[op], self._place(a), self._place(b)))
+        return Number(self, self._step(_CODES[op], self._index(a), self._index(b)))
 
     def ceil(self, a: Number) -> Value:
-        return Number(self, self._step(_CEIL, a.place))
+        return Number(self, self._step(_CEIL, a.index))
 
     def select(self, condition: Number, a: Value, b: Value) -> Value:
         """`a` in the rows where the condition holds, `b` in others."""
-        x, y = self._place(a), self._place(b)
-        return a if x == y else Number(self, self._step(_SELECT, condition.place, x, y))
+        x, y = self._index(a), self._index(b)
+        return a if x == y else Number(self, self._step(_SELECT, condition.index, x, y))
 
-    def _place(self, value: Value) -> int:
+    def _index(self, value: Value) -> int:
         if isinstance(value, Number):
-            return value.place
+            return value.index
         if value not in self._constants:
             self._constants[float(value)] = self._add(_CONST)
         return self._constants[value]
 
     def _step(self, op: int, a: int, b: int = -1, c: int = -1) -> int:
         key = op, a, b, c
-        if key not in self._places:
-            self._places[key] = self._add(*key)
-        return self._places[key]
+        if key not in self._indices:
+            self._indices[key] = self._add(*key)
+        return self._indices[key]
 
     def _add(self, op: int, a: int = -1, b: int = -1, c: int = -1) -> int:
         self._steps.extend((op, a, b, c))
@@ -140,10 +140,10 @@ class Recorder:
 
     def compiled(self, results: Mapping[int, Value]) -> Recording:
         """The program that computes `results`, given by their rows of the output."""
-        ordered = sorted((self._place(value), row) for row, value in results.items())
-        places, rows = np.array(ordered, dtype=np.int32).reshape(-1, 2).T.copy()
-        code, constants, count = allocator()(np.array(self._steps, dtype=np.int32).reshape(-1, 4), places, rows)
-        values = {place: value for value, place in self._constants.items()}
+        ordered = sorted((self._index(value), row) for row, value in results.items())
+        indices, rows = np.array(ordered, dtype=np.int32).reshape(-1, 2).T.copy()
+        code, constants, count = allocator()(np.array(self._steps, dtype=np.int32).reshape(-1, 4), indices, rows)
+        values = {index: value for value, index in self._constants.items()}
         return Recording(code, np.array([values[p] for p in constants.tolist()]), max(1, count))
 
 
@@ -232,54 +232,54 @@ def allocator() -> Any:
     return kernel(types.Tuple((int32[:, ::1], int32[::1], int64))(int32[:, ::1], int32[::1], int32[::1]), _allocated)
 
 
-def _allocated(steps, places, rows):  # compiled
-    """Register allocation: the code for the results at `places` (ascending), the places of its constants, the number of
+def _allocated(steps, indices, rows):  # compiled
+    """Register allocation: the code for the results at `indices` (ascending), the indices of its constants, the number of
     registers. The results go to `rows` of the output. A step reuses the register of a number after its last use."""
     last = np.full(len(steps), -1, dtype=np.int32)  # the last step that uses each number; a mere result has itself
-    last[places] = places
-    for place in range(len(steps) - 1, -1, -1):
-        if last[place] >= 0 and steps[place, 0] != _COLUMN:
-            for operand in steps[place, 1:]:
+    last[indices] = indices
+    for index in range(len(steps) - 1, -1, -1):
+        if last[index] >= 0 and steps[index, 0] != _COLUMN:
+            for operand in steps[index, 1:]:
                 if operand >= 0:
-                    last[operand] = max(last[operand], place)
+                    last[operand] = max(last[operand], index)
     constants = np.flatnonzero((steps[:, 0] == _CONST) & (last >= 0)).astype(np.int32)
     count, length, wanted, unused = len(constants), 0, 0, 0
     registers = np.zeros(len(steps), dtype=np.int32)
     registers[constants] = np.arange(count)
     last[constants] = len(steps)  # their registers are never reused
     free = np.empty(len(steps), dtype=np.int32)
-    code = np.zeros((len(steps) + len(places), 5), dtype=np.int32)
-    for place in range(len(steps)):
-        op = steps[place, 0]
-        if last[place] < 0:
+    code = np.zeros((len(steps) + len(indices), 5), dtype=np.int32)
+    for index in range(len(steps)):
+        op = steps[index, 0]
+        if last[index] < 0:
             continue
         if op != _CONST:
             code[length, 0] = op
             if op == _COLUMN:
-                code[length, 2] = steps[place, 1]
+                code[length, 2] = steps[index, 1]
             else:
                 for k in range(1, 4):
-                    operand = steps[place, k]
+                    operand = steps[index, k]
                     if operand >= 0:
                         code[length, k + 1] = registers[operand]
-                        if last[operand] == place:
+                        if last[operand] == index:
                             last[operand] = -2  # so that it is given back once
                             free[unused] = registers[operand]
                             unused += 1
             if unused:
                 unused -= 1
-                registers[place] = free[unused]
+                registers[index] = free[unused]
             else:
-                registers[place] = count
+                registers[index] = count
                 count += 1
-            code[length, 1] = registers[place]
+            code[length, 1] = registers[index]
             length += 1
-        while wanted < len(places) and places[wanted] == place:
-            code[length, 0], code[length, 1], code[length, 2] = _STORE, rows[wanted], registers[place]
+        while wanted < len(indices) and indices[wanted] == index:
+            code[length, 0], code[length, 1], code[length, 2] = _STORE, rows[wanted], registers[index]
             length += 1
             wanted += 1
-        if last[place] == place:
-            free[unused] = registers[place]
+        if last[index] == index:
+            free[unused] = registers[index]
             unused += 1
     return code[:length].copy(), constants, count
 
@@ -292,7 +292,7 @@ def interpreter() -> Any:
     return kernel([void(int32[:, ::1], int64[:, ::1], float64[::1], out[:, :]) for out in (float32, float64)], _run)
 
 
-def _run(code, rows, registers, out):  # compiled; the numbers of operations are their places in OPERATIONS
+def _run(code, rows, registers, out):  # compiled; the numbers of operations are their indices in OPERATIONS
     n = rows.shape[0]
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)

@@ -122,8 +122,8 @@ def _traffic(nest: TiledNest, levels: list[Sizes], counts: list[Value], machine:
     return total
 
 
-# Places of the levels of an axis in S0 S1 R0 S2 R1 S3, by (reduction, number of levels).
-PLACES = {
+# The levels of an axis among S0 S1 R0 S2 R1 S3, by (reduction, their number).
+LEVELS = {
     (True, 1): (4,), (True, 2): (2, 4),
     (False, 1): (0,), (False, 2): (0, 5), (False, 3): (0, 3, 5), (False, 4): (0, 1, 3, 5),
 }  # fmt: skip
@@ -135,8 +135,8 @@ def _levels(nest: TiledNest, sizes: Sequence[Sequence[Value]]) -> list[Sizes]:
     for axis, inner in enumerate(sizes):
         lengths = [ceil(nest.extents[axis] / product(inner)), *inner]
         # An axis of fewer levels lacks middle ones: the innermost of a spatial one is in the innermost tile.
-        for place, length in zip(PLACES[nest.reduce[axis], len(lengths)], lengths, strict=True):
-            levels[place][axis] = length
+        for level, length in zip(LEVELS[nest.reduce[axis], len(lengths)], lengths, strict=True):
+            levels[level][axis] = length
     return levels
 
 
@@ -183,7 +183,7 @@ def _rivals(access: TileAccess, tile: Sizes, way: int) -> Value:
     result: Value = 1.0
     stride = access.nbytes * access.shape[-1]
     for span, size in reversed(list(zip(_spans(access, tile)[:-1], access.shape[:-1], strict=True))):
-        places = way // math.gcd(stride, way)
-        result = result * ceil(span / max(1, min(places, way // CACHE_LINE_BYTES)))
+        offsets = way // math.gcd(stride, way)
+        result = result * ceil(span / max(1, min(offsets, way // CACHE_LINE_BYTES)))
         stride *= size
     return result

@@ -60,16 +60,16 @@ def _perfect(tree, depth: int, columns: np.ndarray, scale: float) -> tuple[np.nd
     values = np.zeros(nodes, dtype=np.float32)
     work = [(0, 0)]  # a node of the perfect tree, and its node of scikit-learn's
     while work:
-        place, node = work.pop()
+        index, node = work.pop()
         leaf = tree.children_left[node] < 0
-        if place >= nodes - 1:
-            values[place - (nodes - 1)] = tree.value[node].item() * scale
+        if index >= nodes - 1:
+            values[index - (nodes - 1)] = tree.value[node].item() * scale
         elif leaf:
-            work += [(2 * place + 1, node), (2 * place + 2, node)]
+            work += [(2 * index + 1, node), (2 * index + 2, node)]
         else:
-            features[place] = columns[tree.feature[node]]
-            thresholds[place] = _below(tree.threshold[node])
-            work += [(2 * place + 1, tree.children_left[node]), (2 * place + 2, tree.children_right[node])]
+            features[index] = columns[tree.feature[node]]
+            thresholds[index] = _below(tree.threshold[node])
+            work += [(2 * index + 1, tree.children_left[node]), (2 * index + 2, tree.children_right[node])]
     return features, thresholds, values
 
 

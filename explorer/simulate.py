@@ -50,12 +50,12 @@ class SimulatedRun:
     def as_json(self) -> dict[str, Any]:
         """The run as JSON data for the page."""
         touched: list[set[int]] = [set() for _ in self.buffers]
-        for buffer, place, _ in (a for f in self.frames for _, _, own in f for a in own):
-            touched[buffer].add(place)
-        drawn = [_drawn(shape, places) for (_, shape), places in zip(self.buffers, touched, strict=True)]
+        for buffer, element, _ in (a for f in self.frames for _, _, own in f for a in own):
+            touched[buffer].add(element)
+        drawn = [_drawn(shape, elements) for (_, shape), elements in zip(self.buffers, touched, strict=True)]
         frames = [
             [
-                [values, lanes, [n for b, place, how in own for n in (b, drawn[b][1].get(place, place), how)]]
+                [values, lanes, [n for b, element, how in own for n in (b, drawn[b][1].get(element, element), how)]]
                 for values, lanes, own in f
             ]
             for f in self.frames
@@ -64,14 +64,14 @@ class SimulatedRun:
         return {"buffers": buffers, "frames": frames, "hits": self.hits, "misses": self.misses, "steps": self.steps}
 
 
-def _drawn(shape: tuple[int, ...], places: set[int]) -> tuple[list[int], dict[int, int]]:
+def _drawn(shape: tuple[int, ...], elements: set[int]) -> tuple[list[int], dict[int, int]]:
     """The drawn shape of a buffer, and the new places of its elements: of a large one only touched rows and columns are drawn."""
     if prod(shape) <= MAX_DRAWN:
         return list(shape), {}
     last = shape[-1]
-    rows = {n: k for k, n in enumerate(sorted({p // last for p in places}))}
-    columns = {n: k for k, n in enumerate(sorted({p % last for p in places}))}
-    return [len(rows), len(columns)], {p: rows[p // last] * len(columns) + columns[p % last] for p in places}
+    rows = {n: k for k, n in enumerate(sorted({p // last for p in elements}))}
+    columns = {n: k for k, n in enumerate(sorted({p % last for p in elements}))}
+    return [len(rows), len(columns)], {p: rows[p // last] * len(columns) + columns[p % last] for p in elements}
 
 
 class Full(Exception):
@@ -86,22 +86,22 @@ class _Memory:
         self._zero = np.zeros((), dtypes.storage(dtype))[()]
         self._values: dict[int, Any] = {}
 
-    def _place(self, index: Any) -> int:
+    def _element(self, index: Any) -> int:
         index = index if isinstance(index, tuple) else (index,)
-        place = 0
+        element = 0
         for i, extent in zip(index, self.shape, strict=True):
-            place = place * extent + int(i)
-        return place
+            element = element * extent + int(i)
+        return element
 
     def __getitem__(self, index: Any) -> Any:
-        place = self._place(index)
-        self._tell.touched(self.name, place, False)
-        return self._values.get(place, self._zero)
+        element = self._element(index)
+        self._tell.touched(self.name, element, False)
+        return self._values.get(element, self._zero)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        place = self._place(index)
-        self._values[place] = value
-        self._tell.touched(self.name, place, True)
+        element = self._element(index)
+        self._values[element] = value
+        self._tell.touched(self.name, element, True)
 
 
 class _Log:
@@ -118,8 +118,8 @@ class _Log:
             yield n
         self.now.pop(name, None)
 
-    def touched(self, name: str, place: int, write: bool) -> None:
-        self._open.append((name, place, write))
+    def touched(self, name: str, element: int, write: bool) -> None:
+        self._open.append((name, element, write))
         if write:
             self.events.append(Event(tuple(self.now.items()), tuple(self._open)))
             self._open = []
@@ -172,10 +172,10 @@ def run(func: PrimFunc) -> SimulatedRun:
         frame = []
         for worker, group in together:
             accesses = []
-            for name, place, write in (a for e in group for a in e.accesses):
-                hit = _touch(caches[worker], (numbers[name], place // LINE))
+            for name, element, write in (a for e in group for a in e.accesses):
+                hit = _touch(caches[worker], (numbers[name], element // LINE))
                 result.hits, result.misses = result.hits + hit, result.misses + (not hit)
-                accesses.append((numbers[name], place, (not hit) + 2 * write))
+                accesses.append((numbers[name], element, (not hit) + 2 * write))
             frame.append((dict(group[0].loops), len(group), accesses))
             shown += len(accesses)
         result.steps += 1

@@ -97,10 +97,10 @@ def _difference(p: Any, a: np.ndarray, b: np.ndarray, expected: Expected | None)
     x, y = (to_float(r, p.dtype) if is_float(p.dtype) else r for r in (a, b))
     with np.errstate(invalid="ignore"):
         wrong = ~((x == y) | (x != x) & (y != y)) if expected is None else expected.wrong(x) | expected.wrong(y)
-    places = np.argwhere(wrong)
-    if not len(places):
+    indices = np.argwhere(wrong)
+    if not len(indices):
         return ""
-    place = tuple(int(i) for i in places[0])
-    where = f"{p.name}[{', '.join(map(str, place))}]"
-    means = f", and {expected.value[place]:.9g} in float64" if expected is not None and is_float(p.dtype) else ""
-    return f"{where} is {x[place]:.9g} and {y[place]:.9g}{means} ({len(places)} of {wrong.size} elements differ)"
+    index = tuple(int(i) for i in indices[0])
+    where = f"{p.name}[{', '.join(map(str, index))}]"
+    means = f", and {expected.value[index]:.9g} in float64" if expected is not None and is_float(p.dtype) else ""
+    return f"{where} is {x[index]:.9g} and {y[index]:.9g}{means} ({len(indices)} of {wrong.size} elements differ)"

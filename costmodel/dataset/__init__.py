@@ -45,10 +45,10 @@ class Dataset:
 
     def statements(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The features of the statements of some programs, a row each, and the place of each program among the chosen."""
-        place = np.full(len(self), -1)
-        place[chosen] = np.arange(len(chosen))
-        own = place[self.program] >= 0
-        return self.matrix[own], place[self.program[own]]
+        position = np.full(len(self), -1)
+        position[chosen] = np.arange(len(chosen))
+        own = position[self.program] >= 0
+        return self.matrix[own], position[self.program[own]]
 
     def subset(self, chosen: np.ndarray) -> Dataset:
         """Some of the programs."""
@@ -98,11 +98,11 @@ class Dataset:
                 found = {name: data[name] for name in ("matrix", "program", "task", "seconds", "tasks", "names")}
         except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} is no data set that Dataset.save wrote, or is damaged: {error}") from None
-        place = {name: n for n, name in enumerate(found["names"].tolist())}
-        if found["matrix"].ndim != 2 or found["matrix"].shape != (len(found["program"]), len(place)):
+        column = {name: n for n, name in enumerate(found["names"].tolist())}
+        if found["matrix"].ndim != 2 or found["matrix"].shape != (len(found["program"]), len(column)):
             raise ValueError(f"{path} is no data set that Dataset.save wrote: `matrix` has the shape {found['matrix'].shape}")
         matrix = np.zeros((len(found["matrix"]), FORMULA + 1), dtype=np.float32)
         for n, name in enumerate(COLUMNS):
-            if name in place:
-                matrix[:, n] = found["matrix"][:, place[name]]
+            if name in column:
+                matrix[:, n] = found["matrix"][:, column[name]]
         return Dataset(matrix, found["program"], found["task"], found["seconds"], found["tasks"].tolist())

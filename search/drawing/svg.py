@@ -116,17 +116,17 @@ class Chart:
     def line(self, points: Sequence[Point], kind: str, *, steps: bool = False) -> None:
         """Draw a line through points, or in steps that end at each."""
         if points:
-            places = [(self.x(x), self.y(y)) for x, y in points]
-            path = f"M{places[0][0]:g} {places[0][1]:g}" + "".join(
-                f"H{x:g}V{y:g}" if steps else f"L{x:g} {y:g}" for x, y in places[1:]
+            corners = [(self.x(x), self.y(y)) for x, y in points]
+            path = f"M{corners[0][0]:g} {corners[0][1]:g}" + "".join(
+                f"H{x:g}V{y:g}" if steps else f"L{x:g} {y:g}" for x, y in corners[1:]
             )
             self._parts.append(f'<path class="{kind} line" d="{path}"/>')
 
     def band(self, low: Sequence[Point], high: Sequence[Point], kind: str) -> None:
         """Fill the area between two lines."""
         if low:
-            places = " ".join(f"{self.x(x):g},{self.y(y):g}" for x, y in (*low, *high[::-1]))
-            self._parts.append(f'<polygon class="{kind} band" points="{places}"/>')
+            corners = " ".join(f"{self.x(x):g},{self.y(y):g}" for x, y in (*low, *high[::-1]))
+            self._parts.append(f'<polygon class="{kind} band" points="{corners}"/>')
 
     def level(self, y: float, kind: str, name: str) -> None:
         """Draw a dashed horizontal line at a value, with its name in the legend."""

@@ -65,10 +65,10 @@ class BeamSearch(RowPolicy):
         """The best surviving states of all sketches."""
         scores = np.concatenate([self.scores(k, rows) for k, rows in grown.items()])
         owner = np.concatenate([np.full(len(rows), k) for k, rows in grown.items()])
-        place = np.concatenate([np.arange(len(rows)) for rows in grown.values()])
+        number = np.concatenate([np.arange(len(rows)) for rows in grown.values()])
         order = rng.permutation(len(scores))
         order = order[np.argsort(-scores[order], kind="stable")]
         lives = rng.random(len(order)) < survival
         order = order[lives] if lives.any() else order
         kept = order[:WIDTH]
-        return {k: rows[place[mine]] for k, rows in grown.items() if len(mine := kept[owner[kept] == k])}
+        return {k: rows[number[mine]] for k, rows in grown.items() if len(mine := kept[owner[kept] == k])}

@@ -104,8 +104,8 @@ def _moved(sketch: Sketch, direction: Direction, row: tuple[int, ...]) -> list[i
     result = list(row)
     if len(direction) == 2:
         choice = sketch.choices[direction[0]]
-        place = choice.options.index(row[choice.column]) + direction[1]
-        result[choice.column] = choice.options[place % len(choice.options)]
+        option = choice.options.index(row[choice.column]) + direction[1]
+        result[choice.column] = choice.options[option % len(choice.options)]
         return result
     number, source, drain = direction
     tile = sketch.tiles[number]
@@ -114,7 +114,7 @@ def _moved(sketch: Sketch, direction: Direction, row: tuple[int, ...]) -> list[i
     if levels[source] == 1:
         return None
     factor = next(f for f in range(2, levels[source] + 1) if levels[source] % f == 0)
-    for place, changed in ((source, levels[source] // factor), (drain, levels[drain] * factor)):
-        if place:
-            result[tile.columns[place - 1]] = changed
+    for level, changed in ((source, levels[source] // factor), (drain, levels[drain] * factor)):
+        if level:
+            result[tile.columns[level - 1]] = changed
     return result

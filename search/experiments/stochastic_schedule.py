@@ -28,12 +28,12 @@ def multi_level_tiles(s: Schedule) -> None:
     outputs = s.get_output_blocks()
     for block in reversed(s.get_child_blocks("root")):
         if block not in outputs and not find_block(s.func, block).is_reduction:
-            place = s.sample_compute_location(block)
-            if place == "inline":
+            location = s.sample_compute_location(block)
+            if location == "inline":
                 s.compute_inline(block)
                 continue
-            if place != "root":
-                s.compute_at(block, place)
+            if location != "root":
+                s.compute_at(block, location)
                 continue
         _tile(s, block)
 

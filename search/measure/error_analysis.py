@@ -144,14 +144,14 @@ class ErrorAnalysis:
         return nest(loops, Store(self._kept(buffer)[1], tuple(v for v, _ in loops), INFINITE))
 
     def _store(self, s: Store) -> Stmt:
-        places, unsure = self._indices(s.indices, None)
+        indices, unsure = self._indices(s.indices, None)
         kept = self._kept(s.buffer)
         meaning = self._meaning.get(s.value.name, s.value) if isinstance(s.value, Var) else s.value
         results: list[Expr]
         if len(kept) > 2 and (term := _term(s, meaning)) is not None:
             sign, t = term
             v, e = self._known[f"{s.value.name}+"] if isinstance(s.value, Var) else self._value(t)
-            old, off, size, count = (self._let(Load(b, places)) for b in kept)
+            old, off, size, count = (self._let(Load(b, indices)) for b in kept)
             held = _both(Binary("==", v, Call("nearbyint", (v,), WIDE)), _exact(e))
             v = self._let(v)
             size = self._let(Binary("max", size, _magnitude(old)) + _magnitude(v))
@@ -163,7 +163,7 @@ class ErrorAnalysis:
             v, e = self._value(s.value)
             results = [v, _amount(e), ZERO, ZERO][: len(kept)]
         results = [self._let(r) for r in results]
-        made = seq(*(Store(b, places, r) for b, r in zip(kept, results, strict=True)))
+        made = seq(*(Store(b, indices, r) for b, r in zip(kept, results, strict=True)))
         if unsure is not FALSE:
             made = seq(made, If(unsure, self._lose(s.buffer)))
         lets, self._lets = self._lets, []
@@ -224,10 +224,10 @@ class ErrorAnalysis:
         return self._let(v), self._let(error)
 
     def _load(self, e: Load, guard: Expr | None) -> Pair:
-        places, unsure = self._indices(e.indices, guard)
+        indices, unsure = self._indices(e.indices, guard)
 
         def element(b: Buffer) -> Expr:
-            load = Load(b, places)
+            load = Load(b, indices)
             zero = Const(False if b.dtype == "bool" else 0.0 if dtypes.is_float(b.dtype) else 0, b.dtype)
             return self._let(load if guard is None else Select(guard, load, zero, lazy=True))
 

@@ -23,12 +23,12 @@ def index_bounds(func: PrimFunc) -> dict[str, Span]:
     """The bounds of the elements of integer buffers, by name, for which indices stay within their buffers. Only indices linear in
     an element count, with bounded other terms."""
     found = Spans()
-    for index, length, place in _indices(func):
-        p = polynomial(place.closed(index))
+    for index, length, point in _indices(func):
+        p = polynomial(point.closed(index))
         for m, factor in p.items():
             load = m[0].value if len(m) == 1 and isinstance(m[0], Cast) else m[0] if len(m) == 1 else None
             if isinstance(load, Load) and dtypes.is_int(load.dtype):
-                low, high = polynomial_bounds({other: c for other, c in p.items() if other != m}, place.known)
+                low, high = polynomial_bounds({other: c for other, c in p.items() if other != m}, point.known)
                 if low is not None and high is not None:
                     ends = (-low, length - 1 - high) if factor > 0 else (high - length + 1, low)
                     found.narrow(load, -(-ends[0] // abs(factor)), ends[1] // abs(factor))
@@ -37,10 +37,10 @@ def index_bounds(func: PrimFunc) -> dict[str, Span]:
 
 def _indices(func: PrimFunc) -> Iterator[tuple[Expr, int, ProgramPoint]]:
     """The indices of all accesses, each with the length of the dimension and the place in the program."""
-    for access, place in accesses_and_blocks(func.body, ProgramPoint()):
+    for access, point in accesses_and_blocks(func.body, ProgramPoint()):
         for index, dim in () if isinstance(access, Block) else zip(access.indices, access.buffer.shape, strict=True):
             if isinstance(dim, Const):
-                yield index, dim.value, place
+                yield index, dim.value, point
 
 
 def meaningful(func: PrimFunc, wanted: Mapping[str, Span] | None = None) -> dict[str, Span]:

@@ -34,7 +34,7 @@ from ..population.sample import legalize, sample
 from ..space.sketch import Sketch
 from .bandit import Bandit
 from .credit import AdaptiveCredit, FixedCredit, mutants_of
-from .lineage import Applied, Generation, Lineage, places
+from .lineage import Applied, Generation, Lineage, coordinates
 from .ranking import TooManyPrograms, TrustedModel, is_ready, model_name, ordered_pairs, score_rows, scores_within
 from .shared_model import SharedModel
 
@@ -108,15 +108,15 @@ class _Pool:
     rows: np.ndarray
     scores: np.ndarray  # one column a model
     near: np.ndarray  # marks mutants of measured rows
-    places: np.ndarray  # of the rows in the space of `lineage.places`
+    coordinates: np.ndarray  # of the rows in the space of `lineage.coordinates`
     left: np.ndarray  # marks rows that were not picked
     lineage: Lineage
     apart: np.ndarray  # distance to the nearest row that is picked or under way
 
-    def penalize(self, places: np.ndarray) -> None:
-        """Update the distances of rows for new `places`; rows near them are picked last."""
-        for place in places:
-            np.minimum(self.apart, np.abs(self.places - place).sum(axis=1), out=self.apart)
+    def penalize(self, coordinates: np.ndarray) -> None:
+        """Update the distances of rows for new `coordinates`; rows near them are picked last."""
+        for point in coordinates:
+            np.minimum(self.apart, np.abs(self.coordinates - point).sum(axis=1), out=self.apart)
 
 
 class Evolution:
@@ -217,7 +217,7 @@ class Evolution:
                 if number not in pools:
                     settings = self.settings.scaled(max(1, int(planned[number])))
                     pools[number] = self._evolved(self._islands[number], settings, rng)
-                    pools[number].penalize(places(self.sketches[number], under_way[number]))
+                    pools[number].penalize(coordinates(self.sketches[number], under_way[number]))
                 found = self._pick(int(number), pools[number], len(chosen) >= n - blind, rng)
                 if found is not None:
                     break
@@ -350,7 +350,7 @@ class Evolution:
         if far.any():
             k = left[np.argmax(far)]
         pool.left[k] = False
-        pool.penalize(pool.places[k : k + 1])
+        pool.penalize(pool.coordinates[k : k + 1])
         row = pool.rows[k]
         self._predicted[(number, tuple(row.tolist()))] = pool.scores[k]
         return row
@@ -521,7 +521,7 @@ class Evolution:
         rows, scores = rows[order], scores[order]
         close = {tuple(r) for r in near.tolist()}
         is_near = np.array([tuple(r) in close for r in rows.tolist()], dtype=bool)
-        points, apart = places(island.sketch, rows), np.full(len(rows), np.inf)
+        points, apart = coordinates(island.sketch, rows), np.full(len(rows), np.inf)
         return _Pool(rows, scores, is_near, points, np.ones(len(rows), dtype=bool), lineage, apart)
 
     # --- scores ---

@@ -67,7 +67,7 @@ class Lineage:
         return Origin(operator, self.batch, generation, tuple(back))
 
 
-def places(sketch: Sketch, rows: np.ndarray) -> np.ndarray:
+def coordinates(sketch: Sketch, rows: np.ndarray) -> np.ndarray:
     """The rows as points for distances: sizes in doublings, choices by their number."""
     found = np.log2(np.maximum(rows, 1).astype(np.float64))
     for choice in sketch.choices:

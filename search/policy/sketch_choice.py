@@ -55,7 +55,7 @@ class PolicyGradient(Bandit):
         self._rewards = 0
 
     def meet(self, sketches: Sequence[Sketch]) -> None:
-        self._features = np.array([sketch_features(s, place) for place, s in enumerate(sketches)])
+        self._features = np.array([sketch_features(s, rank) for rank, s in enumerate(sketches)])
 
     def update(self, sketch: int, seconds: float) -> None:
         before = self.probabilities()
@@ -81,16 +81,14 @@ class PolicyGradient(Bandit):
             return np.argsort(-(np.log(self.probabilities()) + gumbel), kind="stable")
 
 
-def sketch_features(sketch: Sketch, place: int) -> np.ndarray:
-    """FEATURES numbers of a sketch: the counts of columns, tiled axes, reductions, choices, branches, blocks and rules; the place
+def sketch_features(sketch: Sketch, rank: int) -> np.ndarray:
+    """FEATURES numbers of a sketch: the counts of columns, tiled axes, reductions, choices, branches, blocks and rules; the rank
     in the order of preference; 1 for a seed; the logarithm of the largest extent."""
     extents = [t.extent for t in sketch.tiles]
     reductions = sum(t.reduce for t in sketch.tiles)
-    places = place, len(sketch.rules)
     counts = sketch.columns, len(sketch.tiles), reductions, len(sketch.choices), len(sketch.branches), len(sketch.tiles_by_block)
-    return np.array(
-        [*np.log2(1.0 + np.array([*counts, *places])), float(sketch.seed is not None), np.log2(max(extents, default=1)) / 10]
-    )
+    logarithms = np.log2(1.0 + np.array([*counts, rank, len(sketch.rules)]))
+    return np.array([*logarithms, float(sketch.seed is not None), np.log2(max(extents, default=1)) / 10])
 
 
 BANDITS: dict[str, Callable[[int], Bandit]] = {

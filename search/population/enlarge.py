@@ -17,7 +17,7 @@ from tir.arith.symbolic import SymbolicInt
 from tir.ir import Block, Buffer, Const, Expr, For, Load, Node, PrimFunc, Store, Var
 from tir.traverse import blocks, loops, rewrite, walk
 
-Place = tuple[str, str, int]  # ("axis", block, number), ("loop", name, 0) or ("dimension", buffer, number)
+ExtentKey = tuple[str, str, int]  # ("axis", block, number), ("loop", name, 0) or ("dimension", buffer, number)
 RoundUp = Callable[[int], int]  # the smallest suitable length of an axis from its argument on
 
 ATTEMPTS = 100  # to find a length that suits several axes
@@ -34,15 +34,15 @@ def enlarge(func: PrimFunc, wanted: Mapping[tuple[str, str], RoundUp]) -> PrimFu
     same, grow = _relations(func, lengths)
     if same is None:
         return func
-    classes: dict[Place, Place] = {place: same(place) for place in lengths}
-    rounds: dict[Place, list[RoundUp]] = defaultdict(list)
+    classes: dict[ExtentKey, ExtentKey] = {key: same(key) for key in lengths}
+    rounds: dict[ExtentKey, list[RoundUp]] = defaultdict(list)
     for block in blocks(func):
         for n, it in enumerate(block.iters):
             if (block.name, it.var.name) in wanted:
                 rounds[classes["axis", block.name, n]].append(wanted[block.name, it.var.name])
     new = {c: lengths[c] for c in classes.values()}
 
-    def at_least(c: Place, length: int) -> int:
+    def at_least(c: ExtentKey, length: int) -> int:
         for _ in range(ATTEMPTS):  # a length that suits one axis need not suit another
             suits = length
             for rounded in rounds.get(c, ()):
@@ -57,13 +57,13 @@ def enlarge(func: PrimFunc, wanted: Mapping[tuple[str, str], RoundUp]) -> PrimFu
     for _ in range(len(new) + 1):
         before = dict(new)
         starts: dict[tuple[str, Expr], int] = {}  # added to the index of a block, so that it starts further up
-        for place, index, block in grow:
+        for key, index, block in grow:
             axes = [("axis", block.name, n) for n in range(len(block.iters))]
             low, high = _ends(index, block, [lengths[axis] for axis in axes])
             least, most = _ends(index, block, [new[classes[axis]] for axis in axes])
             if low is not None and high is not None and least is not None and most is not None:
-                c = classes[place]
-                new[c] = max(new[c], at_least(c, lengths[place] + most - least - (high - low)))
+                c = classes[key]
+                new[c] = max(new[c], at_least(c, lengths[key] + most - least - (high - low)))
                 if least < low:
                     starts[block.name, index] = low - least
         if new == before:
@@ -72,37 +72,37 @@ def enlarge(func: PrimFunc, wanted: Mapping[tuple[str, str], RoundUp]) -> PrimFu
     return func
 
 
-def _lengths(func: PrimFunc) -> dict[Place, int]:
+def _lengths(func: PrimFunc) -> dict[ExtentKey, int]:
     """The constant extents of all axes, loops and dimensions."""
-    found: dict[Place, Expr] = {("loop", x.name, 0): x.extent for x in loops(func.body)}
+    found: dict[ExtentKey, Expr] = {("loop", x.name, 0): x.extent for x in loops(func.body)}
     found |= {("axis", b.name, n): it.extent for b in blocks(func) for n, it in enumerate(b.iters)}
     found |= {("dimension", x.name, n): d for x in walk(func) if type(x) is Buffer for n, d in enumerate(x.shape)}
-    return {place: extent.value for place, extent in found.items() if type(extent) is Const}
+    return {key: extent.value for key, extent in found.items() if type(extent) is Const}
 
 
-def _relations(func: PrimFunc, lengths: dict[Place, int]):
+def _relations(func: PrimFunc, lengths: dict[ExtentKey, int]):
     """A map from places to representatives of equally long ones, or None, and the computed indices of other dimensions."""
-    parent: dict[Place, Place] = {}
+    parent: dict[ExtentKey, ExtentKey] = {}
 
-    def same(place: Place) -> Place:
-        while place in parent:
-            place = parent[place]
-        return place
+    def same(key: ExtentKey) -> ExtentKey:
+        while key in parent:
+            key = parent[key]
+        return key
 
-    grow: list[tuple[Place, Expr, Block]] = []
+    grow: list[tuple[ExtentKey, Expr, Block]] = []
     for block in blocks(func):
         axes = {it.var.name: ("axis", block.name, n) for n, it in enumerate(block.iters)}
-        pairs: list[tuple[Place, Place]] = []
+        pairs: list[tuple[ExtentKey, ExtentKey]] = []
         for it in block.iters:
             if type(it.binding) is not Var:
                 return None, []
             pairs.append((axes[it.var.name], ("loop", it.binding.name, 0)))
         accesses = [node for node in walk(block) if isinstance(node, (Load, Store))]
-        for place, index in ((("dimension", x.buffer.name, n), i) for x in accesses for n, i in enumerate(x.indices)):
-            if type(index) is Var and index.name in axes and lengths.get(place) == lengths.get(axes[index.name]):
-                pairs.append((axes[index.name], place))
-            elif place in lengths:
-                grow.append((place, index, block))
+        for key, index in ((("dimension", x.buffer.name, n), i) for x in accesses for n, i in enumerate(x.indices)):
+            if type(index) is Var and index.name in axes and lengths.get(key) == lengths.get(axes[index.name]):
+                pairs.append((axes[index.name], key))
+            elif key in lengths:
+                grow.append((key, index, block))
         for a, b in pairs:
             if a not in lengths or b not in lengths or lengths[a] != lengths[b]:
                 return None, []
@@ -117,13 +117,13 @@ def _ends(index: Expr, block: Block, lengths: Sequence[int]) -> Interval:
     return bounds(index, ranges)
 
 
-def _with_lengths(func: PrimFunc, lengths: Mapping[Place, int], starts: Mapping[tuple[str, Expr], int]) -> PrimFunc:
+def _with_lengths(func: PrimFunc, lengths: Mapping[ExtentKey, int], starts: Mapping[tuple[str, Expr], int]) -> PrimFunc:
     """The function with other lengths, and with indices of blocks that start further up; both keep the old value as formula."""
 
-    def size(place: Place, extent: Expr) -> Expr:
-        if place not in lengths or type(extent) is not Const:
+    def size(key: ExtentKey, extent: Expr) -> Expr:
+        if key not in lengths or type(extent) is not Const:
             return extent
-        return extent.with_(value=SymbolicInt(lengths[place], ("const", extent.value)))
+        return extent.with_(value=SymbolicInt(lengths[key], ("const", extent.value)))
 
     def start(index: Expr, block: str) -> Expr:
         further = starts.get((block, index))

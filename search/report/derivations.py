@@ -56,13 +56,13 @@ def derivations(result: Result) -> str:
 def graph(func: PrimFunc) -> str:
     """The blocks in their order, with arrows from writers to readers."""
     names = [b.name for b in _leaves(func)]
-    place = {n: k * CELL + CELL // 2 for k, n in enumerate(names)}
+    centre = {n: k * CELL + CELL // 2 for k, n in enumerate(names)}
     parts = []
-    for n, at in place.items():
+    for n, at in centre.items():
         parts.append(f'<rect class="block" x="{at - 60}" y="62" width="120" height="28" rx="4"/>')
         parts.append(text(at, 80, n, "middle", "name"))
     for a, b, buffer in edges(func):
-        start, end = place[a], place[b]
+        start, end = centre[a], centre[b]
         up = 62 - min(58, 20 + 14 * abs(end - start) // CELL)
         parts.append(f'<path class="line grey" d="M{start + 20} 62C{start + 20} {up} {end - 20} {up} {end - 20} 60"/>')
         parts.append(f'<path class="grey" d="M{end - 24} 54l4 8l4 -8z"/>')

@@ -59,13 +59,13 @@ class NetworkReport:
 
 def write(path: str | Path, report: NetworkReport) -> None:
     """Write the report, or its picture alone for a file name of PICTURES. OSError, ModuleNotFoundError (matplotlib)."""
-    place = Path(path)
-    if place.suffix in PICTURES:
+    file = Path(path)
+    if file.suffix in PICTURES:
         from .network_figures import picture
 
-        write_atomically(place, picture(joined(report.tasks), place.suffix[1:]))
+        write_atomically(file, picture(joined(report.tasks), file.suffix[1:]))
     else:
-        write_atomically(place, page(report))
+        write_atomically(file, page(report))
 
 
 def page(report: NetworkReport) -> str:

@@ -35,11 +35,11 @@ def picture(tasks: Sequence[TaskTime], kind: str) -> bytes:
     content = io.BytesIO()
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(9.0, 1.0 + 0.3 * len(tasks)), layout="constrained")
-        axes, places = figure.add_subplot(), np.arange(len(tasks))[::-1]
-        axes.barh(places + 0.2, [1e3 * t.before for t in tasks], 0.36, color=GREY, label="default schedule")
-        after = axes.barh(places - 0.2, [1e3 * t.after for t in tasks], 0.36, color=BLUE, label="tuned")
+        axes, heights = figure.add_subplot(), np.arange(len(tasks))[::-1]
+        axes.barh(heights + 0.2, [1e3 * t.before for t in tasks], 0.36, color=GREY, label="default schedule")
+        after = axes.barh(heights - 0.2, [1e3 * t.after for t in tasks], 0.36, color=BLUE, label="tuned")
         axes.bar_label(after, [t.gain for t in tasks], fontsize=7, padding=2)
-        axes.set_yticks(places, [t.title for t in tasks], fontsize=7)
+        axes.set_yticks(heights, [t.title for t in tasks], fontsize=7)
         axes.set(xlabel="milliseconds in one call of the network")
         axes.grid(axis="y", visible=False)
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, fontsize=8)

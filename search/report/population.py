@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..drawing.html import data
-from ..policy.lineage import Generation, places
+from ..policy.lineage import Generation, coordinates
 from ..space.sketch import Sketch
 from ..tuning.history import first_trials, parents
 from ..tuning.result import Result
@@ -47,7 +47,7 @@ def _island(result: Result, sketch: Sketch, bred: list[Generation]) -> dict[str,
     own = [(n, m) for n, m in enumerate(result.measurements, 1) if m.candidate.sketch == sketch.name]
     measured = sketch.matrix(m.candidate.row for _, m in own)
     parts = [*(g.rows for g in shown), measured]
-    flat = plane(places(sketch, np.concatenate(parts)))
+    flat = plane(coordinates(sketch, np.concatenate(parts)))
     split = np.split(flat, np.cumsum([len(p) for p in parts])[:-1])
     frames = [{"batch": g.batch, "generation": g.number, "points": p.tolist()} for g, p in zip(shown, split, strict=False)]
     top = max((speed(result, m.seconds) for m in result.measurements), default=0.0) or 1.0

@@ -115,13 +115,13 @@ def tune_tasks(
         raise ValueError(f"several tasks need a policy each: a name, or what makes one of a task; got {policy!r}")
     own = [Task.of(s.func, target, workload=s.workload) for s in subjects]
     unique = list({(t.key, t.workload): t for t in own}.values())
-    place = [next(n for n, u in enumerate(unique) if (u.key, u.workload) == (t.key, t.workload)) for t in own]
+    position = [next(n for n, u in enumerate(unique) if (u.key, u.workload) == (t.key, t.workload)) for t in own]
 
     def value(found: Sequence[float]) -> float:
-        each = [found[n] for n in place]
+        each = [found[n] for n in position]
         return objective(each) if objective is not None else float(np.dot([s.weight for s in subjects], each))
 
-    known = [subjects[place.index(n)].seconds for n in range(len(unique))]
+    known = [subjects[position.index(n)].seconds for n in range(len(unique))]
     budget = Budget(trials, seconds, race=(limits or Limits()).race, tasks=len(unique), certain=known.count(None))
     labelled = [[partial(callback, task) for callback in callbacks] for task in unique]
     if policy is None or isinstance(policy, str):
@@ -136,7 +136,7 @@ def tune_tasks(
         scheduler.close()
     found = [_result(session, interrupted) for session in tuned]
     total = _total(value, [_or_known(k) if r is None else r.seconds for (r, _), k in zip(found, known, strict=True)])
-    results, problems = zip(*(found[n] for n in place), strict=True)
+    results, problems = zip(*(found[n] for n in position), strict=True)
     return TasksResult(results, total, tuple(scheduler.rounds), budget.elapsed, interrupted, problems)
 
 

@@ -84,11 +84,11 @@ def _read_once(state: OpenSchedule, block: str) -> bool:
 
 def _point_by_point(consumer: Block, buffer: str) -> bool:
     """True if each point of a consumer reads one element of a buffer, and each a different one."""
-    places = {x.indices for x in loads(consumer.body) if x.buffer.name == buffer}
+    reads = {x.indices for x in loads(consumer.body) if x.buffer.name == buffer}
     lengths = {it.var.name: extent(it) for it in consumer.iters}
-    if len(places) != 1:
+    if len(reads) != 1:
         return False
-    (indices,) = places
+    (indices,) = reads
     used = [name for i in indices for name in variables(i)]
     apart = len(set(used)) == len(used) and {name for name, n in lengths.items() if n > 1} <= set(used)
     return apart and all(_counts(i, lengths) for i in indices)

@@ -28,10 +28,10 @@ class FuseRows(Template):
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         if any(it.axis is Axis.OPAQUE for it in state.block(block).iters):
             return Verdict.SKIP  # steps in an order of their own, as of a scan, stay in their loops
-        place = self._place(state, block)
-        if place is None:
-            return Verdict.SKIP if self._block(state, block) is None else Verdict.APPLY
-        rows, size, work = self._rows(state, block, place)
+        loop = self._row_loop(state, block)
+        if loop is None:
+            return Verdict.SKIP if self._block_loop(state, block) is None else Verdict.APPLY
+        rows, size, work = self._rows(state, block, loop)
         machine = state.target.machine
         threads = machine.threads(work * machine.core.latency)  # as if each iteration waited for the one before
         if rows < threads:
@@ -40,14 +40,14 @@ class FuseRows(Template):
         return Verdict.ONLY if many and 2 * size <= state.target.l2 else Verdict.APPLY
 
     def change(self, new: OpenSchedule, block: str) -> None:
-        place = self._place(new, block) or self._block(new, block)
-        assert place is not None
-        new.compute_at(block, place, preserve_unit_loops=True)
+        loop = self._row_loop(new, block) or self._block_loop(new, block)
+        assert loop is not None
+        new.compute_at(block, loop, preserve_unit_loops=True)
         new.scheduled[block] = Stage.ROW
         if new.block(block).is_reduction:
             new.pending.append(block)  # it may still be reduced in lanes
 
-    def _block(self, state: OpenSchedule, block: str) -> str | None:
+    def _block_loop(self, state: OpenSchedule, block: str) -> str | None:
         """The loop over blocks of rows of the packed product that is the only consumer, perhaps through other stages; else
         None."""
         consumers = state.get_consumers(block)
@@ -64,16 +64,16 @@ class FuseRows(Template):
         outermost, parts, *_ = state.tiling(after).levels
         return outermost[-1] if not parts and by_rows(state, block, consumers, len(outermost)) else None
 
-    def _rows(self, state: OpenSchedule, block: str, place: str) -> tuple[int, int, int]:
+    def _rows(self, state: OpenSchedule, block: str, loop: str) -> tuple[int, int, int]:
         """The number of rows, the bytes that the block writes for each, and the iterations of the block and its consumers."""
         store, consumers = stores(state.block(block))[0], state.get_consumers(block)
         path = loops_to(state.func.body, consumers[0])
-        outer = path[: [x.name for x in path].index(place) + 1]
+        outer = path[: [x.name for x in path].index(loop) + 1]
         rows = iterations(outer)
         nbytes = buffer_nbytes(store.buffer) // max(1, rows)
         return rows, nbytes, sum(size(state.block(b).iters) for b in (block, *consumers))
 
-    def _place(self, state: OpenSchedule, block: str) -> str | None:
+    def _row_loop(self, state: OpenSchedule, block: str) -> str | None:
         """The innermost loop around all consumers whose iterations read different rows of this block."""
         if block in state.scheduled or state.is_output(block):
             return None
@@ -87,11 +87,11 @@ class FuseRows(Template):
             if all(loop is level[0] for loop in level):
                 common.append(level[0])
         written = stored_names(state.block(block))
-        place = None
+        innermost = None
         for position, loop in enumerate(common):
             # In each consumer, the variable of this loop must be the index of dimension `position` of the reads; dimensions of
             # one element are left out.
-            if loop.extent.is_one and place is None:
+            if loop.extent.is_one and innermost is None:
                 continue
             for c in consumers:
                 consumer = state.block(c)
@@ -100,6 +100,6 @@ class FuseRows(Template):
                     if load.buffer.name in written:
                         index = load.indices[position] if position < len(load.indices) else None
                         if not isinstance(index, Var) or index.name not in axes:
-                            return place
-            place = loop.name
-        return place
+                            return innermost
+            innermost = loop.name
+        return innermost

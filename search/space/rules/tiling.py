@@ -59,17 +59,17 @@ class Tiling:
         vector = self._vector(state, block)
         last: str | None = None
         for it, loop in axes:
-            places = spatial if is_spatial(it) else reduce
+            positions = spatial if is_spatial(it) else reduce
             if extent(it) == 1:
-                levels[places[0]].append(loop)
+                levels[positions[0]].append(loop)
                 continue
             names = [loop]
-            if len(places) > 1:
+            if len(positions) > 1:
                 axis = it.var.name
                 bounds: dict[str, Any] = {"perfect": self.perfect, "limit": self.limit}
-                names = state.split(loop, [None, *state.sizes(block, axis, len(places) - 1, vector=axis == vector, **bounds)])
-            for place, name in zip(places, names, strict=True):
-                levels[place].append(name)
+                names = state.split(loop, [None, *state.sizes(block, axis, len(positions) - 1, vector=axis == vector, **bounds)])
+            for level, name in zip(positions, names, strict=True):
+                levels[level].append(name)
             if it.var.name == vector:
                 last = names[-1]
         if last in levels[-1]:
