@@ -17,7 +17,7 @@ def contributions(forest: Forest, seen: np.ndarray, matrix: np.ndarray) -> np.nd
     result = np.zeros(matrix.shape)
     columns = np.arange(matrix.shape[1])
     for features, thresholds, values in zip(forest.features, forest.thresholds, forest.values, strict=True):
-        means = _means(features, thresholds, values, seen)
+        means = _node_means(features, thresholds, values, seen)
         node = np.zeros(len(columns), dtype=np.int64)
         for _ in range(forest.depth):
             feature = features[node]
@@ -27,7 +27,7 @@ def contributions(forest: Forest, seen: np.ndarray, matrix: np.ndarray) -> np.nd
     return result
 
 
-def _means(features: np.ndarray, thresholds: np.ndarray, values: np.ndarray, seen: np.ndarray) -> np.ndarray:
+def _node_means(features: np.ndarray, thresholds: np.ndarray, values: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """The mean prediction of a tree at each node, over the rows of `seen` that reach it; without any, over the leaves below."""
     inner, rows = len(features), np.arange(len(seen))
     node = np.zeros(len(seen), dtype=np.int64)

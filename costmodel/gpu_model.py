@@ -70,7 +70,7 @@ class GPUModel(Formula):
         waiting = np.maximum(0.0, STEP - ahead * step) / resident  # other blocks work meanwhile
         compute = np.ceil(blocks / gpu.sms) * (steps * (step + waiting) + STEP / resident)
         cache = blocks * steps * footprint / gpu.l2_bytes
-        memory = _moved(nest, tiles, sizes["g"], counts, blocks, np.minimum(blocks, gpu.sms * resident), gpu.l2) / gpu.memory
+        memory = _traffic(nest, tiles, sizes["g"], counts, blocks, np.minimum(blocks, gpu.sms * resident), gpu.l2) / gpu.memory
         most = np.maximum(np.maximum(compute, cache), memory)
         return most + 0.2 * (compute + cache + memory - most)
 
@@ -122,7 +122,7 @@ def _copies(nest: TiledNest, tiles: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return total
 
 
-def _moved(
+def _traffic(
     nest: TiledNest, tiles: np.ndarray, groups: np.ndarray, counts: np.ndarray, blocks: np.ndarray, wave: np.ndarray, l2: int
 ) -> np.ndarray:
     """Bytes from and to memory. If the operands exceed the second-level cache, each wave of blocks reads its rows and columns of

@@ -185,11 +185,11 @@ def _statement(
     if key not in cache.nests:
         cache.nests[key] = f, *_nest(f)  # keeps the objects alive whose ids are the key
     _, loops, accesses = cache.nests[key]
-    others = {t.buffer: _others(f, t.buffer, found, accessed) for t in accesses}
+    others = {t.buffer: _other_accesses(f, t.buffer, found, accessed) for t in accesses}
     written = f.store.buffer.name
     outside = None
     if written in temporary:
-        outside = min(_common(f, g) for g, names in zip(found, accessed, strict=True) if written in names)
+        outside = min(_shared_loops(f, g) for g, names in zip(found, accessed, strict=True) if written in names)
     whole = (*key, outside, *others.values())
     if whole not in cache.statements:
         new = Statement(f.block, loops, accesses, operations(f.store.value), f.useful, outside, others)
@@ -259,26 +259,26 @@ def _loop(x: For, extent: int, reduce: bool, written: str) -> Loop:
         unroll=asked("pragma_auto_unroll_max_step", 0, lambda n: n),
         chunk=asked("chunk", 0, lambda n: n),
         dynamic=asked("schedule", "static", lambda way: int(way == "dynamic")),
-        prefetch=asked("prefetch", (), _ahead),
+        prefetch=asked("prefetch", (), _prefetch_distance),
         streamed=asked("non_temporal", (), lambda names: int(written in ((names,) if isinstance(names, str) else names))),
         stages=asked("pipeline_stages", 0, lambda n: n),
         resident=asked("resident_blocks", 0, lambda n: n),
     )  # fmt: skip
 
 
-def _ahead(value: Sequence[Any]) -> int:
+def _prefetch_distance(value: Sequence[Any]) -> int:
     """The longest distance among the entries of a `prefetch`."""
-    return max((n if isinstance(n, int) else _ahead(n) for n in value if not isinstance(n, str)), default=0)
+    return max((n if isinstance(n, int) else _prefetch_distance(n) for n in value if not isinstance(n, str)), default=0)
 
 
-def _common(f: _FoundStore, g: _FoundStore) -> int:
+def _shared_loops(f: _FoundStore, g: _FoundStore) -> int:
     """The number of loops that two statements share."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(f.loops, g.loops, strict=False)))
 
 
-def _others(f: _FoundStore, buffer: str, found: list[_FoundStore], accessed: list[set[str]]) -> tuple[int, ...]:
+def _other_accesses(f: _FoundStore, buffer: str, found: list[_FoundStore], accessed: list[set[str]]) -> tuple[int, ...]:
     """The number of statements other than `f` that access a buffer within each loop of `f`."""
-    depths = [_common(f, g) for g, names in zip(found, accessed, strict=True) if g is not f and buffer in names]
+    depths = [_shared_loops(f, g) for g, names in zip(found, accessed, strict=True) if g is not f and buffer in names]
     return tuple(sum(depth > n for depth in depths) for n in range(len(f.loops)))
 
 

@@ -226,13 +226,13 @@ def kernel(signature: Any, function: Any) -> Any:
 
 @cache
 def allocator() -> Any:
-    """The compiled `_allocated`."""
+    """The compiled `_allocate_registers`."""
     from numba import int32, int64, types
 
-    return kernel(types.Tuple((int32[:, ::1], int32[::1], int64))(int32[:, ::1], int32[::1], int32[::1]), _allocated)
+    return kernel(types.Tuple((int32[:, ::1], int32[::1], int64))(int32[:, ::1], int32[::1], int32[::1]), _allocate_registers)
 
 
-def _allocated(steps, indices, rows):  # compiled
+def _allocate_registers(steps, indices, rows):  # compiled
     """Register allocation: the code for the results at `indices` (ascending), the indices of its constants, the number of
     registers. The results go to `rows` of the output. A step reuses the register of a number after its last use."""
     last = np.full(len(steps), -1, dtype=np.int32)  # the last step that uses each number; a mere result has itself

@@ -49,7 +49,7 @@ Sizes = list[Value]  # a number for each axis
 def _cycles(nest: TiledNest, sizes: Sequence[Sequence[Value]], machine: CPU) -> Value:
     """Estimated cycles of a nest whose axes have inner tiles of these sizes, outermost first."""
     levels = _levels(nest, sizes)
-    counts = _counts(levels)
+    counts = _run_counts(levels)
     compute = counts[5] * _body(nest, levels[-1], machine) + counts[4] * machine.entry_cycles(
         2.0 * _vectors(nest, levels[-1], machine)
     )
@@ -140,7 +140,7 @@ def _levels(nest: TiledNest, sizes: Sequence[Sequence[Value]]) -> list[Sizes]:
     return levels
 
 
-def _counts(levels: list[Sizes]) -> list[Value]:
+def _run_counts(levels: list[Sizes]) -> list[Value]:
     """Runs of the body within the first 0, 1, ..., 5 levels; the innermost level is the body itself."""
     return list(accumulate(map(product, levels[:5]), mul, initial=1.0))
 

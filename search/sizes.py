@@ -70,7 +70,7 @@ def adapted(func: PrimFunc, trace: Trace, values: Mapping[str, int]) -> Schedule
                 bound, mine = bound | {"factors": factors}, mine | {"factors": factors}
             _take(known, step.name, bound)
             if step.name == "vectorize":
-                mine = {"loop": _part(mine["loop"], s)}
+                mine = {"loop": _vector_part(mine["loop"], s)}
             _take(s, step.name, mine)
         except ScheduleError:
             continue
@@ -87,7 +87,7 @@ def _vectorize_rest(s: Schedule) -> None:
         inner, last = around[-1], block.iters[-1]
         if last.binding == inner.var and all(x.indices[-1:] == (last.var,) for x in stores(block)):
             with suppress(ScheduleError):
-                s.vectorize(_part(inner.name, s))
+                s.vectorize(_vector_part(inner.name, s))
 
 
 def _take(s: Schedule, name: str, bound: dict[str, Any]) -> Any:
@@ -125,7 +125,7 @@ def _open_level(mine: str, name: str, factors: list, s: Schedule, known: Schedul
     return [*factors[:level], 1, *factors[level + 1 :]]
 
 
-def _part(name: str, s: Schedule) -> str:
+def _vector_part(name: str, s: Schedule) -> str:
     """The loop to vectorise: itself, or the inner part of a split if its length is unknown."""
     if isinstance(find_loop(s.func, name).extent, Const):
         return name

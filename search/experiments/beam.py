@@ -48,7 +48,7 @@ class BeamSearch(RowPolicy):
         survival = SURVIVAL ** (1 / max(1, decisions)) if dropout else 1.0
         for depth in range(decisions):
             grown = {k: self._decided(k, rows, depth, rng) for k, rows in beam.items()}
-            beam = self._kept(grown, survival, rng)
+            beam = self._survivors(grown, survival, rng)
         return [(k, tuple(row)) for k, rows in beam.items() for row in rows.tolist()]
 
     def _decided(self, k: int, rows: np.ndarray, depth: int, rng: np.random.Generator) -> np.ndarray:
@@ -61,7 +61,7 @@ class BeamSearch(RowPolicy):
         children[:, knob.columns] = np.tile(options, (len(rows), 1))
         return np.unique(np.concatenate([rows, legalize(self.sketches[k], self.target, children)]), axis=0)
 
-    def _kept(self, grown: dict[int, np.ndarray], survival: float, rng: np.random.Generator) -> dict[int, np.ndarray]:
+    def _survivors(self, grown: dict[int, np.ndarray], survival: float, rng: np.random.Generator) -> dict[int, np.ndarray]:
         """The best surviving states of all sketches."""
         scores = np.concatenate([self.scores(k, rows) for k, rows in grown.items()])
         owner = np.concatenate([np.full(len(rows), k) for k, rows in grown.items()])

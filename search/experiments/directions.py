@@ -72,7 +72,7 @@ class DirectionWalk(RowPolicy):
         count = len(self._directions[k])
         noise = 1e-9 * rng.random(count)
         order = rng.permutation(count) if rng.random() < EXPLORATION else np.argsort(-self._quality(start) + noise)
-        moved = [_moved(self.sketches[k], self._directions[k][d], row) for d in order]
+        moved = [_one_step(self.sketches[k], self._directions[k][d], row) for d in order]
         there = [n for n, m in enumerate(moved) if m is not None]
         if not there:
             return None
@@ -99,7 +99,7 @@ def _directions(sketch: Sketch) -> list[Direction]:
     return found + [(n, by) for n, c in enumerate(sketch.choices) for by in (1, -1) if len(c.options) > 1]
 
 
-def _moved(sketch: Sketch, direction: Direction, row: tuple[int, ...]) -> list[int] | None:
+def _one_step(sketch: Sketch, direction: Direction, row: tuple[int, ...]) -> list[int] | None:
     """The row one step in a direction, not yet in canonical form; None for a level of one iteration."""
     result = list(row)
     if len(direction) == 2:

@@ -62,7 +62,7 @@ class StochasticSchedule(TracePolicy):
         pool: dict[str, tuple[Schedule, float]] = {}
         generations, drawn = (GENERATIONS, self.population) if self.model is not None else (1, 2 * n)
         for _ in range(generations):
-            made = [self._made(self._mutant(kept, rng), rng) for _ in range(drawn)]
+            made = [self._drawn_schedule(self._mutant(kept, rng), rng) for _ in range(drawn)]
             new = {s.trace.to_json(): s for s in made if s is not None and self.is_new(s)}
             fresh = [s for text, s in new.items() if text not in pool]
             for schedule, score in zip(fresh, self.scores(fresh, rng).tolist(), strict=True):
@@ -83,7 +83,7 @@ class StochasticSchedule(TracePolicy):
             chosen[rng.integers(len(chosen))] = None
         return chosen
 
-    def _made(self, decisions: Decisions, rng: np.random.Generator) -> Schedule | None:
+    def _drawn_schedule(self, decisions: Decisions, rng: np.random.Generator) -> Schedule | None:
         """A schedule with these decisions, and others drawn; None if all of TRIES draws are refused."""
         for _ in range(TRIES):
             schedule = _Decided(self.func, decisions, rng)

@@ -128,7 +128,7 @@ def study(
         raise ValueError("a study takes no records: each of its runs would learn from those before it; file= keeps the runs")
     described = [key(func), fingerprint(target), versions(), trials, sorted((k, _described(v)) for k, v in options.items())]
     of = data_key(described)[:16]
-    runs = dict(_kept(file, of))
+    runs = dict(_kept_runs(file, of))
     chosen = [(s, m, seed) for seed in wanted for s in parts[0] for m in parts[1]]
     try:
         for search, model, seed in chosen:
@@ -186,7 +186,7 @@ def _run(
     return SearchRun(search[0], model[0], seed, tuple(np.minimum.accumulate(seconds).tolist()))
 
 
-def _kept(file: str | Path | None, of: str) -> Iterator[tuple[tuple[str, str, int], SearchRun]]:
+def _kept_runs(file: str | Path | None, of: str) -> Iterator[tuple[tuple[str, str, int], SearchRun]]:
     """The runs in a file that belong to the study `of`; an unfinished line does not count."""
     if file is None or not Path(file).exists():
         return

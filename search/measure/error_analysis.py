@@ -78,12 +78,12 @@ class ErrorAnalysis:
             self.buffers[b.name] = b.with_(dtype=WIDE) if of_floats else b, *beside
         self.func = PrimFunc(
             f"{original.name}_errors",
-            tuple(b for p in original.params for b in (self._kept(p) if isinstance(p, Buffer) else (p,))),
+            tuple(b for p in original.params for b in (self._with_errors(p) if isinstance(p, Buffer) else (p,))),
             self.statement(original.body),
-            tuple(b for a in original.allocs for b in self._kept(a)),
+            tuple(b for a in original.allocs for b in self._with_errors(a)),
         )
 
-    def _kept(self, buffer: Buffer) -> tuple[Buffer, ...]:
+    def _with_errors(self, buffer: Buffer) -> tuple[Buffer, ...]:
         return self.buffers.get(buffer.name, (buffer,))
 
     # --- statements ----------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class ErrorAnalysis:
                 made = s.with_(
                     body=self.statement(body),
                     init=None if init is None else self.statement(init),
-                    allocs=tuple(b for a in allocs for b in self._kept(a)),
+                    allocs=tuple(b for a in allocs for b in self._with_errors(a)),
                     annotations=(), reads=None, writes=None,
                 )  # fmt: skip
                 self._tf32 = before
@@ -116,10 +116,10 @@ class ErrorAnalysis:
                 self._known[var.name], self._meaning[var.name] = pair if own is None else (ZERO, ZERO), value
                 if own is not None:
                     self._known[f"{var.name}+"] = pair
-                return _bound(lets, self.statement(body))
+                return _with_lets(lets, self.statement(body))
             case Allocate(buffer, body):
                 made = self.statement(body)
-                for b in reversed(self._kept(buffer)):
+                for b in reversed(self._with_errors(buffer)):
                     made = Allocate(b, made)
                 return made
             case Evaluate():
@@ -134,18 +134,18 @@ class ErrorAnalysis:
         branches = [None if s is None else self.statement(s) for s in (then, orelse)]
         made: Stmt = If(value, *branches)  # type: ignore[arg-type]
         if unsure is not FALSE:
-            lost = [self._lose(s.buffer) for b in (then, orelse) if b is not None for s in stores(b)]
+            lost = [self._invalidation(s.buffer) for b in (then, orelse) if b is not None for s in stores(b)]
             made = seq(made, If(unsure, seq(*lost)))
-        return _bound(lets, made)
+        return _with_lets(lets, made)
 
-    def _lose(self, buffer: Buffer) -> Stmt:
+    def _invalidation(self, buffer: Buffer) -> Stmt:
         """The statement that makes the errors of all elements of a buffer infinite."""
         loops = [(Var(self._fresh("lost")), extent) for extent in buffer.shape]
-        return nest(loops, Store(self._kept(buffer)[1], tuple(v for v, _ in loops), INFINITE))
+        return nest(loops, Store(self._with_errors(buffer)[1], tuple(v for v, _ in loops), INFINITE))
 
     def _store(self, s: Store) -> Stmt:
         indices, unsure = self._indices(s.indices, None)
-        kept = self._kept(s.buffer)
+        kept = self._with_errors(s.buffer)
         meaning = self._meaning.get(s.value.name, s.value) if isinstance(s.value, Var) else s.value
         results: list[Expr]
         if len(kept) > 2 and (term := _term(s, meaning)) is not None:
@@ -165,13 +165,13 @@ class ErrorAnalysis:
         results = [self._let(r) for r in results]
         made = seq(*(Store(b, indices, r) for b, r in zip(kept, results, strict=True)))
         if unsure is not FALSE:
-            made = seq(made, If(unsure, self._lose(s.buffer)))
+            made = seq(made, If(unsure, self._invalidation(s.buffer)))
         lets, self._lets = self._lets, []
-        return _bound(lets, made)
+        return _with_lets(lets, made)
 
     # --- values --------------------------------------------------------------------------------------------------------
 
-    def _plain(self, e: Expr) -> bool:
+    def _is_exact_integer(self, e: Expr) -> bool:
         """True for an expression of exact integers alone."""
         return not any(
             dtypes.is_float(n.dtype) or (isinstance(n, Load) and n.buffer.name in self.buffers)
@@ -184,7 +184,7 @@ class ErrorAnalysis:
         made: list[Expr] = []
         unsure: Expr = FALSE
         for i in indices:
-            v, e = (i, ZERO) if self._plain(i) else self._value(i, guard)
+            v, e = (i, ZERO) if self._is_exact_integer(i) else self._value(i, guard)
             made.append(v)
             unsure = _either(unsure, _may_err(e))
         return tuple(made), unsure
@@ -193,7 +193,7 @@ class ErrorAnalysis:
         """An expression, floats in float64, and its error. Reads and divisions under a `guard` run only where that holds."""
         if isinstance(e, Var) and e.name in self._known:
             return self._known[e.name]
-        if not dtypes.is_float(e.dtype) and self._plain(e):
+        if not dtypes.is_float(e.dtype) and self._is_exact_integer(e):
             if guard is not None and any(isinstance(n, Load) or (isinstance(n, Binary) and n.op in "//%") for n in walk(e)):
                 e = Select(guard, e, Const(False if e.dtype == "bool" else 0, e.dtype), lazy=True)
             return self._let(e), FALSE if e.dtype == "bool" else ZERO
@@ -232,7 +232,7 @@ class ErrorAnalysis:
             return self._let(load if guard is None else Select(guard, load, zero, lazy=True))
 
         dtype = e.buffer.dtype
-        v, *kept = map(element, self._kept(e.buffer))
+        v, *kept = map(element, self._with_errors(e.buffer))
         error = kept[0] if kept else ZERO
         if not kept and dtypes.is_float(dtype):
             v = self._let(Cast(WIDE, v))
@@ -251,7 +251,7 @@ class ErrorAnalysis:
         if lazy:
             runs = [self._let(_either(unsure, x)) for x in (c, _negated(c))]
             guards = [self._let(x if guard is None else Binary("and", guard, x)) for x in runs]
-        return _chosen(condition, *(self._value(branch, g) for branch, g in zip((a, b), guards, strict=True)))  # type: ignore[misc]
+        return _selection(condition, *(self._value(branch, g) for branch, g in zip((a, b), guards, strict=True)))  # type: ignore[misc]
 
     # --- errors of operations -------------------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class ErrorAnalysis:
         if e is ZERO:
             return Cast(dtype, v), e
         low, whole, high = (Call("trunc", (x,), WIDE) for x in (_wide(v) - e, _wide(v), _wide(v) + e))
-        return Cast(dtype, v), _counted(_wide(v), Binary("max", high - whole, whole - low), e, dtype)
+        return Cast(dtype, v), _integer_error(_wide(v), Binary("max", high - whole, whole - low), e, dtype)
 
     def _compare(self, op: str, a: Pair, b: Pair) -> Pair:
         """A comparison; its result is uncertain if the operands differ by no more than their errors."""
@@ -329,13 +329,13 @@ class ErrorAnalysis:
             off = _add(ex, _times(ey, v)) / (_magnitude(y) - ey)
             e = Select(_magnitude(y) > ey, off, _choice(_exact(total), ZERO, INFINITE))
         elif dtypes.is_float(dtype):
-            v, e = self._rounded(v, self._moved(lambda p, q: Binary(op, p, q), v, [a, b]), dtype, 3.0)
+            v, e = self._rounded(v, self._corner_distance(lambda p, q: Binary(op, p, q), v, [a, b]), dtype, 3.0)
             return v, e if op == "//" else e + _magnitude(y) * (2 * dtypes.unit(dtype))
         else:
             e = _choice(_exact(total), ZERO, INFINITE)
         if dtypes.is_float(dtype):
             return self._rounded(v, self._let(e), dtype, DIVISION_ROUNDINGS if op == "/" else 1.0)
-        return v, ZERO if e is ZERO else _counted(Binary(op, _wide(x), _wide(y)) if op in "+-*" else _wide(v), e, e, dtype)
+        return v, ZERO if e is ZERO else _integer_error(Binary(op, _wide(x), _wide(y)) if op in "+-*" else _wide(v), e, e, dtype)
 
     def _call(self, op: str, args: Sequence[Pair], dtype: str) -> Pair:
         total, of_floats = _sum_of(e for _, e in args), dtypes.is_float(dtype)
@@ -344,7 +344,7 @@ class ErrorAnalysis:
             return v, total
         if not of_floats:
             return v, _choice(_exact(total), ZERO, INFINITE)
-        moved = self._moved(lambda *x: Call(op, x, WIDE), v, args)
+        moved = self._corner_distance(lambda *x: Call(op, x, WIDE), v, args)
         if op in ("sin", "cos") and moved is not ZERO:
             moved = Binary("min", total, Const(2.0, WIDE))
         if op in EXACT_FUNCTIONS:
@@ -352,7 +352,7 @@ class ErrorAnalysis:
         ulps = INTRINSICS[op].ulps[dtype == WIDE]
         return self._rounded(v, moved, dtype, 1.0 + 2 * ulps * dtypes.unit(dtypes.computed(dtype)) / dtypes.unit(dtype))
 
-    def _moved(self, f: Callable[..., Expr], v: Expr, args: Sequence[Pair]) -> Expr:
+    def _corner_distance(self, f: Callable[..., Expr], v: Expr, args: Sequence[Pair]) -> Expr:
         """The largest distance from `v` of a function at the ends of its arguments' intervals, on which it is monotone."""
         corners: list[list[Expr]] = [[]]
         for x, e in args:
@@ -367,7 +367,7 @@ class ErrorAnalysis:
         return _finite(v, Select(_exact(_sum_of(e for _, e in args)), ZERO, far))
 
 
-def _bound(lets: Sequence[tuple[Var, Expr]], s: Stmt) -> Stmt:
+def _with_lets(lets: Sequence[tuple[Var, Expr]], s: Stmt) -> Stmt:
     for var, value in reversed(lets):
         s = Let(var, value, s)
     return s
@@ -380,12 +380,12 @@ def _erring(func: PrimFunc) -> list[Buffer]:
     before = -1
     while len(found) > before:
         before = len(found)
-        lets = {n.var.name for n in walk(func.body) if isinstance(n, Let) and _computed(n.value, found, set())}
-        found |= {s.buffer.name for s in stores(func.body) if _computed(s, found, lets)}
+        lets = {n.var.name for n in walk(func.body) if isinstance(n, Let) and _is_computed(n.value, found, set())}
+        found |= {s.buffer.name for s in stores(func.body) if _is_computed(s, found, lets)}
     return [b for name, b in stored.items() if name in found]
 
 
-def _computed(node: Stmt | Expr, erring: set[str], lets: set[str]) -> bool:
+def _is_computed(node: Stmt | Expr, erring: set[str], lets: set[str]) -> bool:
     """True for a store, or a value, of computed floats, or of elements that may err."""
     parts = (node.value, *node.indices) if isinstance(node, Store) else (node,)
     return any(
@@ -416,7 +416,7 @@ def _term_of(body: Stmt, var: Var, value: Expr) -> Expr | None:
     return None
 
 
-def _chosen(condition: Pair, a: Pair, b: Pair) -> Pair:
+def _selection(condition: Pair, a: Pair, b: Pair) -> Pair:
     """One of two values; under an uncertain condition the error covers both."""
     (c, unsure), (x, ex), (y, ey) = condition, a, b
     v, e = Select(c, x, y), _choice(c, ex, ey)
@@ -429,7 +429,7 @@ def _chosen(condition: Pair, a: Pair, b: Pair) -> Pair:
     return v, Select(unsure, Select(same, most, _add(_magnitude(_wide(x) - _wide(y)), most)), e)
 
 
-def _counted(v: Expr, moved: Expr, e: Expr, dtype: str) -> Expr:
+def _integer_error(v: Expr, moved: Expr, e: Expr, dtype: str) -> Expr:
     """The error `moved` of an integer; infinite if it may leave the range of its type."""
     low, high = (Const(float(x), WIDE) for x in dtypes.limits(dtype))
     inside = Binary("and", v - e >= low, v + e <= high)

@@ -46,13 +46,13 @@ def _stored(block: Block, store: Store, largest: dict[str, float]) -> float:
     if not dtypes.is_float(store.buffer.dtype):
         return inf
     if block.init is None:
-        return _most(store.value, largest)
+        return _magnitude_bound(store.value, largest)
     times = prod(as_int(it.extent) for it in block.reduction)
     match store.value, block.init:
         case Binary("+", Load() as own, term), Store(_, _, Const(0)) if _is_own(own, store):
-            return _held(times * _most(term, largest), store.buffer.dtype)
+            return _if_representable(times * _magnitude_bound(term, largest), store.buffer.dtype)
         case Binary("max" | "min", Load() as own, term), Store() if _is_own(own, store):
-            return _most(term, largest)
+            return _magnitude_bound(term, largest)
     return inf
 
 
@@ -60,7 +60,7 @@ def _is_own(load: Load, store: Store) -> bool:
     return load.buffer.name == store.buffer.name and load.indices == store.indices
 
 
-def _most(e: Expr, largest: dict[str, float]) -> float:
+def _magnitude_bound(e: Expr, largest: dict[str, float]) -> float:
     """A bound of the magnitude of a float expression; infinite if it may be rounded."""
     if not dtypes.is_float(e.dtype):
         return inf
@@ -70,22 +70,22 @@ def _most(e: Expr, largest: dict[str, float]) -> float:
         case Load(buffer):
             most = largest.get(buffer.name, inf)
         case Binary("+" | "-", a, b):
-            most = _most(a, largest) + _most(b, largest)
+            most = _magnitude_bound(a, largest) + _magnitude_bound(b, largest)
         case Binary("*", a, b):
-            factors = _most(a, largest), _most(b, largest)
+            factors = _magnitude_bound(a, largest), _magnitude_bound(b, largest)
             most = inf if inf in factors else prod(factors)
         case Binary("max" | "min", a, b):
-            most = max(_most(a, largest), _most(b, largest))
+            most = max(_magnitude_bound(a, largest), _magnitude_bound(b, largest))
         case Select(condition, a, b):
             compared = [x for c in walk(condition) if isinstance(c, Binary) for x in (c.a, c.b) if dtypes.is_float(x.dtype)]
-            most = max(_most(x, largest) for x in (a, b, *compared))
+            most = max(_magnitude_bound(x, largest) for x in (a, b, *compared))
         case Unary("neg", a) | Cast(_, a) | Call("abs", (a,)):
-            most = _most(a, largest)
+            most = _magnitude_bound(a, largest)
         case _:
             most = inf
-    return _held(most, e.dtype)
+    return _if_representable(most, e.dtype)
 
 
-def _held(most: float, dtype: str) -> float:
+def _if_representable(most: float, dtype: str) -> float:
     """The bound, or infinity if it exceeds the integers that a float type holds exactly."""
     return most if most <= 2 / dtypes.TABLE[dtype].eps else inf

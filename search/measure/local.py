@@ -185,7 +185,7 @@ class LocalMeasurer(Measurer):
         known = self.task.workload is not None
         answers: list[wire.Message] = []
         for distribution in range(1 if known else len(DISTRIBUTIONS)):
-            measurement, answer, note = self._drawn(distribution)
+            measurement, answer, note = self._run_baseline_on(distribution)
             answers.append(answer)
             if answer.get("good", True):
                 break
@@ -195,7 +195,7 @@ class LocalMeasurer(Measurer):
                 raise WorkerError(
                     f"no inputs were found for which results can be checked: {answer['loose']}; sum up in a wider type"
                 )
-            measurement, answer, note = self._drawn(bounded[0])
+            measurement, answer, note = self._run_baseline_on(bounded[0])
         if measurement.outcome == "ok":
             self.best = measurement.seconds if self.best is None else min(self.best, measurement.seconds)
             self._results.setdefault(measurement.digest, measurement)
@@ -205,12 +205,12 @@ class LocalMeasurer(Measurer):
             )
         return Baseline(measurement, answer.get("tolerance"), note)
 
-    def _drawn(self, distribution: int) -> tuple[Measurement, wire.Message, str]:
+    def _run_baseline_on(self, distribution: int) -> tuple[Measurement, wire.Message, str]:
         """The measurement of the program as written on inputs of a distribution, the worker's answer, and a note on the
         reference."""
         known, note = self.task.workload is not None, ""
         self.prepare_data(distribution)
-        measurement, answer = self._written() if known or not self._device else (Measurement(BASELINE, "run_timeout"), {})
+        measurement, answer = self._run_baseline() if known or not self._device else (Measurement(BASELINE, "run_timeout"), {})
         if measurement.outcome == "run_timeout" and not known:
             answer = self._reference()
             if self._device:
@@ -219,7 +219,7 @@ class LocalMeasurer(Measurer):
                 note = f"the program as written takes over {self.limits.baseline:.3g} s: {DEFAULT_REFERENCE_NOTE}"
         return measurement, answer, note
 
-    def _written(self) -> tuple[Measurement, wire.Message]:
+    def _run_baseline(self) -> tuple[Measurement, wire.Message]:
         """The measurement of the program as written, whose results become a missing reference, and the worker's answer."""
         worker = self._workers[0]
         job = self._job(BASELINE, again=True)

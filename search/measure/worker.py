@@ -90,7 +90,7 @@ class Worker:
             op = message.pop("op")
             answer = self._answer(partial(getattr(self, f"_{op}"), **message), builds=op in BUILDING)
             if answer is not None:
-                self.send(**answer, **({"lost": True} if self._lost or self._burdened() else {}))
+                self.send(**answer, **({"lost": True} if self._lost or self._has_open_files() else {}))
 
     def _answer(self, request: Callable[[], wire.Message | None], builds: bool = False) -> wire.Message | None:
         """The answer to a request. An exception becomes an outcome: of the builder if it `builds`, else of a kernel or the
@@ -111,7 +111,7 @@ class Worker:
             where = [f for f in frames if Path(f.filename).parent == Path(__file__).parent][-1]
             return {"outcome": "fault", "message": f"{said} ({Path(where.filename).name}:{where.lineno}, in {where.name})"}
 
-    def _burdened(self) -> bool:
+    def _has_open_files(self) -> bool:
         """True if candidates left so many files open that others may fail to open more, where the system shows it."""
         try:
             return len(os.listdir("/proc/self/fd")) > self._descriptors + MAX_OPEN_FILES
@@ -255,10 +255,10 @@ class Worker:
         sound = [str(i) for i in ids if verdicts[str(i)]["outcome"] == "ok"]
         share = 0.0 if not numpy or self._workload is None else NUMPY_RACE_SHARE if sound else 1.0
         kernels = {i: partial(timing.kernel_sample, self._kernels[int(i)], data.working) for i in sound}
-        self._turns(kernels, samples, rounds, (1 - share) * seconds)
+        self._sample_in_turns(kernels, samples, rounds, (1 - share) * seconds)
         if share:  # last, because its threads and its use of the caches would slow down the next kernel
             samples["numpy"] = []
-            self._turns(
+            self._sample_in_turns(
                 {"numpy": partial(timing.call_sample, self._numpy_call(data), timing.WARM_UP_SECONDS)},
                 samples,
                 rounds,
@@ -268,7 +268,7 @@ class Worker:
                 time.sleep(SPIN_SECONDS)
         return {"outcome": "ok", "samples": samples, "verdicts": verdicts}
 
-    def _turns(
+    def _sample_in_turns(
         self,
         contenders: Mapping[str, Callable[[list[float]], float]],
         samples: dict[str, list[float]],

@@ -409,12 +409,12 @@ class Evolution:
         scores = self._scores(island, rows)
         everything = [(rows, scores)]
         for generation in range(1, (settings.generations if self._models else 0) + 1):
-            rows, scores = self._next(island, rows, scores, variants, settings, lineage, generation, rng)
+            rows, scores = self._next_generation(island, rows, scores, variants, settings, lineage, generation, rng)
             everything.append((rows, scores))
         rows, first = np.unique(np.concatenate([r for r, _ in everything]), axis=0, return_index=True)
         return self._pool(island, rows, np.concatenate([s for _, s in everything])[first], near, lineage, rng)
 
-    def _next(
+    def _next_generation(
         self,
         island: _Island,
         rows: np.ndarray,

@@ -163,13 +163,13 @@ def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Ta
         top = np.minimum(budget, most) if t.registers else np.full(n, most)
         drawn = _log_uniform(top, rng)
         inner = np.where(rng.random(n) < 0.5, top, drawn)
-        inner = _fitting(t.extent, inner, rng)
+        inner = _fitting_sizes(t.extent, inner, rng)
         rows[:, t.columns[-1]] = inner
         budget = np.maximum(1, budget // inner) if t.registers else budget
     for t in tiles:
         left = -(-t.extent // rows[:, t.columns[-1]])
         for column in reversed(t.columns[:-1]):
-            size = _fitting(left, _log_uniform(left, rng), rng)
+            size = _fitting_sizes(left, _log_uniform(left, rng), rng)
             size = np.where(rng.random(n) < 0.3, 1, size)
             rows[:, column] = size
             left = -(-left // size)
@@ -194,7 +194,7 @@ def _reduce(rows: np.ndarray, tiles: Sequence[Tile], rng: np.random.Generator) -
             if column == t.columns[-1] and t.extent <= 16:
                 size = np.where(rng.random(n) < 0.8, t.extent, 1)
             else:
-                size = _fitting(left, _log_uniform(left, rng, 16.0 if column == t.columns[-1] else 1.0), rng)
+                size = _fitting_sizes(left, _log_uniform(left, rng, 16.0 if column == t.columns[-1] else 1.0), rng)
             rows[:, column] = size
             left = -(-left // size)
 
@@ -206,7 +206,7 @@ def _log_uniform(upper: np.ndarray, rng: np.random.Generator, lower: float = 1.0
     return np.clip(sampled, 1, upper)
 
 
-def _fitting(extent: np.ndarray | int, size: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _fitting_sizes(extent: np.ndarray | int, size: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Sizes near `size` that waste little: mostly the largest divisor of `extent` above half of `size`. Else it is the smallest
     size with the same number of tiles, so that the last is nearly full."""
     extent = np.broadcast_to(np.asarray(extent), size.shape)

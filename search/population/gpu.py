@@ -229,7 +229,7 @@ def _fit_block(tiled: _TiledBlock, limits: GPU, rows: np.ndarray) -> None:
         _lower_choice(tiled.sketch, rows, tiled.resident, blocks)
     for t in tiled.tiles:
         if "g" in t.roles:
-            _shrink(rows, _columns([t], "g"), partial(_idle, t))
+            _shrink(rows, _columns([t], "g"), partial(_idles, t))
 
 
 def _allocated(threads: np.ndarray) -> np.ndarray:
@@ -237,7 +237,7 @@ def _allocated(threads: np.ndarray) -> np.ndarray:
     return -(-threads // (WARP_SCHEDULERS_PER_SM * WARP)) * (WARP_SCHEDULERS_PER_SM * WARP)
 
 
-def _idle(t: Tile, rows: np.ndarray) -> np.ndarray:
+def _idles(t: Tile, rows: np.ndarray) -> np.ndarray:
     """True where grouping adds more than one idle block in IDLE_PERIOD along an axis."""
     group = np.prod(rows[:, _columns([t], "g")], axis=1)
     blocks = -(-t.extent // (np.prod(rows[:, t.columns], axis=1) // group))

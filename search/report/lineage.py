@@ -79,7 +79,7 @@ def lineage(result: Result) -> str:
 def _items(result: Result, found: Sequence[Ancestor], sketch: Sketch | None, name: str) -> Iterator[str]:
     text, before = "", None
     for a in found:
-        came = "of an earlier run, or from a search of one's own" if a.origin is None else _came(a.origin)
+        came = "of an earlier run, or from a search of one's own" if a.origin is None else _origin_text(a.origin)
         if a.trial is None:
             became = "not measured, bred on"
         else:
@@ -97,7 +97,7 @@ def _items(result: Result, found: Sequence[Ancestor], sketch: Sketch | None, nam
         text, before = new, a.row
 
 
-def _came(origin: Origin) -> str:
+def _origin_text(origin: Origin) -> str:
     others = f" of {len(origin.parents)} rows" if len(origin.parents) > 1 else ""
     return f"{origin.operator}{others}, batch {origin.batch}, generation {origin.generation}"
 

@@ -140,7 +140,7 @@ def check_shapes(func: PrimFunc) -> None:
             extent(it)
 
 
-def _made(rule: Rule, state: OpenSchedule, block: str) -> list[OpenSchedule]:
+def _states_of(rule: Rule, state: OpenSchedule, block: str) -> list[OpenSchedule]:
     """The states that a rule makes; none, with a warning, if a step is refused."""
     try:
         made = rule.apply(state, block)
@@ -161,7 +161,7 @@ def _branches(state: OpenSchedule, block: str, rules: Sequence[Rule]) -> list[Op
         verdict = rule.applies(state, block)
         if not isinstance(verdict, Verdict):
             raise TypeError(f"applies of the rule {rule.name!r} should give a search.space.rules.Verdict, got {verdict!r}")
-        made = [] if verdict is Verdict.SKIP else _made(rule, state, block)
+        made = [] if verdict is Verdict.SKIP else _states_of(rule, state, block)
         branches += made
         if verdict is Verdict.ONLY and made:
             break

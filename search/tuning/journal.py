@@ -117,7 +117,7 @@ class Journal:
         if identifier is not None:
             self._identifiers[id(measurement)] = identifier
         checked = measurement.outcome == "ok" and measurement.max_error is not None
-        better = checked and self._own(measurement) and (self.best is None or measurement.seconds < self.best.seconds)
+        better = checked and self._on_primary(measurement) and (self.best is None or measurement.seconds < self.best.seconds)
         if better:
             self.best = measurement
         self.emit(Measured(measurement, *self.progress))
@@ -139,7 +139,7 @@ class Journal:
             self.earlier.append(measurement)
         self.best = self._fastest()
 
-    def _own(self, measurement: Measurement) -> bool:
+    def _on_primary(self, measurement: Measurement) -> bool:
         """True for a measurement of the primary device; times of others are only a hint."""
         origin = measurement.provenance
         return self._primary is None or origin is None or origin.fingerprint == self._primary
@@ -177,13 +177,13 @@ class Journal:
     ) -> None:
         """Add a race: for each candidate its measurement before, and in the race. The `winner` becomes the best. If it is
         `certain`, it is recorded as the winner, and no candidate known to this run counts as faster."""
-        own = [(before, after) for before, after in entries if self._own(before)]
+        own = [(before, after) for before, after in entries if self._on_primary(before)]
         results = {self._identifiers[id(before)]: after for before, after in own if self.recorded(before)}
         identifier = None
         if winner is not None:
             before, self.best = winner
-            identifier = self._identifiers.get(id(before)) if self._own(before) else None
-            if identifier is None and (self.best.candidate == BASELINE or not self._own(before)):  # a later run is to know it
+            identifier = self._identifiers.get(id(before)) if self._on_primary(before) else None
+            if identifier is None and (self.best.candidate == BASELINE or not self._on_primary(before)):  # for a later run
                 identifier = self._keep(Records.add, self._run, self.best)
                 results |= {} if identifier is None else {identifier: self.best}
         if results:
@@ -195,7 +195,7 @@ class Journal:
         self.best = self._fastest()
 
     def _fastest(self) -> Measurement | None:
-        checked = (m for m in self.sound if m.outcome == "ok" and m.max_error is not None and self._own(m))
+        checked = (m for m in self.sound if m.outcome == "ok" and m.max_error is not None and self._on_primary(m))
         return min(checked, key=lambda m: m.seconds, default=None)
 
     def recorded(self, m: Measurement) -> bool:

@@ -49,9 +49,9 @@ def check_budget(trials: Any, seconds: Any, least: int = 1) -> None:
     """ValueError unless `trials` (from `least` on), `seconds` or both are a budget; None is no limit."""
     if trials is None and seconds is None:
         raise ValueError("a budget is needed: trials, seconds or both")
-    if trials is not None and (not _is(Integral, trials) or trials < least):
+    if trials is not None and (not _is_a(Integral, trials) or trials < least):
         raise ValueError(f"trials must be at least {least}, got {trials!r}")
-    if seconds is not None and (not _is(Real, seconds) or not 0 < seconds < math.inf):
+    if seconds is not None and (not _is_a(Real, seconds) or not 0 < seconds < math.inf):
         raise ValueError(f"seconds must be positive, got {seconds!r}")
 
 
@@ -62,7 +62,7 @@ def check_options(options: Options) -> None:
         if value is not getattr(Options, name) and not good(value):
             raise ValueError(f"{name} {takes}, got {value!r}")
     for name, value in asdict(options.limits or Limits()).items():  # min_seconds and min_runs may be 0, memory may be None
-        number = _is(Real, value) and (value > 0 or (value == 0 and name.startswith("min_")))
+        number = _is_a(Real, value) and (value > 0 or (value == 0 and name.startswith("min_")))
         if not number and not (name == "memory" and value is None):
             raise ValueError(f"Limits.{name} should be a positive number, got {value!r}")
     check_names(policy=options.policy, model=options.model, space=options.space)
@@ -87,10 +87,10 @@ def _is_rules(value: Any) -> bool:
 # For each option a predicate of its values, and the message for any other.
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "records": (lambda v: isinstance(v, (str, Path, Records)), "takes the name of a file or an open Records"),
-    "seed": (lambda v: _is(Integral, v) and 0 <= v < SEED_LIMIT, "must be an integer of at least 0, and below 2**63"),
+    "seed": (lambda v: _is_a(Integral, v) and 0 <= v < SEED_LIMIT, "must be an integer of at least 0, and below 2**63"),
     "callbacks": (lambda v: _is_list(v, callable), "takes a list of functions of one event"),
     "limits": (lambda v: isinstance(v, Limits), "takes search.Limits"),
-    "workers": (lambda v: _is(Integral, v) and v >= 1, "must be at least 1"),
+    "workers": (lambda v: _is_a(Integral, v) and v >= 1, "must be at least 1"),
     "builder": (lambda v: isinstance(v, str), "takes the name of a module"),
     "inputs": (
         lambda v: isinstance(v, Mapping) and all(isinstance(k, str) for k in v), "takes arrays by the names of parameters"
@@ -130,5 +130,5 @@ def _is_list(values: Any, good: Callable[[Any], bool]) -> bool:
     return isinstance(values, Sequence) and not isinstance(values, str) and all(map(good, values))
 
 
-def _is(kind: type, value: object) -> bool:
+def _is_a(kind: type, value: object) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)

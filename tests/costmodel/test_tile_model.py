@@ -11,7 +11,7 @@ import pytest
 from codegen.target import Target
 from costmodel import RandomModel, SketchPrograms, TileAccess, TiledNest, TileModel
 from costmodel.recording import product
-from costmodel.tile_model import CACHE_LINE_BYTES, _body, _counts, _cycles, _innermost, _levels, _lines, _rivals, _tile
+from costmodel.tile_model import CACHE_LINE_BYTES, _body, _cycles, _innermost, _levels, _lines, _rivals, _run_counts, _tile
 from schedule.machine import CPU
 from search.population.programs import sketch_programs
 from search.population.sample import sample
@@ -83,7 +83,7 @@ def test_an_axis_without_holes_is_outermost():
 def test_counts_are_products_of_the_levels_outside(row):
     nest = matmul(7, 13, 109)
     levels = _levels(nest, sizes(nest, row))
-    counts = _counts(levels)
+    counts = _run_counts(levels)
     assert counts == [math.prod(x for level in levels[:depth] for x in level) for depth in range(6)]
     assert counts[5] >= 7 * 13 * 109 / math.prod(levels[5])
 

@@ -81,9 +81,9 @@ class Farm:
         """Install the agent on workers, and subscribe to events of lost ones."""
         self.client.register_plugin(self.agent)
         with suppress(ValueError):  # it listens already
-            self.client.subscribe_topic("all", self._heard)
+            self.client.subscribe_topic("all", self._count_repeats)
 
-    def _heard(self, event: tuple[float, Any]) -> None:
+    def _count_repeats(self, event: tuple[float, Any]) -> None:
         """Count the jobs that begin again elsewhere, at an event of the scheduler on a lost worker."""
         if isinstance(event[1], dict) and event[1].get("action") == "remove-worker":
             keys = {*event[1]["processing-tasks"], *event[1]["lost-computed-tasks"]}
@@ -206,7 +206,7 @@ class Farm:
             self._answered(job, answer)
         for job, future in ended.items():
             if future.status == "error":
-                self._again(job, str(future.exception()), None)
+                self._retry(job, str(future.exception()), None)
         if lost:
             self._begin_again(lost)
 
@@ -216,7 +216,7 @@ class Farm:
             self.cancel([job])
             raise WorkerError(f"a worker refused the job: {answer['refused']}")
         if "failed" in answer:
-            self._again(job, answer["failed"], answer.get("worker"))
+            self._retry(job, answer["failed"], answer.get("worker"))
         elif "aside" in answer or "drift" in answer:
             job.avoided.add(answer["worker"])
             self.repeated += "drift" in answer
@@ -231,7 +231,7 @@ class Farm:
         self._jobs.discard(job)
         self._given.pop(job.name, None)
 
-    def _again(self, job: Job, reason: str, worker: str | None) -> None:
+    def _retry(self, job: Job, reason: str, worker: str | None) -> None:
         """Send a job that a worker failed to perform to others; WorkerError after MAX_ATTEMPTS."""
         job.attempts += 1
         self.repeated += 1

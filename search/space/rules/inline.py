@@ -91,10 +91,10 @@ def _point_by_point(consumer: Block, buffer: str) -> bool:
     (indices,) = reads
     used = [name for i in indices for name in variables(i)]
     apart = len(set(used)) == len(used) and {name for name, n in lengths.items() if n > 1} <= set(used)
-    return apart and all(_counts(i, lengths) for i in indices)
+    return apart and all(_is_mixed_radix(i, lengths) for i in indices)
 
 
-def _counts(index: Expr, lengths: dict[str, int]) -> bool:
+def _is_mixed_radix(index: Expr, lengths: dict[str, int]) -> bool:
     """True if an index is injective over its axes, because they are its digits in mixed radix."""
     p = polynomial(index)
     steps = sorted((abs(coefficient(p, name) or 0), lengths.get(name, 0)) for name in variables(index))

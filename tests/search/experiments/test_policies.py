@@ -149,12 +149,12 @@ def test_decisions_are_mutated_in_the_trace():
 
     policy = StochasticSchedule(matmul(64, 5, 96), TARGET, space=space, postprocessors=())
     rng = np.random.default_rng(0)
-    parent = policy._made((), rng)
+    parent = policy._drawn_schedule((), rng)
     decided = [step.bound["decision"] for step in parent.trace if step.name == "sample_perfect_tile"]
-    child = policy._made([None, decided[1]], rng)
+    child = policy._drawn_schedule([None, decided[1]], rng)
     mutated = [step.bound["decision"] for step in child.trace if step.name == "sample_perfect_tile"]
     assert mutated[1] == decided[1] and mutated[0] != decided[0]
-    again = policy._made([[3, 5, 7], decided[1]], rng)  # 105 is not the extent: drawn anew
+    again = policy._drawn_schedule([[3, 5, 7], decided[1]], rng)  # 105 is not the extent: drawn anew
     assert np.prod(next(step.bound["decision"] for step in again.trace if step.name == "sample_perfect_tile")) == 64
 
 

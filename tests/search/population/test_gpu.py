@@ -11,7 +11,7 @@ from codegen.cuda import lower_cuda
 from codegen.target import Target
 from costmodel.gpu_model import reserved
 from schedule import replay
-from search.population.gpu import _idle, _tiled_blocks
+from search.population.gpu import _idles, _tiled_blocks
 from search.population.mutate import crossover, mutations
 from search.population.sample import legalize, sample
 from search.space import generate
@@ -51,7 +51,7 @@ def within(sketch, rows, target=TARGET):
         ok &= (held + reserved(t.cores)) * np.maximum(threads, 32) * blocks <= least
         ok &= t.shared(rows) <= limits.shared
         for tile in t.tiles:
-            ok &= ~_idle(tile, rows)
+            ok &= ~_idles(tile, rows)
     for limit in sketch.limits:
         ok &= np.prod(rows[:, limit.columns], axis=1) <= limit.maximum
     return ok
