@@ -52,7 +52,7 @@ class SimulatedRun:
         touched: list[set[int]] = [set() for _ in self.buffers]
         for buffer, element, _ in (a for f in self.frames for _, _, own in f for a in own):
             touched[buffer].add(element)
-        drawn = [_drawn(shape, elements) for (_, shape), elements in zip(self.buffers, touched, strict=True)]
+        drawn = [_compacted(shape, elements) for (_, shape), elements in zip(self.buffers, touched, strict=True)]
         frames = [
             [
                 [values, lanes, [n for b, element, how in own for n in (b, drawn[b][1].get(element, element), how)]]
@@ -64,7 +64,7 @@ class SimulatedRun:
         return {"buffers": buffers, "frames": frames, "hits": self.hits, "misses": self.misses, "steps": self.steps}
 
 
-def _drawn(shape: tuple[int, ...], elements: set[int]) -> tuple[list[int], dict[int, int]]:
+def _compacted(shape: tuple[int, ...], elements: set[int]) -> tuple[list[int], dict[int, int]]:
     """The drawn shape of a buffer, and the new places of its elements: of a large one only touched rows and columns are drawn."""
     if prod(shape) <= MAX_DRAWN:
         return list(shape), {}
@@ -168,7 +168,7 @@ def run(func: PrimFunc) -> SimulatedRun:
     extents = {x.name: as_int(x.extent, "an extent") for x in loops(func.body)}
     caches: list[OrderedDict[tuple[int, int], None]] = [OrderedDict() for _ in range(WORKERS)]
     shown = 0
-    for together in _times(_lanes(found, kinds), kinds, extents):
+    for together in _concurrent(_lanes(found, kinds), kinds, extents):
         frame = []
         for worker, group in together:
             accesses = []
@@ -214,7 +214,7 @@ def _lanes(found: Sequence[Event], kinds: dict[str, Kind]) -> list[Group]:
     return groups
 
 
-def _times(groups: Sequence[Group], kinds: dict[str, Kind], extents: dict[str, int]) -> Iterator[list[tuple[int, Group]]]:
+def _concurrent(groups: Sequence[Group], kinds: dict[str, Kind], extents: dict[str, int]) -> Iterator[list[tuple[int, Group]]]:
     """The groups that run at once: one, or within a parallel loop one of each worker, which takes a share of the iterations."""
 
     def depth(group: Group) -> int | None:

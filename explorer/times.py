@@ -32,11 +32,11 @@ def measured(stages: Sequence[ProgramStage], target: Target, limit: float) -> li
     seconds = [m.seconds if m.outcome == "ok" else None for m in found]
     fastest = max((f / s for f, s in zip(flops, seconds, strict=True) if s), default=0.0)
     peak = None if peak is None else max(peak, fastest)  # a busy machine measures one that is too low
-    why = [_why(m, limit) for m in found]
+    why = [_reason(m, limit) for m in found]
     return [Timed(s, w, f, peak) for s, w, f in zip(seconds, why, flops, strict=True)]
 
 
-def _why(m: Measurement, limit: float) -> str:
+def _reason(m: Measurement, limit: float) -> str:
     if m.outcome == "ok":
         return ""
     first = m.message.splitlines()[0] if m.message else ""

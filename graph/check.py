@@ -52,7 +52,7 @@ def check_kernels(
         found = [memory.written(v) for v in group.outputs]
         if group.func not in references:
             references[group.func] = _reference(group.func)
-        observe(_compared(graph, group, references[group.func], given, outputs, found))
+        observe(_compare(graph, group, references[group.func], given, outputs, found))
     return [memory.read(v, written=v not in graph.inputs) for v in graph.outputs]
 
 
@@ -63,7 +63,7 @@ def _reference(func: PrimFunc) -> Reference | str:
         return str(error)
 
 
-def _compared(
+def _compare(
     graph: Graph,
     group: Group,
     reference: Reference | str,

@@ -186,13 +186,13 @@ def post_dominators(readers: Sequence[Sequence[int]]) -> list[int | None]:
     for n in reversed(range(end)):
         found: int | None = None
         for other in readers[n]:
-            found = other if found is None else _common(found, other, parent, depth)
+            found = other if found is None else _common_ancestor(found, other, parent, depth)
         parent[n] = end if found is None else found
         depth[n] = depth[parent[n]] + 1
     return [None if p == end else p for p in parent]
 
 
-def _common(a: int, b: int, parent: Sequence[int], depth: Sequence[int]) -> int:
+def _common_ancestor(a: int, b: int, parent: Sequence[int], depth: Sequence[int]) -> int:
     while a != b:
         if depth[a] >= depth[b]:
             a = parent[a]
@@ -213,7 +213,7 @@ def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
     depth: dict[Value, int] = {}  # calls on the longest path within the group to each value that it makes
     for call in calls:
         depth |= dict.fromkeys(call.outputs, 1 + max((depth.get(v, 0) for v in call.values), default=0))
-    ordered = list(_before(calls[-1], maker, depth, set()))
+    ordered = list(_in_order(calls[-1], maker, depth, set()))
     reads = list(dict.fromkeys((_parameter_key(c), v) for c in ordered for v in c.values if v not in maker))
     inputs = tuple(v for _, v in reads)
     given = {read: placeholder(read[1], f"p{n}") for n, read in enumerate(reads)}
@@ -236,7 +236,7 @@ def _parameter_key(call: Call) -> Call | None:
     return call if moves(call) else None
 
 
-def _before(call: Call, maker: Mapping[Value, Call], depth: Mapping[Value, int], seen: set[Value]) -> Iterator[Call]:
+def _in_order(call: Call, maker: Mapping[Value, Call], depth: Mapping[Value, int], seen: set[Value]) -> Iterator[Call]:
     """A call after those that make its operands. Commuting operands are sorted: the group's by depth, then inputs by size."""
     seen |= set(call.outputs)
     if call.operator in COMMUTATIVE:
@@ -244,5 +244,5 @@ def _before(call: Call, maker: Mapping[Value, Call], depth: Mapping[Value, int],
         call = replace(call, inputs=tuple(operands))
     for value in call.values:
         if value in maker and value not in seen:
-            yield from _before(maker[value], maker, depth, seen)
+            yield from _in_order(maker[value], maker, depth, seen)
     yield call

@@ -57,7 +57,7 @@ class GroupKernel:
     @cached_property
     def kernel(self) -> Kernel:
         """The kernel by itself, which shows its schedule, its assembly and so on. It is scheduled and compiled anew."""
-        return _built(scheduled(self.func, self.target, self.lookup).func, self.target)
+        return _build_kernel(scheduled(self.func, self.target, self.lookup).func, self.target)
 
     def preparing(self) -> Callable[..., int]:
         """`preparation` as a function of addresses, compiled for this processor where it cannot run the target's."""
@@ -76,7 +76,7 @@ class GroupKernel:
         return llvm_ir(split_constants(func)[1], self.target, lent=True)
 
 
-def _built(func: PrimFunc, target: Target, lent: bool = False) -> Kernel:
+def _build_kernel(func: PrimFunc, target: Target, lent: bool = False) -> Kernel:
     """The kernel that `tir.build` makes for a processor, or one whose scratch memory is `lent` by its caller."""
     refuse_out_of_bounds(func)
     return build(func, target, None, lent)
@@ -94,7 +94,7 @@ def compiled(
         degraded(f"{len(missed)} of {len(jobs)} kernels are not tuned, default schedules are used: {missed[0].why}")
     found = {} if cache is None else {func: data for func, job in jobs.items() if (data := cache.get(job.key)) is not None}
     missing = {func: job for func, job in jobs.items() if func not in found}
-    for (func, job), data in zip(missing.items(), _made(list(missing.values())), strict=True):
+    for (func, job), data in zip(missing.items(), _compile_all(list(missing.values())), strict=True):
         found[func] = data
         if cache is not None:
             cache.put(job.key, data)
@@ -123,11 +123,11 @@ class KernelJob:
 
     def done(self) -> bytes:
         """The parts of the kernel, encoded."""
-        kernel = _built(scheduled(self.func, self.target, self.lookup).func.with_(name=self.name), self.target, lent=True)
+        kernel = _build_kernel(scheduled(self.func, self.target, self.lookup).func.with_(name=self.name), self.target, lent=True)
         return encoded([CompiledFunction.of(part) for part in kernel.parts])
 
 
-def _made(jobs: Sequence[KernelJob]) -> Iterator[bytes]:
+def _compile_all(jobs: Sequence[KernelJob]) -> Iterator[bytes]:
     """The results of jobs, in order. Worker processes share the rest once it is estimated to take MIN_SHARED_SECONDS."""
     begin = time.process_time()
     for n, job in enumerate(jobs):
@@ -136,12 +136,12 @@ def _made(jobs: Sequence[KernelJob]) -> Iterator[bytes]:
         if n >= MIN_ALONE and host_cores() > 1:
             expected = (time.process_time() - begin) / max(1, n - 1) * (len(jobs) - n)
             if expected > MIN_SHARED_SECONDS:
-                yield from _shared(jobs[n:])
+                yield from _compile_in_processes(jobs[n:])
                 return
         yield job.done()
 
 
-def _shared(jobs: Sequence[KernelJob]) -> Iterator[bytes]:
+def _compile_in_processes(jobs: Sequence[KernelJob]) -> Iterator[bytes]:
     """The results of jobs, in order, by a worker process for each core; by this process after one of them dies."""
     from joblib import Parallel, delayed
 

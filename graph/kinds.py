@@ -34,18 +34,18 @@ def elementwise(call: Call) -> bool:
 def moves(call: Call) -> bool:
     """True where a call computes nothing: each element of the output is one of an input, or a constant."""
     block = _block(function(call))
-    return block is not None and _moved(_stored(block))
+    return block is not None and _only_moves(_stored(block))
 
 
 def picks(call: Call) -> bool:
     """True where a call reads its only input at the output's indices, permuted, and at constants. So it is a transpose, the part
     at one index of a dimension, or both."""
-    return len(call.values) == 1 and _picked(function(call)) is not None
+    return len(call.values) == 1 and _picked_dimensions(function(call)) is not None
 
 
 def moves_rows(call: Call) -> bool:
     """True where a call `picks` and the last dimension stays the last."""
-    picked = _picked(function(call)) if len(call.values) == 1 else None
+    picked = _picked_dimensions(function(call)) if len(call.values) == 1 else None
     return picked is not None and picked[-1:] == (len(call.outputs[0].shape) - 1,)
 
 
@@ -72,7 +72,7 @@ def rows_from(call: Call) -> list[Value]:
 
 def work(call: Call) -> int:
     """The number of iterations of a call's blocks."""
-    return _points(function(call))
+    return _iterations(function(call))
 
 
 def _different(call: Call) -> list[Value]:
@@ -121,18 +121,18 @@ def _broadcasts(func: PrimFunc) -> bool:
     return all(broadcast(load) for load in loads(block.body))
 
 
-def _moved(value: Expr) -> bool:
+def _only_moves(value: Expr) -> bool:
     match value:
         case Load() | Const():
             return True
         case Select(condition, a, b):
-            return not loads(condition) and _moved(a) and _moved(b)
+            return not loads(condition) and _only_moves(a) and _only_moves(b)
         case _:
             return False
 
 
 @lru_cache(MAX_KNOWN_CALLS)
-def _picked(func: PrimFunc) -> tuple[int | None, ...] | None:
+def _picked_dimensions(func: PrimFunc) -> tuple[int | None, ...] | None:
     """For each dimension of the input the output's dimension that indexes it, None for a constant; None for other functions."""
     block = _block(func)
     value = None if block is None else _stored(block)
@@ -194,5 +194,5 @@ def _by_rows(func: PrimFunc) -> frozenset[int]:
 
 
 @lru_cache(MAX_KNOWN_CALLS)
-def _points(func: PrimFunc) -> int:
+def _iterations(func: PrimFunc) -> int:
     return sum(prod(int(it.extent.value) for it in block.iters if isinstance(it.extent, Const)) for block in blocks(func))

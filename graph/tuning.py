@@ -191,7 +191,7 @@ def tune_graph(
         before = compile(graph, target)
         inputs = random_inputs(before.graph)
         device = _device(before.target, options.get("measurer"), known)
-        progress = _begin(before, inputs, known, device)
+        progress = _untuned_tasks(before, inputs, known, device)
 
         def tell(task: Task, event: Event) -> None:
             progress.note(task, event)
@@ -234,7 +234,7 @@ def _device(target: Target, measurer: Any, records: Records) -> str | None:
     return devices[0].device
 
 
-def _begin(model: Model, inputs: Mapping[str, np.ndarray], records: Records, device: str | None) -> Progress:
+def _untuned_tasks(model: Model, inputs: Mapping[str, np.ndarray], records: Records, device: str | None) -> Progress:
     """The tasks of a model with default schedules: the seconds of each in the network, if it runs here, and its records."""
     if device is None:
         profile = model.profile(inputs)

@@ -134,12 +134,12 @@ def check(args: argparse.Namespace) -> str:
     elif mode == "a network":
         return mode
     elif len(args.words) > 1 or (args.words and args.list):
-        raise Usage(f"expected {'no' if args.list else 'one'} workload, got {' '.join(args.words)}{_meant(args)}")
+        raise Usage(f"expected {'no' if args.list else 'one'} workload, got {' '.join(args.words)}{_suggestion(args)}")
     elif not args.words and mode in ("a workload", "--sketches", "--sizes"):
         import workloads
 
         raise Usage(f"name a workload{' to tune' if mode == 'a workload' else ''}: {', '.join(workloads.names())}")
-    elif args.words and (meant := _meant(args)):
+    elif args.words and (meant := _suggestion(args)):
         import workloads
 
         if args.words[0] not in workloads.names():
@@ -147,7 +147,7 @@ def check(args: argparse.Namespace) -> str:
     return mode
 
 
-def _meant(args: argparse.Namespace) -> str:
+def _suggestion(args: argparse.Namespace) -> str:
     """A hint at the command that the first word may have been meant for."""
     near = nearest_name(args.words[0], COMMANDS) if args.records else None
     return f"; did you mean {near}?" if near else ""

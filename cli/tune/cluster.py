@@ -84,17 +84,17 @@ class Workers:
     def rows(self) -> list[tuple[str, str, str, str]]:
         """The name of each worker, its work, the share of the time that it is busy, and the number of its measurements."""
         return [
-            (r.name, self._doing(r), f"{self._busy.get(r.address, 0.0):.0%}", str(r.status.get("measured", 0)))
-            for r in self._look()
+            (r.name, self._activity(r), f"{self._busy.get(r.address, 0.0):.0%}", str(r.status.get("measured", 0)))
+            for r in self._refresh()
         ]
 
     def line(self) -> str:
         """The number of workers, and how busy they are on average."""
-        runners = self._look()
+        runners = self._refresh()
         busy = [self._busy.get(r.address, 0.0) for r in runners]
         return f"{len(runners)} worker{'s' * (len(runners) != 1)}, {sum(busy) / len(busy):.0%} busy" if runners else "no worker"
 
-    def _look(self) -> list[Runner]:
+    def _refresh(self) -> list[Runner]:
         if (now := time.monotonic()) > self._looked + LOOK_SECONDS:
             self._looked = now
             try:
@@ -109,7 +109,7 @@ class Workers:
                 self._before[r.address] = (now, busy)
         return self._seen
 
-    def _doing(self, runner: Runner) -> str:
+    def _activity(self, runner: Runner) -> str:
         if runner.silent > SILENT_SECONDS:
             return f"silent for {runner.silent:.0f} s"
         if aside := runner.status.get("aside"):

@@ -47,7 +47,7 @@ def parse_program(word: str, shape: tuple[int, ...] | str | None, dtype: str = "
     """The workload of a name and a shape, or the function in a file. Raises Usage if it does not exist or fit into memory."""
     if not is_file(word):
         return _workload(word, shape, dtype)
-    given = _given(shape)
+    given = _sizes_given(shape)
     func = _from_file(word, given)
     with refusing(word):  # a symbolic size
         if not _fits(func):
@@ -57,10 +57,10 @@ def parse_program(word: str, shape: tuple[int, ...] | str | None, dtype: str = "
 
 def open_function(word: str, shape: str | None) -> PrimFunc:
     """The function in a file, whose sizes may be open."""
-    return _from_file(word, _given(shape))
+    return _from_file(word, _sizes_given(shape))
 
 
-def _given(shape: tuple[int, ...] | str | None) -> tuple[int, ...]:
+def _sizes_given(shape: tuple[int, ...] | str | None) -> tuple[int, ...]:
     return _shape(shape, "as many as the function takes") if isinstance(shape, str) else tuple(shape or ())
 
 
@@ -118,7 +118,7 @@ def _from_file(word: str, given: tuple[int, ...]) -> PrimFunc:
         values = runpy.run_path(path)
     maker = values.get(name)
     if inspect.isfunction(maker):
-        return _made(word, maker, given)
+        return _function_made_by(word, maker, given)
     if given:
         raise Usage(
             f"--shape goes with a workload, or a Python function that takes sizes; that in {word} has those it is written with"
@@ -137,7 +137,7 @@ def _from_file(word: str, given: tuple[int, ...]) -> PrimFunc:
     raise Usage(f"expected one function, but {there}; {path}:NAME takes one of several")
 
 
-def _made(word: str, maker: Callable[..., object], given: tuple[int, ...]) -> PrimFunc:
+def _function_made_by(word: str, maker: Callable[..., object], given: tuple[int, ...]) -> PrimFunc:
     """The function of the IR that a Python function of sizes makes, itself or as a list of tensors."""
     from tir.te import Tensor, create_prim_func
 

@@ -83,7 +83,7 @@ class Importer:
         except ValueError as error:
             raise GraphError(f"{self.name}: {error}") from None
         self._check_nodes()
-        self._raise()
+        self._raise_problems()
         for name, array in weights(self.proto, self.name, self.folder).items():
             self.constant(name, array)
         given = inputs(self.proto, self.name, shapes, self.constants)
@@ -98,10 +98,10 @@ class Importer:
                 try:
                     self.write(node, scope)
                 except (TypeError, ValueError) as error:
-                    self.problems.append(f"{self._where(node, number)}: {error}")
+                    self.problems.append(f"{self._node_text(node, number)}: {error}")
             elif not self.problems:  # otherwise it waits for a node that could not be imported
-                self.problems.append(f"{self._where(node, number)}: reads `{missing}`, which nothing defines")
-        self._raise()
+                self.problems.append(f"{self._node_text(node, number)}: reads `{missing}`, which nothing defines")
+        self._raise_problems()
         outputs = tuple(self._output(o.name, scope) for o in self.proto.output)
         read = {v.name for c in self.calls for v in c.values} | {v.name for v in outputs}
         kept = {name: array for name, array in self.constants.items() if name in read}
@@ -132,12 +132,12 @@ class Importer:
 
     # --- refusals ------------------------------------------------------------------------------------------------------
 
-    def _raise(self) -> None:
+    def _raise_problems(self) -> None:
         if self.problems:
             count = "1 node" if len(self.problems) == 1 else f"{len(self.problems)} nodes"
             raise GraphError("\n  ".join([f"{self.name}: {count} cannot be imported", *self.problems]))
 
-    def _where(self, node: onnx.NodeProto, number: int) -> str:
+    def _node_text(self, node: onnx.NodeProto, number: int) -> str:
         domain = domain_of(node.domain)
         operator = f"{domain}.{node.op_type}" if domain else node.op_type
         label = f"`{node.name}`" if node.name else f"number {number}, of `{', '.join(filter(None, node.output))}`,"
@@ -152,7 +152,7 @@ class Importer:
             if folds(node, known) or (node.op_type in OF_FIRST and node.input[0] in known):
                 known |= set(node.output)
             if reason:
-                self.problems.append(f"{self._where(node, number)}: {reason}")
+                self.problems.append(f"{self._node_text(node, number)}: {reason}")
 
     # --- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -247,13 +247,13 @@ class Importer:
             if not found.composite:
                 return self.called(found, given, attributes, self._outputs(node, scope), opset)
             results = found.define(CompositeWriter(self, scope, scope.prefix_of(node)), *given, **attributes)
-            return self._settled(node, scope, start, results if isinstance(results, tuple) else (results,))
+            return self._outputs_of(node, scope, start, results if isinstance(results, tuple) else (results,))
 
         if found := alternatives(node.op_type, opset):
             fitting = [o for o in found if not misfit(node, o, known)] or found[:1]
             most = max(len(o.operands) for o in fitting)  # a constant becomes an attribute where it can
             return _first([o for o in fitting if len(o.operands) == most], attempt)
-        return self._settled(node, scope, start, self._function(node, inputs, scope))
+        return self._outputs_of(node, scope, start, self._function(node, inputs, scope))
 
     def _function(self, node: onnx.NodeProto, inputs: Sequence[Any], scope: NodeScope) -> tuple[Any, ...]:
         """The outputs of a node that ONNX defines by others. Halves are computed in float32 and rounded at the end."""
@@ -273,7 +273,7 @@ class Importer:
         rounded = zip(found, halves[: len(found)], strict=True)
         return tuple(v if v is None or half is None else write("Cast", v, to=half) for v, half in rounded)
 
-    def _settled(self, node: onnx.NodeProto, scope: NodeScope, start: int, results: Sequence[Any]) -> Sequence[Any]:
+    def _outputs_of(self, node: onnx.NodeProto, scope: NodeScope, start: int, results: Sequence[Any]) -> Sequence[Any]:
         """The outputs of a node, whose calls begin at `start`. Unread calls go; outputs in the file's graph keep their names."""
         outputs = [(name, v) for name, v in zip(node.output, results, strict=False) if name in scope.read]
         wanted = {v for _, r in outputs for v in (r.tensors if isinstance(r, TensorSequence) else (r,))}

@@ -78,7 +78,7 @@ def _peephole(gate: te.Tensor, p: te.Tensor | None, number: int, c: te.Tensor | 
     return te.compute(gate.shape, lambda n, j: gate[n, j] + p[j + first if first else j] * c[n, j], name="seen")
 
 
-def _kept(live: te.Tensor | None, *states: tuple[te.Tensor, te.Tensor | None]) -> tuple[te.Tensor, ...]:
+def _where_live(live: te.Tensor | None, *states: tuple[te.Tensor, te.Tensor | None]) -> tuple[te.Tensor, ...]:
     """The new value of each state (N, H) where the sequence is `live` (N), else the old one. With `live` also the first new state
     with zeros where the sequence has ended."""
     if live is None:
@@ -93,16 +93,16 @@ def _kept(live: te.Tensor | None, *states: tuple[te.Tensor, te.Tensor | None]) -
 
 @operator("RNNStep", NEWEST)
 def rnn_step(x, h=None, r=None, live=None, *, activations=("Tanh",), alphas=(), betas=(), clip=None):
-    """x (N, H), h (N, H), r (H, H), live (N) -> the next h, see `_kept`."""
+    """x (N, H), h (N, H), r (H, H), live (N) -> the next h, see `_where_live`."""
     (f,) = _activations(activations, alphas, betas, clip)
-    return _kept(live, (f(_gate(x, _product(h, r), 0, shape_of(x)[1])), h))
+    return _where_live(live, (f(_gate(x, _product(h, r), 0, shape_of(x)[1])), h))
 
 
 @operator("GRUStep", NEWEST)
 def gru_step(
     x, h=None, r=None, hidden=None, bias=None, live=None, *, activations=("Sigmoid", "Tanh"), alphas=(), betas=(), clip=None
 ):  # fmt: skip
-    """x (N, 3 H) of the update, reset and hidden gates, h (N, H), live (N) -> the next h, see `_kept`.
+    """x (N, 3 H) of the update, reset and hidden gates, h (N, H), live (N) -> the next h, see `_where_live`.
 
     Where the reset is applied to products, r is (3 H, H), with a bias (3 H). Where it is applied to the state, r is (2 H, H), and
     the reset state is multiplied with `hidden` (H, H)."""
@@ -123,7 +123,7 @@ def gru_step(
         value = (te.const(1, x.dtype) - update[n, j]) * new[n, j]
         return value if h is None else value + update[n, j] * h[n, j]
 
-    return _kept(live, (te.compute((rows, units), formula, name="state"), h))
+    return _where_live(live, (te.compute((rows, units), formula, name="state"), h))
 
 
 @operator("LSTMStep", NEWEST)
@@ -132,7 +132,7 @@ def lstm_step(
     input_forget=0,
 ):  # fmt: skip
     """x (N, 4 H) of the input, output, forget and cell gates, h and c (N, H), r (4 H, H), p (3 H) of the first three gates,
-    live (N) -> the next h and c, see `_kept`. With `input_forget` the cell forgets as much as it takes in. As in onnxruntime,
+    live (N) -> the next h and c, see `_where_live`. With `input_forget` the cell forgets as much as it takes in. As onnxruntime,
     `clip` is for the gates alone, not for the cell."""
     f, g, last = _activations(activations, alphas, betas, clip, clip, None)
     units, product = shape_of(x)[1] // 4, _product(h, r)
@@ -148,7 +148,7 @@ def lstm_step(
     cell = te.compute(gates[0].shape, formula, name="cell")
     shown, seen = f(_peephole(gates[1], p, 1, cell)), last(cell)
     state = te.compute(cell.shape, lambda n, j: shown[n, j] * seen[n, j], name="state")
-    return _kept(live, (state, h), (cell, c))
+    return _where_live(live, (state, h), (cell, c))
 
 
 @operator("SequenceMask", NEWEST)

@@ -241,7 +241,7 @@ def _first_positions(x: te.Tensor, count: int, first: First) -> te.Tensor:
     size = next((b for b in BLOCKS if count and extent >= count * b * MIN_BLOCKS), 1)
     if size == 1:
         return _sorted_positions(x, None, extent, count, first)
-    best = _best(x, first) if size == 4 else _best(_best(x, first), first)
+    best = _first_of_fours(x, first) if size == 4 else _first_of_fours(_first_of_fours(x, first), first)
     blocks = _first_positions(best, count, first)
 
     def position(*i: Expr) -> Expr:
@@ -252,7 +252,7 @@ def _first_positions(x: te.Tensor, count: int, first: First) -> te.Tensor:
     return _sorted_positions(values, near, extent, count, first)
 
 
-def _best(x: te.Tensor, first: First) -> te.Tensor:
+def _first_of_fours(x: te.Tensor, first: First) -> te.Tensor:
     """The first of each four elements along the last axis."""
     *outer, extent = shape_of(x)
 

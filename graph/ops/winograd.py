@@ -132,7 +132,7 @@ def _inputs(x: te.Tensor, point: int, along: int, count: int, f: Filtering) -> t
     def formula(*index: Expr) -> Expr:
         inner = [*index[:point], *index[point + 1 :]]
         elements = [x[(*inner[:along], inner[along] * m + j, *inner[along + 1 :])] for j in range(len(f.inputs))]
-        return _chosen(index[point], [_combination(row, parities, elements) for row in f.inputs])
+        return _selected(index[point], [_combination(row, parities, elements) for row in f.inputs])
 
     return te.compute([*shape[:point], len(f.inputs), *shape[point:]], formula, name="inputs")
 
@@ -158,12 +158,12 @@ def _outputs(x: te.Tensor, point: int, along: int, f: Filtering) -> te.Tensor:
     def formula(*index: Expr) -> Expr:
         inner = [*index[:along], *index[along + 1 :]]
         elements = [x[(*inner[:point], te.const(j), *inner[point:])] for j in range(len(f.inputs))]
-        return _chosen(index[along], [_combination(row, [*pairs, [len(sizes)]], elements) for row in f.outputs])
+        return _selected(index[along], [_combination(row, [*pairs, [len(sizes)]], elements) for row in f.outputs])
 
     return te.compute([*shape[:along], len(f.outputs), *shape[along:]], formula, name="outputs")
 
 
-def _chosen(number: Expr, values: Sequence[Expr]) -> Expr:
+def _selected(number: Expr, values: Sequence[Expr]) -> Expr:
     """The value of that number."""
     found = values[-1]
     for n, value in reversed(list(enumerate(values[:-1]))):

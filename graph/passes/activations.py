@@ -62,7 +62,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     for function in _functions(r, call):
         argument = function.values[0]
         for x in dict.fromkeys((argument, *_leading_to(r, argument, MAX_STEPS))):
-            given, found = _polynomial(r, argument, {x: _X}), _of(r, call, {x: _X, function.outputs[0]: _E})
+            given, found = _polynomial(r, argument, {x: _X}), _polynomial_of(r, call, {x: _X, function.outputs[0]: _E})
             for form in FORMS:
                 same = form.function == function.operator and all(
                     _near(function.attribute(n, _DEFAULTS.get(n)), v) for n, v in form.bounds.items()
@@ -122,10 +122,10 @@ def _polynomial(r: Rewriting, value: Value, known: Values, steps: int = MAX_STEP
     if (number := r.number(value)) is not None:
         return {(0, 0): number}
     call = r.producer(value, "Add", "Sub", "Mul", "Div", "Neg")
-    return _of(r, call, known, steps - 1) if call is not None and steps else None
+    return _polynomial_of(r, call, known, steps - 1) if call is not None and steps else None
 
 
-def _of(r: Rewriting, call: Call, known: Values, steps: int = MAX_STEPS) -> Polynomial | None:
+def _polynomial_of(r: Rewriting, call: Call, known: Values, steps: int = MAX_STEPS) -> Polynomial | None:
     """The result of a call as a polynomial, or None."""
     parts = [_polynomial(r, v, known, steps) for v in call.values]
     if any(p is None or len(p) > MAX_TERMS for p in parts):

@@ -26,7 +26,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
         return None
     channels = (1, gated.shape[1], *(1 for _ in gated.shape[2:]))
     gate, image = parted(scaled, lambda v: v.shape == channels)
-    if gate is None or image is None or image.shape != gated.shape or weights.shape[1] != channels[1] or _surrounded(call):
+    if gate is None or image is None or image.shape != gated.shape or weights.shape[1] != channels[1] or _reads_padding(call):
         return None
     if image.nbytes < MIN_IMAGE_TO_WEIGHTS * weights.nbytes:
         return None
@@ -35,6 +35,6 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     return [product, replace(call, inputs=inputs)]
 
 
-def _surrounded(call: Call) -> bool:
+def _reads_padding(call: Call) -> bool:
     """True where a convolution reads outside of its image."""
     return any(call.attribute("pads", ())) or call.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID")

@@ -25,10 +25,10 @@ def sink_layouts(graph: Graph) -> Graph:
 def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     if not elementwise(call) or moves(call):
         return None
-    return next((calls for v in dict.fromkeys(call.values) if (calls := _behind(r, call, v)) is not None), None)
+    return next((calls for v in dict.fromkeys(call.values) if (calls := _sunk(r, call, v)) is not None), None)
 
 
-def _behind(r: Rewriting, call: Call, operand: Value) -> list[Call] | None:
+def _sunk(r: Rewriting, call: Call, operand: Value) -> list[Call] | None:
     """The calls in place of one with a view or a transpose as an operand, which then follows it; None where it stays."""
     moved, result = r.producer(operand, "Reshape", "Transpose"), call.outputs[0]
     if moved is None or operand.shape != result.shape or moved.values[0] not in r.producers:
@@ -39,20 +39,20 @@ def _behind(r: Rewriting, call: Call, operand: Value) -> list[Call] | None:
         return None
     calls, inputs = list[Call](), list[Value | None]()
     for value in call.inputs:
-        before = None if value is None else _before(r, moved, value)
+        before = None if value is None else _unmoved_operand(r, moved, value)
         if value is not None and before is None:
             return None
         calls += [] if before is None else before[0]
         inputs.append(None if before is None else before[1])
     if calls and not alone:  # views that would stand between calls of one group
         return None
-    inner = replace(call, inputs=tuple(inputs), outputs=(r.value(f"{result.name}_before", source.shape, result.dtype),))
+    inner = replace(call, inputs=tuple(inputs), outputs=(r.value(f"{result.name}_unmoved", source.shape, result.dtype),))
     if not fits_elementwise(inner):
         return None
-    return [*calls, *(_behind(r, inner, source) or [inner]), replace(moved, inputs=inner.outputs, outputs=(result,))]
+    return [*calls, *(_sunk(r, inner, source) or [inner]), replace(moved, inputs=inner.outputs, outputs=(result,))]
 
 
-def _before(r: Rewriting, moved: Call, value: Value) -> tuple[list[Call], Value] | None:
+def _unmoved_operand(r: Rewriting, moved: Call, value: Value) -> tuple[list[Call], Value] | None:
     """The calls that make an operand as it is before a view or a transpose, and that operand; None where they cost a kernel."""
     source, result = moved.values[0], moved.outputs[0]
     same = moved if value == result else r.producer(value, moved.operator)

@@ -83,7 +83,7 @@ FAULTS: dict[str, Callable[[Load, tuple[Expr, ...]], Expr]] = {
 
 def damage(monkeypatch: pytest.MonkeyPatch, fault: Callable[[Load, tuple[Expr, ...]], Expr], number: int) -> None:
     """Let the kernel that is compiled as so many before it end with a fault in its last output."""
-    original, count = graph.kernels._built, 0
+    original, count = graph.kernels._build_kernel, 0
 
     def built(func, target, lent=False):
         nonlocal count
@@ -95,7 +95,7 @@ def damage(monkeypatch: pytest.MonkeyPatch, fault: Callable[[Load, tuple[Expr, .
             func = func.with_(body=seq(func.body, nest(loops, Store(output, at, fault(Load(output, at), at)))))
         return original(func, target, lent)
 
-    monkeypatch.setattr(graph.kernels, "_built", built)
+    monkeypatch.setattr(graph.kernels, "_build_kernel", built)
 
 
 def checked(proto: onnx.ModelProto) -> list[KernelCheck]:
