@@ -80,16 +80,16 @@ def export(model: Model, path: str, stream: IO[str]) -> None:
     print(f"exported: {path}, {header} and {header.with_suffix('.weights')}", file=stream)
 
 
-def read_arrays(option: str, path: str) -> dict[str, np.ndarray]:
-    """The arrays of a file that `numpy.savez` wrote, by name."""
-    what = f"{option}: {path} is no file of numpy.savez, or is damaged"
+def read_arrays(path: str) -> dict[str, np.ndarray]:
+    """The arrays of `--inputs`, a file that `numpy.savez` wrote, by name."""
+    what = f"--inputs: {path} is no file of numpy.savez, or is damaged"
     if not Path(path).is_file():
-        raise Usage(f"{option}: there is no file {path}")
+        raise Usage(f"--inputs: there is no file {path}")
     with refusing(what, (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error)):
         found = np.load(path)
         arrays = {name: found[name] for name in found.files} if isinstance(found, np.lib.npyio.NpzFile) else None
     if arrays is None:
-        raise Usage(f"{option}: {path} holds one array; numpy.savez writes several, by name")
+        raise Usage(f"--inputs: {path} holds one array; numpy.savez writes several, by name")
     return arrays
 
 

@@ -70,7 +70,7 @@ def _run(args: argparse.Namespace) -> int:
         writable("--outputs", args.outputs)
     if args.export:
         check_exportable(args.export)
-    given = read_arrays("--inputs", args.inputs) if args.inputs else {}
+    given = read_arrays(args.inputs) if args.inputs else {}
     graph = load(args.model, args.shape, given)
     if args.show:
         graph.show()

@@ -70,7 +70,7 @@ def read_inputs(path: str | None, func: PrimFunc) -> dict[str, np.ndarray]:
         return {}
     from search.measure.reference import given_inputs
 
-    inputs = read_arrays("--inputs", path)
+    inputs = read_arrays(path)
     try:
         given_inputs(func, inputs)
     except ValueError as error:

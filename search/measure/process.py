@@ -24,6 +24,7 @@ from .provenance import Provenance
 
 ROOT = Path(tir.__file__).resolve().parents[1]
 START_SECONDS = 120.0  # seconds until a worker must be ready
+STDERR_TAIL_BYTES = 2000  # of standard error in a message
 
 # The numbers of threads of libraries, which read them from the environment when they are loaded.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -138,11 +139,11 @@ class WorkerProcess:
                 return f"signal {-code}"
         return f"exit status {code}"
 
-    def stderr_tail(self, size: int = 2000) -> str:
+    def stderr_tail(self) -> str:
         """The end of the process's standard error."""
         try:
             end = self._errors.seek(0, os.SEEK_END)
-            self._errors.seek(max(0, end - size))
+            self._errors.seek(max(0, end - STDERR_TAIL_BYTES))
             return self._errors.read().decode(errors="replace").strip()
         except (OSError, ValueError):
             return ""

@@ -135,8 +135,8 @@ def by_rows(func: PrimFunc, lanes: int = 0) -> PrimFunc:
     return schedule.func
 
 
-def scale_of(expected: np.ndarray, least: float = 0.0) -> np.ndarray:
-    """The default scale of errors: max(|expected|, rms(expected), least), float64."""
+def scale_of(expected: np.ndarray) -> np.ndarray:
+    """The default scale of errors: max(|expected|, rms(expected)), float64."""
     finite = expected[np.isfinite(expected)]
     rms = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
-    return np.maximum(np.abs(expected), max(rms, least))
+    return np.maximum(np.abs(expected), rms)

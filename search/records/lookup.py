@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from codegen import Target
     from schedule import Schedule
 
+MAX_TITLES = 5  # of recorded functions in a message
+
 
 class NoRecord(LookupError):
     """No schedule of this function is recorded; the message lists the recorded functions."""
@@ -88,10 +90,10 @@ def _applicable(func: PrimFunc, records: Records, key: str, fingerprint: str) ->
     return faulty[0][0] if faulty else None
 
 
-def _listed(summaries: list[Summary], most: int = 5) -> str:
+def _listed(summaries: list[Summary]) -> str:
     titles = list(dict.fromkeys(s.title for s in summaries))
-    more = f" and {len(titles) - most} more" if len(titles) > most else ""
-    return "; ".join(titles[:most]) + more
+    more = f" and {len(titles) - MAX_TITLES} more" if len(titles) > MAX_TITLES else ""
+    return "; ".join(titles[:MAX_TITLES]) + more
 
 
 def best_schedule(func: PrimFunc, target: str | Target = "llvm", *, records: str | Path | Records) -> Schedule:

@@ -45,12 +45,12 @@ class Options:
     measurer: Callable[[Task], Measurer] | None = None
 
 
-def check_budget(trials: Any, seconds: Any, least: int = 1) -> None:
-    """ValueError unless `trials` (from `least` on), `seconds` or both are a budget; None is no limit."""
+def check_budget(trials: Any, seconds: Any) -> None:
+    """ValueError unless `trials`, `seconds` or both are a budget; None is no limit."""
     if trials is None and seconds is None:
         raise ValueError("a budget is needed: trials, seconds or both")
-    if trials is not None and (not _is_a(Integral, trials) or trials < least):
-        raise ValueError(f"trials must be at least {least}, got {trials!r}")
+    if trials is not None and (not _is_a(Integral, trials) or trials < 1):
+        raise ValueError(f"trials must be at least 1, got {trials!r}")
     if seconds is not None and (not _is_a(Real, seconds) or not 0 < seconds < math.inf):
         raise ValueError(f"seconds must be positive, got {seconds!r}")
 
