@@ -14,7 +14,7 @@ from schedule import Schedule, ScheduleError, Trace, replay
 from search.experiments.actions import successors
 from search.experiments.ansor import WARM_UP, Ansor
 from search.experiments.directions import DirectionWalk
-from search.experiments.knobs import knobs, settings, turned
+from search.experiments.knobs import knobs, settings, with_knob_resampled
 from search.experiments.stochastic import StochasticSchedule
 from search.experiments.stochastic_schedule import MAX_UNROLLED, POSTPROCESSORS, refuse_large_bodies
 from search.experiments.template import TemplateTuner
@@ -98,7 +98,7 @@ def test_a_knob_is_an_axis_or_a_choice_and_turning_changes_one():
     known = knobs(sketch)
     assert sorted(c for k in known for c in k.columns) == sorted({c for k in known for c in k.columns})
     rows = sample(sketch, TARGET, 40, np.random.default_rng(0))
-    changed = turned(sketch, TARGET, rows, np.random.default_rng(1))
+    changed = with_knob_resampled(sketch, TARGET, rows, np.random.default_rng(1))
     assert (changed != rows).any() and (legalize(sketch, TARGET, changed) == changed).all()
     options = settings(sketch, TARGET, known[-1], 5, np.random.default_rng(0))
     assert 0 < len(options) <= 5 and len(np.unique(options, axis=0)) == len(options)
