@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -73,20 +74,31 @@ def counts_once(block: Block, loops: Sequence[For], axis: Axis = Axis.REDUCE) ->
 def tried_injective(
     names: set[str], moving: set[str], places: Iterable[Expr], loops: Iterable[For], limit: int = 100_000
 ) -> bool:
-    """True if, by enumeration, iterations of the loops `moving` that differ in `names` differ in `places`, all other loops fixed.
-    False where there are more than `limit`, or an extent is symbolic."""
-    parts = [to_expr(split_terms(polynomial(e), moving)[0], e.dtype) for e in places]
+    """True if iterations of the loops `moving` that differ in `names` differ in `places`, all other loops fixed: by algebra, else
+    by enumeration. False where there are more than `limit`, or an extent is symbolic."""
+    parts = tuple(to_expr(split_terms(polynomial(e), moving)[0], e.dtype) for e in places)
     used = variables(*parts)
     counts = {x.name: int(x.extent.value) for x in loops if x.name in used | names and isinstance(x.extent, Const)}
     if counts.keys() != used | names or any(wraps(e) for e in parts) or prod(counts.values()) > limit:
         return False
-    points = enumerate_points(counts, used | names, (), limit)
-    columns = None if points is None else points.evaluate([*parts, *map(Var, used - moving)])
+    return _injective(parts, tuple(counts.items()), frozenset(names), frozenset(used - moving))
+
+
+@lru_cache(maxsize=4096)  # sketches of a function ask the same of its copies and tiles
+def _injective(
+    parts: tuple[Expr, ...], counts: tuple[tuple[str, int], ...], names: frozenset[str], fixed: frozenset[str]
+) -> bool:
+    """True if points of a grid that agree in the `fixed` variables and in the values of `parts` agree in `names`."""
+    ranges = {name: (0, count - 1) for name, count in counts}
+    if names <= determined([polynomial(simplify(e, ranges)) for e in parts], fixed, ranges):
+        return True
+    points = enumerate_points(dict(counts), set(ranges), (), prod(count for _, count in counts))
+    columns = None if points is None else points.evaluate([*parts, *map(Var, sorted(fixed))])
     if points is None or columns is None:
         return False
     if not len(points):
         return True
-    rows = (columns, [points.values[n] for n in names])
+    rows = (columns, [points.values[n] for n in sorted(names)])
     group, own = (distinct_rows(np.array(x, np.int64).reshape(len(x), len(points)).T)[1] for x in rows)
     some = np.zeros(len(points), np.int64)
     some[group] = own

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tir.arith.injectivity import counts_once, determined
+from tir.arith.injectivity import counts_once, determined, tried_injective
 from tir.arith.polynomial import polynomial
 from tir.arith.simplify import simplify
 from tir.ir import NOTHING, Axis, Block, Const, For, Iter, Var
@@ -58,3 +58,31 @@ def test_loops_outside_are_not_taken_to_be_at_0() -> None:
     for binding, once in ((i - i * o, False), (i + i * o, False), ((i * 3 + o * 7) % 5, False), (i * 3 % 7 + o * 7, True)):
         block = Block("B", (Iter(v, Const(35), Axis.SPATIAL, binding),), NOTHING)
         assert counts_once(block, [For(i, Const(5), block)], Axis.SPATIAL) is once
+
+
+def test_injectivity_by_brute_force() -> None:
+    """Exactly where iterations that differ in some loops differ in places; algebra finds some, enumeration the others."""
+    rng = np.random.default_rng(1)
+    sizes = {"a": 5, "b": 4, "c": 3, "o": 2}
+    loops = [For(Var(name), Const(size), NOTHING) for name, size in sizes.items()]
+    points = np.indices(tuple(sizes.values())).reshape(4, -1)
+    values = dict(zip(sizes, points, strict=True))
+    answers = []
+    for _ in range(400):
+        places = []
+        for _ in range(rng.integers(1, 4)):
+            a, b, c, o = (Var(name) * int(rng.integers(-12, 13)) for name in sizes)
+            e = a + b + c + (o if rng.random() < 0.5 else Var("o") * Var("a"))
+            match rng.integers(4):
+                case 0:
+                    e = e // int(rng.integers(1, 7))
+                case 1:
+                    e = e % int(rng.integers(1, 37))
+            places.append(e)
+        names = set(rng.choice(["a", "b", "c"], rng.integers(1, 3), replace=False).tolist())
+        at = np.stack([*(eval(str(e), {}, values) + 0 * values["o"] for e in places), values["o"]])
+        kept = np.stack([values[name] for name in sorted(names)])
+        both = np.unique(np.concatenate([at, kept]), axis=1).shape[1]
+        answers.append(both == np.unique(at, axis=1).shape[1])
+        assert tried_injective(names, {"a", "b", "c"}, places, loops) == answers[-1], (names, [str(e) for e in places])
+    assert 40 < sum(answers) < 360
