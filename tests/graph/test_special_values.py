@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -67,7 +68,7 @@ def numbers(dtype):
 
 
 def called(calls, arrays, outputs=1):
-    """The outputs of calls, (operator, attributes), of the same arrays, in one graph, interpreted and compiled."""
+    """The outputs of calls, (operator, attributes), of the same arrays, in one graph: interpreted, then, if asked for, compiled."""
     inputs = tuple(Value(f"x{n}", a.shape, a.dtype.name) for n, a in enumerate(arrays))
     made = []
     for number, (operator, attributes) in enumerate(calls):
@@ -77,7 +78,8 @@ def called(calls, arrays, outputs=1):
     results = tuple(v for call in made for v in call.outputs)
     graph = Graph("g", inputs, tuple(made), results, {})
     raw = [a.view("u2") if a.dtype.name == "bfloat16" else a for a in arrays]
-    for found in (evaluate(graph, raw), tir.compile(graph, "llvm -num-cores 1", cache=None)(*raw)):
+    for run in (partial(evaluate, graph), lambda given: tir.compile(graph, "llvm -num-cores 1", cache=None)(*given)):
+        found = run(raw)
         yield [a.view(ml_dtypes.bfloat16) if v.dtype == "bfloat16" else a for v, a in zip(results, found, strict=True)]
 
 
@@ -177,7 +179,7 @@ def test_top_k_of_ties_and_nan(shape, axis, k, name):
         x = np.where(rng.random(shape) < 0.4, rng.choice(special, shape), x)
     calls = [("TopK", {"axis": axis, "k": k, "largest": largest}) for largest in (0, 1)]
     found = called(calls, [x], 2)
-    for results in found if shape == (1, 101) else [next(found)]:
+    for results in found if x.size < 150 else [next(found)]:  # long axes are compiled once
         for largest in (0, 1):
             values, places = ordered(x, k, axis, largest)
             np.testing.assert_array_equal(results[2 * largest], values)
