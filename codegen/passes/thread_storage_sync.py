@@ -116,6 +116,7 @@ class _BarrierInsertion:
         self.before: set[Path] = set()
         self.inner: set[Path] = set()  # loops and conditions; a barrier of every iteration stands outside of them
         self.cache: dict[Path, list[MemoryAccess]] = {}
+        self.known: dict[tuple, bool] = {}  # conflicts by footprints, which `cache` keeps: a loop is visited three times
 
     def run(self) -> Stmt:
         self.visit(self.kernel.body, (0,), [], self.kernel.ranges)
@@ -175,13 +176,19 @@ class _BarrierInsertion:
         return self.check(self.accesses(s, path, ranges), path, pending)
 
     def check(self, found: list[MemoryAccess], path: Path, pending: list[MemoryAccess]) -> list[MemoryAccess]:
-        conflicting = [a for a in pending for b in found if _conflict(a, b)]
+        conflicting = [a for a in pending for b in found if self.conflict(a, b)]
         if conflicting:
             depth = max(self.depth(a, path) for a in conflicting)
             here = path[:depth]
             self.before.add(here)
             pending = [a for a in pending if a.copying or (a.path[:depth] == here and not a.carried)]
         return _union(pending, found)
+
+    def conflict(self, a: MemoryAccess, b: MemoryAccess) -> bool:
+        key = id(a.footprint), id(b.footprint), a.varying, b.varying
+        if key not in self.known:
+            self.known[key] = _conflict(a, b)
+        return self.known[key]
 
     def depth(self, a: MemoryAccess, path: Path) -> int:
         """The length of the part of `path` that leads to the statement before which a barrier separates `a` from the access at
