@@ -19,6 +19,7 @@ from search.experiments.stochastic import StochasticSchedule
 from search.experiments.stochastic_schedule import MAX_UNROLLED, POSTPROCESSORS, refuse_large_bodies
 from search.experiments.template import TemplateTuner
 from search.measure import Measurement
+from search.policy import named
 from search.policy.evolution import Settings
 from search.policy.named import POLICIES, make_policy
 from search.population.sample import legalize, sample
@@ -29,6 +30,12 @@ from tests.search.policy.oracle import TARGET, best_of, task
 
 TASK = Task.of(matmul(7, 13, 109), TARGET)
 SMALL = {"ansor": {"population": 64}, "stochastic": {"population": 12}, "tree": {"simulations": 32}}
+
+
+@pytest.fixture(autouse=True)
+def sketches_made_once(monkeypatch):
+    """The policies of one task share its sketches, as they derive the same."""
+    monkeypatch.setattr(named, "generate", lambda *args: [*generate(*args)])
 
 
 def small(name: str, **options):
