@@ -32,6 +32,7 @@ BENCHMARKS = (
     "interop",
     "symbolic",
     "levels",
+    "perturb",
     "interleaved",
     "published",
     "primitives",

@@ -264,17 +264,34 @@ ROWS = (*PROGRAMS, *DRAWN, *CONVOLVED)
 DEFAULT = ("one-row-across", "four-rows-across", "distances", "sum-of-columns", "transposition", "concatenation")
 
 
+def problem(row: str, seed: int) -> tuple[PrimFunc, tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """The program of a row, its inputs, and an array for its result."""
+    program = _program(row, seed)
+    func = program.func()
+    result = func.buffers[-1]
+    kind = np.uint16 if result.dtype == "bfloat16" else np.dtype(result.dtype)
+    return func, tuple(_operands(program, seed)), (programs.aligned(np.zeros(const_shape(result), kind)),)
+
+
+def _program(row: str, seed: int) -> Program:
+    if row in DRAWN:
+        return _drawn(*DRAWN[row], seed)
+    return _convolution(*CONVOLVED[row], seed) if row in CONVOLVED else PROGRAMS[row]
+
+
+def _operands(program: Program, seed: int) -> list[np.ndarray]:
+    """Random operands, small integers where their dtype is one."""
+    rng = np.random.default_rng(seed)
+    whole = program.dtype.startswith("int")
+    drawn = (rng.integers(-4, 5, s) if whole else rng.uniform(-1, 1, s) for s in program.shapes)
+    return [programs.aligned(stored(x, program.dtype)) for x in drawn]
+
+
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     """One result: milliseconds of each contender, and how many times as fast as its peers ours is."""
-    if row in DRAWN:
-        program = _drawn(*DRAWN[row], options.seed)
-    else:
-        program = _convolution(*CONVOLVED[row], options.seed) if row in CONVOLVED else PROGRAMS[row]
-    rng = np.random.default_rng(options.seed)
-    whole = program.dtype.startswith("int")
-    numbers = (rng.integers(-4, 5, s) if whole else rng.uniform(-1, 1, s) for s in program.shapes)
-    arrays = [programs.aligned(stored(x, program.dtype)) for x in numbers]
-    func = program.func()
+    program = _program(row, options.seed)
+    arrays = _operands(program, options.seed)
+    whole, func = program.dtype.startswith("int"), program.func()
     target = tir.Target("llvm", num_cores=options.threads)
     kernel = tir.build(tir.default_schedule(func, target).func, target)
     wide = program.peer(*(values(a, program.dtype).astype("int64" if whole else "float64") for a in arrays))
