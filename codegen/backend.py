@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tir.arrays import host_array, need_dtype
 from tir.ir import PrimFunc
 
+from . import machine_record
 from .passes import CPU_PASSES, GPU_PASSES, Pass
 from .processor import (
     MCPU,
@@ -45,11 +46,11 @@ def _host_array_type(a: Any) -> tuple[tuple[int, ...], str] | None:
 
 
 def _cpu_machine(target: Target) -> Machine:
-    from schedule.machine import CPU
+    from schedule.machine import CPU, Memory
 
     return CPU(
         target.num_cores, target.vector_bits, target.registers, target.l1, target.l2, target.l3, target.mcpu,
-        target.features,
+        target.features, Memory.parse(target.memory) if target.memory else None,
     )  # fmt: skip
 
 
@@ -133,7 +134,24 @@ def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
     if bits not in (64, 128, 256, 512, 1024, 2048):
         raise ValueError(f"target option vector_bits must be a power of two from 64 to 2048, got {bits}")
     move = switch_option("move_threads", given.get("move_threads", True))
-    return {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits, "move_threads": move, "mtriple": mtriple}
+    memory = given.get("memory")
+    if memory is None:
+        memory = machine_record.recorded() if (mcpu, mattr, mtriple) == (*host_processor(), "") else ""
+    if memory:
+        _check_memory(memory)
+    return {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits, "move_threads": move, "mtriple": mtriple, "memory": memory}
+
+
+def _check_memory(text: Any) -> None:
+    """ValueError unless this is cycles of cache lines, as `Target` has them."""
+    from schedule.machine import Memory
+
+    try:
+        Memory.parse(text)
+    except (ValueError, AttributeError):
+        raise ValueError(
+            f"target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, as 2,8,23/2,23,64; got {text!r}"
+        ) from None
 
 
 def _llvm_spelling(target: Target) -> str:
@@ -142,7 +160,7 @@ def _llvm_spelling(target: Target) -> str:
     usual = type(target)("llvm", num_cores=target.num_cores, mcpu=target.mcpu, mtriple=target.mtriple)
     if target.mattr != usual.mattr:
         text += f" -mattr {shlex.quote(target.mattr)}"
-    for key in ("vector_bits", "l1", "l2", "l3"):
+    for key in ("vector_bits", "l1", "l2", "l3", "memory"):
         if getattr(target, key) != getattr(usual, key):
             text += f" -{key.replace('_', '-')} {getattr(target, key)}"
     return text if target.move_threads else f"{text} -move-threads 0"
@@ -152,7 +170,7 @@ def _llvm_spelling(target: Target) -> str:
 
 
 def _cuda_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    for key in ("mcpu", "mattr", "move_threads", "mtriple"):
+    for key in ("mcpu", "mattr", "move_threads", "mtriple", "memory"):
         if given.get(key):
             raise ValueError(f"target option {key} is for llvm; use arch with cuda")
     arch = given.get("arch") or "sm_90"

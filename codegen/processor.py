@@ -195,6 +195,18 @@ def host_cores() -> int:
 
 
 @cache
+def host_name() -> str:
+    """The name of this processor as the system has it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass  # not Linux
+    return platform.processor() or platform.machine()
+
+
+@cache
 def host_caches() -> tuple[int, int, int]:
     """Sizes in bytes of the L1 data, L2 and L3 caches of the first core; common sizes where the system reports none."""
     sizes = {1: 32 * 1024, 2: 1024 * 1024, 3: 32 * 1024 * 1024}

@@ -28,6 +28,8 @@ class Target:
     `l1`, `l2`, `l3` are cache sizes in bytes (data cache of a core, of a core, shared). With `move_threads` (1 or 0), threads of
     parallel loops on the core of their caller leave it; their affinity is restored. `mtriple` is LLVM's name of another kind of
     machine, as aarch64-linux-gnu, with the processor `mcpu`: its kernels are exported, or run by workers on such machines.
+    `memory` is what `tir.calibrate` measured: cycles of a cache line from L2, L3 and memory, of lines that follow each other and
+    of lines in the rows of a matrix, as 2,8,23/2,23,64. It is empty for the description of the processor `mcpu`.
     For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division and math functions, and subnormal numbers, for
     speed.
     Raises ValueError for an unknown option or value.
@@ -45,6 +47,7 @@ class Target:
     fast_math: bool
     move_threads: bool
     mtriple: str
+    memory: str
 
     def __init__(self, spec: str | Target = "llvm", **options) -> None:
         if isinstance(spec, Target):
@@ -86,7 +89,8 @@ class Target:
 
 
 _OPTIONS = (
-    "num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "arch", "fast_math", "move_threads", "mtriple", "kind",
+    "num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "memory", "arch", "fast_math", "move_threads", "mtriple",
+    "kind",
 )  # fmt: skip
 
 
@@ -135,7 +139,7 @@ def _complete(given: dict) -> dict:
             raise ValueError(f"target option {key} must be 0 or 1, got {value!r}")
     found = backend(given["kind"])
     result: dict[str, Any] = {"kind": found.kind, "mcpu": "", "mattr": "", "vector_bits": 128, "arch": ""}
-    result |= {"fast_math": False, "move_threads": False, "mtriple": ""}
+    result |= {"fast_math": False, "move_threads": False, "mtriple": "", "memory": ""}
     caches = host_caches()
     for key, default in (("num_cores", host_cores()), ("l1", caches[0]), ("l2", caches[1]), ("l3", caches[2])):
         result[key] = integer_option(key, given.get(key, default))

@@ -29,7 +29,7 @@ from operator import mul
 
 import numpy as np
 
-from schedule.machine import CACHE_LINE_BYTES, CYCLES_PER_LINE, Machine
+from schedule.machine import CACHE_LINE_BYTES, USUAL_MEMORY, Machine
 from tir.ir import Kind
 
 from .loopnest import BufferAccess, Loop, ProgramDescription, Statement
@@ -243,7 +243,7 @@ def _machine(
         moved.append(level)
     threads = minimum(tasks, float(machine.cores))
     cycles = total / length * vectors
-    for amount, line in zip(moved, CYCLES_PER_LINE, strict=True):
+    for amount, line in zip(moved, USUAL_MEMORY.line, strict=True):
         cycles = cycles + amount * (line / CACHE_LINE_BYTES)
     return [
         float(machine.cores), float(lanes), *map(float, machine.caches),

@@ -14,7 +14,7 @@ from operator import mul
 
 import numpy as np
 
-from schedule.machine import CACHE_LINE_BYTES, CPU, CYCLES_PER_LINE, SET_ALIASING_BYTES
+from schedule.machine import CACHE_LINE_BYTES, CPU, SET_ALIASING_BYTES
 
 from .model import Formula
 from .recording import Recorder, Recording, Value, and_not, ceil, logical_or, maximum, minimum, product, where
@@ -106,7 +106,7 @@ def _traffic(nest: TiledNest, levels: list[Sizes], counts: list[Value], machine:
         strip = [minimum(size * n, extent) for size, n, extent in zip(tiles[depth], around, nest.extents, strict=True)]
         loaded.append(sum(_lines(access, strip) for access in nest.accesses) * counts[depth] / length)
     total: Value = 0.0
-    for size, way, cycles in zip(machine.caches, SET_ALIASING_BYTES, CYCLES_PER_LINE, strict=True):
+    for size, way, cycles in zip(machine.caches, SET_ALIASING_BYTES, machine.memory.line, strict=True):
         moved = loaded[5]  # the innermost tile is in registers, so it counts as fitting
         for depth in reversed(range(5)):  # 0 is the whole nest; the deeper, the smaller
             fits = footprints[depth] * CACHE_LINE_BYTES <= CACHE_SHARE * size
@@ -118,7 +118,7 @@ def _traffic(nest: TiledNest, levels: list[Sizes], counts: list[Value], machine:
     for access in nest.accesses:  # operands that evict each other in the innermost tile
         if not access.written:
             evicting = _rivals(access, tiles[5], SET_ALIASING_BYTES[0]) > max(1, machine.l1 // SET_ALIASING_BYTES[0])
-            total = total + where(evicting, _lines(access, tiles[5]) * counts[5] * CYCLES_PER_LINE[0], 0.0)
+            total = total + where(evicting, _lines(access, tiles[5]) * counts[5] * machine.memory.line[0], 0.0)
     return total
 
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from typing import Any
 
 from tir.memory import WARP
@@ -48,6 +49,44 @@ CORES: tuple[tuple[str, Core], ...] = (
     (r"haswell|broadwell", Core(512, 768, 512, 256, 4, 5)),
     (r"skylake|alderlake|raptorlake|meteorlake|arrowlake", Core(512, 768, 512, 256, 4, 4)),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Cycles of a core for a cache line from L2, from L3, and from memory: `line` where lines follow each other, which are fetched
+    ahead; `row` where each lies in another row of a matrix, a page away, as a panel of columns has them."""
+
+    line: tuple[float, float, float]
+    row: tuple[float, float, float]
+
+    @classmethod
+    def parse(cls, text: str) -> Memory:
+        """The inverse of `str`. ValueError where a number is missing, or is not positive."""
+        line, row = (tuple(map(float, part.split(","))) for part in text.split("/"))
+        if len(line) != 3 or len(row) != 3 or not all(0 < n < inf for n in (*line, *row)):
+            raise ValueError(text)
+        return cls(line, row)
+
+    def __str__(self) -> str:
+        return "/".join(",".join(f"{n:g}" for n in part) for part in (self.line, self.row))
+
+
+# Round figures, in cycles of a core at 3 to 4 GHz. Lines that follow each other: 32 bytes a cycle from L2, 10 from L3, 4.5 from
+# memory. Lines in rows: the latency of a level over the misses that a core has under way, 50 cycles and 24 misses of Zen's L3, 70 and
+# 12 on the mesh of a Skylake server (the vendors' optimisation guides); of memory some 100 ns.
+USUAL_MEMORY = Memory((2.0, 6.0, 14.0), (2.0, 6.0, 18.0))
+MEMORIES: tuple[tuple[str, Memory], ...] = (
+    # As `tir.calibrate` measured it on a rented machine with 105 MiB of L3, of which 16 were quick.
+    (r"sapphirerapids|emeraldrapids|graniterapids", Memory((2.0, 8.0, 22.6), (2.0, 22.6, 45.3))),
+    (r"skylake-avx512|cascadelake|cooperlake|icelake-server", Memory((2.0, 8.0, 20.0), (2.0, 8.0, 30.0))),
+)
+
+
+def memory_of(mcpu: str) -> Memory:
+    """The memory of a processor by LLVM's name, as described."""
+    return next((memory for pattern, memory in MEMORIES if re.match(pattern, mcpu)), USUAL_MEMORY)
+
+
 LEVELS = re.compile(r"x86-64|generic")  # names of many processors at once
 
 
@@ -77,6 +116,7 @@ class CPU:
     l3: int
     mcpu: str = ""  # LLVM's name
     features: frozenset[str] = frozenset()  # LLVM's names of its instruction sets that templates use
+    measured: Memory | None = None  # None: as its processor is described
 
     def lanes(self, bits: int) -> int:
         """The number of elements of `bits` bits that fill a vector register."""
@@ -91,6 +131,15 @@ class CPU:
     def core(self) -> Core:
         """Throughputs of one core."""
         return core_of(self.mcpu, self.vector_bits)
+
+    @property
+    def memory(self) -> Memory:
+        """Cycles of cache lines."""
+        return self.measured or memory_of(self.mcpu)
+
+    def level(self, nbytes: int) -> int:
+        """The nearest level behind L1 that holds data of `nbytes` bytes while other data stream through: L2, L3, or memory."""
+        return (nbytes > self.l2_reuse_bytes) + (nbytes > max(2 * self.l2, self.l3_reuse_bytes))
 
     @property
     def fmas(self) -> float:
@@ -134,8 +183,12 @@ class CPU:
         """Cycles of a register tile of `rows` rows by `vectors` vectors of columns over `steps` steps of the reduction, its entry
         and its stores included. A step issues its multiply-adds and its loads, waits for the step before, and exposes a part of
         its loads: of each vector of columns, and `element` cycles of each element of the rows."""
+        return self.tile_step_cycles(rows, vectors, element) * steps + self.entry_cycles(rows * vectors)
+
+    def tile_step_cycles(self, rows: int, vectors: int, element: float = ROW_ELEMENT_CYCLES) -> float:
+        """Cycles of one step of a register tile whose operands are near."""
         loading = PANEL_VECTOR_LOADS * vectors / self.loads + element * rows
-        return (max(self.step_cycles(rows * vectors, vectors, rows)) + loading) * steps + self.entry_cycles(rows * vectors)
+        return max(self.step_cycles(rows * vectors, vectors, rows)) + loading
 
     # --- threads -----------------------------------------------------------------------------------------------------------
 
@@ -152,8 +205,8 @@ class CPU:
         return max(self.fma_cycles(bits), 2 / (self.loads * self.lanes(bits)))
 
     def read_cycles(self, bits: int, nbytes: int = 0) -> float:
-        """Cycles to read an element of contiguous data of `nbytes` bytes, from L2, or from L3 where L2 cannot hold them."""
-        return CYCLES_PER_LINE[nbytes > self.l2] * bits / (8 * CACHE_LINE_BYTES)
+        """Cycles to read an element of contiguous data of `nbytes` bytes, from the level that holds them."""
+        return self.memory.line[self.level(nbytes)] * bits / (8 * CACHE_LINE_BYTES)
 
     def copy_cycles(self, bits: int) -> float:
         """Cycles to copy an element within the second-level cache."""
@@ -208,10 +261,6 @@ class CPU:
         return self.l2 * rows // 24, self.l2 * columns // 24
 
 
-# Cycles a cache line takes from the next level out to this one, a vector register a cycle from L1 being the unit: L2 -> L1,
-# L3 -> L2, memory -> L3. Round figures of current x86 cores: 32 bytes a cycle from L2; some 10 from L3; from memory 4.5, or 15 GB
-# a second at 3.3 GHz.
-CYCLES_PER_LINE = (2.0, 6.0, 14.0)
 PAGE_BYTES = 4096  # rows that lie multiples of a page apart fall into the same sets of the first-level cache
 L2_WAY_BYTES = 65536  # of L2, as above: 1,024 lines
 SET_ALIASING_BYTES = (PAGE_BYTES, L2_WAY_BYTES, 0)  # bytes after which addresses fall into the same set; L3 scatters them

@@ -29,19 +29,8 @@ WHOLE_SUM_STEP_BYTES = 26  # of L1 for each step of a sum that runs at once: of 
 MIN_WHOLE_SUM_L3S = 3  # how often L3, times the threads, holds columns that a sum that runs at once reads for each block of rows
 MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum, if a block has all rows
 MAX_SUM_PART_OF_BLOCKS = 256  # otherwise: more panels of columns are used for each block of rows then
-# The least uses for which it pays to pack columns: cycles of the multiply-adds with an element, in those of packing it.
-# If multiply-adds do not hide the reads:
-MIN_USES_OF_HALVES = 2  # which are converted at each use
-MIN_USES = 8  # of columns that L2 does not hold, or whose rows end in a mask that costs a register
-MIN_USES_IN_SETS_OF_L2 = 2  # of large ones whose rows fall into so few sets of L2 that it does not hold those of a panel
-MIN_USES_IN_QUICK_STEPS = 0.66  # of those whose rows fall into few sets of L1, where a step is over before the next row is there
-ROW_CYCLES = {PAGE_BYTES: 10, PAGE_BYTES // 2: 7}  # from one such row to the next, multiples of so many bytes apart
-MIN_USES_IN_L2 = {PAGE_BYTES: MIN_USES, PAGE_BYTES // 2: 24, 0: inf}  # of columns that L2 holds, if rows are so far apart
-MIN_LARGE_PAGES_BYTES = 4 << 20  # of an array: in large pages, addresses say which set of L2 a line falls into
-# If they do, of columns that L2 does not hold:
-MIN_USES_ALIASED = 15  # whose rows fall into the same set of L1
-MIN_USES_ACROSS_LINES, MANY_L2S = 2, 6  # whose rows do not begin at lines, and which are so many times as large as L2
-MIN_USES_TIMES_L2S = 120  # others: uses, times how often the columns fill L2
+SPLIT_LOAD_CYCLES = 1.0  # of a vector that lies across two lines, more than of one that does not
+HALF_CYCLES = 1.0  # to convert a vector of halves: two micro-operations
 # The least uses for which it pays to pack rows: of those that fall into the same set of L1, and of those of a sum in parts.
 MIN_USES_ALIASED_ROWS, MIN_USES_OF_ROWS = 5, 60
 MAX_TILE_VECTORS = 8  # of a tile of all columns, beside which registers have room for two rows
@@ -191,35 +180,35 @@ def _converted(factor: Load, c: Contraction) -> bool:
 
 
 def _pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU) -> bool:
-    """True where it pays to pack columns whose memory a vector walks: each of their elements is used for all rows."""
-    bits, fma, row = c.bits, processor.fma_cycles(c.bits), extent(c.columns[-1]) * c.bits // 8
-    nbytes = row * size(c.reduction)
-    from_l3 = processor.read_cycles(bits) + processor.read_cycles(bits, processor.l2 + 1)  # of an element, on its way to L1
-    if tile[0] * fma < from_l3:
-        uses = extent(c.rows[-1]) * fma / processor.pack_cycles(bits, processor.l2 + 1)
-        return nbytes > processor.l1 and uses >= _min_uses(c, kc, prod(tile) * fma, processor)
-    uses = extent(c.rows[-1]) * fma / processor.pack_cycles(bits, nbytes)
-    if row % PAGE_BYTES == 0:
-        return nbytes > processor.l2 and uses >= MIN_USES_ALIASED
-    if row % CACHE_LINE_BYTES and nbytes > MANY_L2S * processor.l2:
-        return uses >= MIN_USES_ACROSS_LINES
-    return nbytes > processor.l2 and uses * nbytes >= MIN_USES_TIMES_L2S * processor.l2
+    """True where all tiles of rows take fewer cycles with packed columns, packing included, than with columns in place.
 
+    In place, the lines of a step lie in a row of their own, which may begin within a line; but the last panel has only the columns
+    that are left. The first tile of rows fetches them from where the matrix is; the others find them in L2, unless the rows fall
+    into too few of its sets.
+    """
+    memory, lanes, element = processor.memory, processor.lanes(c.bits), c.bits // 8
+    columns, length = extent(c.columns[-1]), c.right.buffer.shape[-1]
+    assert isinstance(length, Const)
+    row, per_line = length.value * element, CACHE_LINE_BYTES // element
+    far = memory.row if columns > tile[1] else memory.line  # rows that a panel has whole follow each other
+    at = processor.level(row * size(c.reduction))
+    again = 0 if kc * gcd(row, L2_WAY_BYTES) <= processor.l2_reuse_bytes else at
+    others = ceil(extent(c.rows[-1]) / tile[0]) - 1
+    split = 1 - gcd(row, CACHE_LINE_BYTES) / CACHE_LINE_BYTES  # part of the vectors that lie across two lines
+    extra = split * SPLIT_LOAD_CYCLES + (HALF_CYCLES if _converted(c.right, c) else 0.0)  # cycles of a vector in place
+    masked = columns % lanes and not processor.masks  # a vector that takes twice as long
 
-def _min_uses(c: Contraction, kc: int, step_cycles: float, processor: CPU) -> float:
-    """The least uses for which it pays to pack columns that L1 does not hold, whose reads multiply-adds do not hide."""
-    row = extent(c.columns[-1]) * c.bits // 8
-    nbytes = row * size(c.reduction)
-    in_l2, apart = nbytes <= processor.l2, next((n for n in ROW_CYCLES if row % n == 0), 0)
-    if _converted(c.right, c):
-        return MIN_USES_OF_HALVES
-    if step_cycles < ROW_CYCLES.get(apart, 0) and (not in_l2 or apart == PAGE_BYTES):
-        return MIN_USES_IN_QUICK_STEPS
-    if in_l2:
-        masked = extent(c.columns[-1]) % processor.lanes(c.bits) and not processor.masks
-        return MIN_USES if masked else MIN_USES_IN_L2[apart]
-    in_sets = nbytes >= MIN_LARGE_PAGES_BYTES and kc * gcd(row, L2_WAY_BYTES) > processor.l2
-    return MIN_USES_IN_SETS_OF_L2 if in_sets else MIN_USES
+    def in_place(vectors: int) -> float:
+        step, lines = processor.tile_step_cycles(tile[0], vectors) + extra * vectors, vectors * lanes / per_line + split
+        return max(step, lines * far[at]) + others * max(step, lines * far[again])
+
+    panels, last = divmod(ceil(columns / lanes), ceil(tile[1] / lanes))
+    vectors = ceil(tile[1] / lanes)
+    there = panels * in_place(vectors) + (in_place(last + bool(masked)) if last else bool(masked) * in_place(1))
+    lines = vectors * lanes / per_line
+    packing = 2 * lines * memory.line[at] * processor.uops_per_vector + extra * vectors
+    copied = max(processor.tile_step_cycles(tile[0], vectors), lines * memory.line[0])
+    return (panels + bool(last)) * (packing + (others + 1) * copied) < there
 
 
 def register_tile(

@@ -6,7 +6,6 @@ import platform
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,7 +38,8 @@ def fingerprint(target: str | Target, cpu: str | None = None) -> str:
     if found.device is not None:  # the processor that launches the kernels does not matter
         described = {"kind": found.kind, **{key: getattr(target, key) for key in found.described}, "gpu": found.device()}
     else:
-        named = {k: v for k, v in asdict(target).items() if k != "mtriple" or v}  # as in records that are older than the option
+        # Measured memory changes no timing; `mtriple` is missing in records that are older than the option.
+        named = {k: v for k, v in asdict(target).items() if k != "memory" and (k != "mtriple" or v)}
         described = {**named, "cpu": processor() if cpu is None else cpu}
     return data_key(described)[:20]
 
@@ -55,13 +55,9 @@ def device(target: str | Target) -> str:
 @cache
 def processor() -> str:
     """The name of this machine's processor."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass  # not Linux
-    return platform.processor() or platform.machine()
+    from codegen.processor import host_name
+
+    return host_name()
 
 
 def versions() -> dict[str, str]:

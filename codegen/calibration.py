@@ -1,0 +1,130 @@
+"""Measured cycles of cache lines on this machine, kept for later processes.
+
+A description by the processor's name cannot know what a rented machine leaves of a shared cache, nor how far its memory is. So one
+kernel reads matrices that L2, L3 and memory hold, panel by panel: once with panels as wide as the matrix, so that lines follow each
+other, and once with panels of a wider matrix, so that each row of a panel is elsewhere. Both are timed in turns with
+`peak_flops`, as the clock changes, and are given in cycles of multiply-adds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log2
+from statistics import median
+
+import numpy as np
+
+from schedule import Schedule
+from schedule.machine import CACHE_LINE_BYTES, CPU, Memory
+from tir import te
+
+from . import machine_record
+from .backend import backend
+from .build import build
+from .peak import peak_flops
+from .processor import host_name, host_processor
+from .runtime.kernel import Kernel
+from .target import Target
+
+ROUNDS = 5  # each level in turns; the median counts
+PANEL_BYTES = 2 * CACHE_LINE_BYTES  # of a row of a panel
+PANELS = 25  # of a row of the wide matrix: 3200 bytes, no multiple of which is one of 4096 before the 32nd row
+SAMPLE_SECONDS = 2e-3  # of one timing
+MAX_SPREAD = 2.0  # between the quartiles of the rounds: more is no measurement
+MAX_MEMORY_BYTES = 1 << 28  # of the largest matrix
+STEPS_OF_TWO = 2  # steps of a measured number from one power of two to the next: noise must not change schedules
+
+
+class CalibrationError(RuntimeError):
+    """The rounds of a calibration disagree, or the target is not this machine."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The measured `memory`, quantised; the bytes that were read at each level; and nanoseconds of a cycle."""
+
+    memory: Memory
+    nbytes: tuple[int, int, int]
+    cycle_ns: float
+
+
+def calibrate(target: Target | str = "llvm", *, keep: bool = True) -> Calibration:
+    """Measure this machine in about two seconds on one thread, and keep the result for every later `Target` of it.
+
+    CalibrationError where the rounds disagree by more than `MAX_SPREAD`, as on a machine that is busy, or where `target` is
+    another machine's. With `keep` false nothing is written.
+    """
+    target = Target(target, num_cores=1)
+    if backend(target).device is not None or (target.mcpu, target.mtriple) != (host_processor()[0], ""):
+        raise CalibrationError(f"calibrate measures this processor, not {target}")
+    machine = target.machine_as(CPU)
+    nbytes = (machine.l2_reuse_bytes // 2, machine.l3_reuse_bytes, max(1 << 26, min(4 * target.l3, MAX_MEMORY_BYTES)))
+    timed = _walks(target, nbytes)
+    cycles: dict[tuple[str, int], list[float]] = {key: [] for key in timed}
+    clock = []
+    for _ in range(ROUNDS):
+        clock.append(2 * target.lanes(32) * machine.fmas / peak_flops(target))
+        for key, (call, lines) in timed.items():
+            cycles[key].append(_seconds(call) / lines / clock[-1])
+    for (kind, level), rounds in cycles.items():
+        low, high = sorted(rounds)[1], sorted(rounds)[-2]
+        if high > MAX_SPREAD * low:
+            raise CalibrationError(
+                f"the machine is too busy to calibrate: {kind} of {nbytes[level]} bytes took {low:.1f} to {high:.1f} cycles a "
+                "line; try again when fewer programs run"
+            )
+    line, row = (tuple(_quantised(median(cycles[kind, level])) for level in range(3)) for kind in ("line", "row"))
+    found = Calibration(Memory(line, row), nbytes, 1e9 * median(clock))  # type: ignore[arg-type]
+    if keep:
+        machine_record.keep({"memory": str(found.memory), "nbytes": nbytes, "cycle_ns": found.cycle_ns, "processor": host_name()})
+    return found
+
+
+def _quantised(cycles: float) -> float:
+    """The nearest of a few steps between powers of two."""
+    return float(f"{2 ** (round(log2(cycles) * STEPS_OF_TWO) / STEPS_OF_TWO):.3g}")
+
+
+def _walks(target: Target, nbytes: tuple[int, int, int]) -> dict[tuple[str, int], tuple[Callable[[], None], float]]:
+    """By kind and level, a call that reads a matrix, and the number of its lines."""
+    width = PANEL_BYTES // 4
+    found: dict[tuple[str, int], tuple[Callable[[], None], float]] = {}
+    memory = np.full(nbytes[-1] // 4 + width, 0.5, "float32")  # written, or all pages would be one page of zeros
+    aligned = memory[-memory.ctypes.data % CACHE_LINE_BYTES // 4 :]
+    for kind, columns in {"line": width, "row": PANELS * width}.items():
+        walk, sums = _walk(columns, target), np.empty(columns, "float32")
+        for level, size in enumerate(nbytes):
+            rows = size // 4 // columns
+            matrix = aligned[: rows * columns].reshape(rows, columns)
+            found[kind, level] = walk.bind(rows, matrix, sums), matrix.nbytes / CACHE_LINE_BYTES
+    return found
+
+
+def _walk(columns: int, target: Target) -> Kernel:
+    """The sums of the columns of a matrix, panel by panel, from its first row to its last."""
+    rows = te.var("rows", "int64")
+    A, k = te.placeholder((rows, columns), "float32", name="A"), te.reduce_axis((0, rows), name="k")
+    s = Schedule(te.create_prim_func([rows, A, te.compute((columns,), lambda j: te.sum(A[k, j], axis=k), name="S")]))
+    panel, step = s.get_loops("S")
+    lanes = target.lanes(32)
+    panel, vector, lane = s.split(panel, [None, max(1, PANEL_BYTES // 4 // lanes), min(lanes, PANEL_BYTES // 4)])
+    s.reorder(panel, step, vector, lane)
+    s.unroll(vector)
+    s.vectorize(lane)
+    s.decompose_reduction("S", step)
+    kernel = build(s.func, target)
+    assert isinstance(kernel, Kernel)
+    return kernel
+
+
+def _seconds(call: Callable[[], None]) -> float:
+    """The seconds of a call, after one that brings the data near."""
+    start = time.perf_counter()
+    call()
+    calls = max(1, round(SAMPLE_SECONDS / (time.perf_counter() - start)))
+    start = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - start) / calls

@@ -1,0 +1,42 @@
+"""The file that keeps what `codegen.calibration` measured on a machine, in a folder beside the object cache."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tir.files import write_atomically
+from tir.notices import degraded
+
+from .cache import data_key, default_path
+from .processor import host_caches, host_cores, host_name, host_processor
+
+
+def path() -> Path:
+    """The file of this machine: by its processor, LLVM's name and features of it, its caches and the cores of this process."""
+    described = [host_name(), *host_processor(), host_caches(), host_cores()]
+    return default_path().parent / "machines" / f"{data_key(described)[:20]}.json"
+
+
+@cache
+def recorded() -> str:
+    """The measured memory of this machine, as the target option `memory` has it; empty where nothing was measured."""
+    try:
+        found = json.loads(path().read_text())["memory"]
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        degraded(f"the calibration of this machine cannot be read, and is not used: {error}; python -m tir.calibrate makes it anew")
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+def keep(record: dict[str, Any]) -> Path:
+    """Write a record, whose `memory` every later `Target` of this machine has. OSError where that cannot be written."""
+    place = path()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(place, json.dumps(record, indent=1) + "\n")
+    recorded.cache_clear()
+    return place
