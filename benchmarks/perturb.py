@@ -1,9 +1,8 @@
 """The worth of each number that steers default schedules: the row's speed with half and with twice of it.
 
 A row is a program, for this processor or, as in `gemm-512@x86-64-v3`, for a level that it has. Each number in `ROOMS` is changed
-alone: constants of modules, literals of functions, fields of the core, and bytes of the caches. Where that changes the schedule, the
-program is built so, compared with the default's result, and timed in turns with the default. Numbers that change no row's schedule
-are listed last.
+alone: constants of modules, literals of functions, fields of the core, and bytes of the caches. Where that changes the schedule,
+the program is built so, compared with the default's result, and timed in turns with the default.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from dataclasses import fields, replace
 from functools import partial
 from importlib import import_module
 from math import isfinite
-from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -41,7 +39,7 @@ PLAIN = (0, 1, -1, 2, -2, 8)  # literals that count, point, or make bytes of bit
 ORDER = 3  # numbers in a literal that is an order of dimensions
 FACTORS = (0.5, 2.0)
 SECONDS = 0.6  # to time a changed schedule and the default
-MAX_LOSS_OF_A_ROW, MAX_LOSS_OF_THE_MEAN = 1.05, 1.01  # of a number without worth: times the default's
+
 
 PROGRAMS = tuple(dict.fromkeys((*cpu.ROWS, *breadth.ROWS, *quality.DRAWN)))
 ROWS = (*PROGRAMS, *(f"{row}@{level}" for level in LEVELS for row in PROGRAMS))
@@ -301,9 +299,9 @@ INTRODUCTION = """\
 # The worth of each number that steers default schedules
 
 Made by `python -m benchmarks perturb --threads 1 --save DIR`. Each number is halved and doubled, and the programs whose schedule
-changes are timed in turns with the default. `mean` is the geometric mean, over all rows, of the time with the worse of both factors
-to the default's; `worst` is the row that loses most, `best` the one that gains most. A number earns its place where `mean` is at
-least 1.01, or `worst` 1.05.
+changes are timed in turns with the default. `x 0.5` and `x 2` are geometric means over all rows of the time to the default's;
+`worst` is the row that loses most, `best` the one that gains most. A number earns its place where a mean is at least 1.01, or the
+worst row 1.05. Numbers that change no schedule are left out.
 """
 
 COLUMNS = ["number", "rows changed", "x 0.5", "x 2", "worst", "best"]

@@ -1,5 +1,6 @@
-"""The command line that calibrates: `python -m tir.calibrate` measures what cache lines cost on this machine, prints it beside the
-description of the processor, and keeps it for later targets.
+"""The command line that calibrates: `python -m tir.calibrate` measures the cycles of cache lines on this machine.
+
+They are printed beside those of the processor's description, and kept for later targets.
 
 Exit status 0 on success, 1 where the machine is too busy, or the record cannot be written, 2 for bad usage.
 """
@@ -21,7 +22,7 @@ LEVELS = ("L2", "L3", "memory")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    p = Parser(prog="python -m tir.calibrate", description="Measure what cache lines cost on this machine.", allow_abbrev=False)
+    p = Parser(prog="python -m tir.calibrate", description="Measure the cycles of a cache line.", allow_abbrev=False)
     p.add_argument("--dry-run", action="store_true", help="print, and keep nothing")
     return guarded(p.prog, lambda: _run(p.parse_args(argv).dry_run))
 
@@ -43,8 +44,8 @@ def _run(dry: bool) -> int:
 
 
 def table(found: Calibration, described: Memory, mcpu: str) -> str:
-    """What was measured, level by level, beside the description of the processor: cycles of a line, and GB a second."""
-    lines = [["level", "read", "line", "", f"as {mcpu}", "line in a row", "", f"as {mcpu}"]]
+    """The measured cycles of a line, and GB a second, level by level, beside those of the processor's description."""
+    lines = [["level", "read", "lines in order", "", f"as {mcpu}", "lines in rows", "", f"as {mcpu}"]]
     for n, level in enumerate(LEVELS):
         lines.append([level, f"{found.nbytes[n] / 2**20:.3g} MiB"])
         for measured, usual in ((found.memory.line[n], described.line[n]), (found.memory.row[n], described.row[n])):

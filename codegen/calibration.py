@@ -1,9 +1,9 @@
 """Measured cycles of cache lines on this machine, kept for later processes.
 
-A description by the processor's name cannot know what a rented machine leaves of a shared cache, nor how far its memory is. So one
-kernel reads matrices that L2, L3 and memory hold, panel by panel: once with panels as wide as the matrix, so that lines follow each
-other, and once with panels of a wider matrix, so that each row of a panel is elsewhere. Both are timed in turns with
-`peak_flops`, as the clock changes, and are given in cycles of multiply-adds.
+The name of a processor does not tell how much of a shared cache a rented machine has, nor how far its memory is. So one kernel
+reads matrices that L2, L3 and memory hold, panel by panel: of a matrix of one panel, where lines follow each other, and of a wide
+one, where each row of a panel is in another page. Both are timed in turns with `peak_flops`, as the clock changes, and are given
+in cycles of multiply-adds.
 """
 
 from __future__ import annotations

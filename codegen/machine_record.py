@@ -20,15 +20,22 @@ def path() -> Path:
     return default_path().parent / "machines" / f"{data_key(described)[:20]}.json"
 
 
-@cache
 def recorded() -> str:
     """The measured memory of this machine, as the target option `memory` has it; empty where nothing was measured."""
+    return from_file()
+
+
+@cache
+def from_file() -> str:
+    """`recorded`, read once a process."""
     try:
         found = json.loads(path().read_text())["memory"]
     except FileNotFoundError:
         return ""
     except (OSError, ValueError, KeyError, TypeError) as error:
-        degraded(f"the calibration of this machine cannot be read, and is not used: {error}; python -m tir.calibrate makes it anew")
+        degraded(
+            f"the calibration of this machine cannot be read, and is not used: {error}; python -m tir.calibrate makes it anew"
+        )
         return ""
     return found if isinstance(found, str) else ""
 
@@ -38,5 +45,5 @@ def keep(record: dict[str, Any]) -> Path:
     place = path()
     place.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(place, json.dumps(record, indent=1) + "\n")
-    recorded.cache_clear()
+    from_file.cache_clear()
     return place

@@ -29,7 +29,7 @@ from operator import mul
 
 import numpy as np
 
-from schedule.machine import CACHE_LINE_BYTES, USUAL_MEMORY, Machine
+from schedule.machine import CACHE_LINE_BYTES, Machine
 from tir.ir import Kind
 
 from .loopnest import BufferAccess, Loop, ProgramDescription, Statement
@@ -37,6 +37,7 @@ from .recording import Number, Recorder, Recording, Value, and_not, ceil, logica
 
 BUFFERS = 5
 SAMPLES = 10  # of the curve of arithmetic intensity
+LINE_CYCLES = (2.0, 6.0, 14.0)  # of a cache line from L2, L3 and memory: round figures, the same for all machines
 CYCLES_PER_NANOSECOND = 3.0  # a round figure, as the trees correct it
 MIN_NANOSECONDS = 100.0  # of the shortest loop: starting it; a round figure, too
 MAX_PLANS = 8192  # statements of which the recorded formulas are kept
@@ -243,7 +244,7 @@ def _machine(
         moved.append(level)
     threads = minimum(tasks, float(machine.cores))
     cycles = total / length * vectors
-    for amount, line in zip(moved, USUAL_MEMORY.line, strict=True):
+    for amount, line in zip(moved, LINE_CYCLES, strict=True):
         cycles = cycles + amount * (line / CACHE_LINE_BYTES)
     return [
         float(machine.cores), float(lanes), *map(float, machine.caches),

@@ -29,7 +29,7 @@ ARROWS = {
 # The doors back up: the lazy names of `import tir`, and modules of some lines for the command line and the workloads.
 LAZY = "tir/__init__.py"
 DOORS = (
-    LAZY, "costmodel/dataset/__main__.py", "tir/explore.py", "tir/run.py", "tir/tune.py", "tir/worker.py", "tir/workloads.py",
+    LAZY, "costmodel/dataset/__main__.py", "tir/calibrate.py", "tir/explore.py", "tir/run.py", "tir/tune.py", "tir/worker.py", "tir/workloads.py",
 )  # fmt: skip
 
 # Loading these takes longer than a quick `import tir` may.

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import ceil, gcd, inf, prod
+from math import ceil, gcd, inf
+from statistics import fmean
 
 from schedule.machine import CACHE_LINE_BYTES, CPU, L2_WAY_BYTES, PAGE_BYTES
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
@@ -30,6 +31,8 @@ MIN_WHOLE_SUM_L3S = 3  # how often L3, times the threads, holds columns that a s
 MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum, if a block has all rows
 MAX_SUM_PART_OF_BLOCKS = 256  # otherwise: more panels of columns are used for each block of rows then
 SPLIT_LOAD_CYCLES = 1.0  # of a vector that lies across two lines, more than of one that does not
+# A load from a page that the first TLB, of some 64 entries, does not hold exposes so much of the 7 cycles of the second one.
+TLB_PAGES, PAGE_CYCLES = 64, 1.0
 HALF_CYCLES = 1.0  # to convert a vector of halves: two micro-operations
 # The least uses for which it pays to pack rows: of those that fall into the same set of L1, and of those of a sum in parts.
 MIN_USES_ALIASED_ROWS, MIN_USES_OF_ROWS = 5, 60
@@ -182,33 +185,38 @@ def _converted(factor: Load, c: Contraction) -> bool:
 def _pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU) -> bool:
     """True where all tiles of rows take fewer cycles with packed columns, packing included, than with columns in place.
 
-    In place, the lines of a step lie in a row of their own, which may begin within a line; but the last panel has only the columns
-    that are left. The first tile of rows fetches them from where the matrix is; the others find them in L2, unless the rows fall
-    into too few of its sets.
+    In place, each step has a row of its own, which may begin within a line, and a page of its own; but the last panel has only
+    the columns that are left. The first tile of rows fetches them from the level of the matrix. The others find them in L2,
+    unless the rows fall into fewer of its sets than a block of columns may have.
     """
     memory, lanes, element = processor.memory, processor.lanes(c.bits), c.bits // 8
     columns, length = extent(c.columns[-1]), c.right.buffer.shape[-1]
     assert isinstance(length, Const)
     row, per_line = length.value * element, CACHE_LINE_BYTES // element
     far = memory.row if columns > tile[1] else memory.line  # rows that a panel has whole follow each other
-    at = processor.level(row * size(c.reduction))
-    again = 0 if kc * gcd(row, L2_WAY_BYTES) <= processor.l2_reuse_bytes else at
+    nbytes = row * size(c.reduction)
+    if nbytes <= processor.l1:
+        return False
+    at = 0 if nbytes <= processor.l2_reuse_bytes else max(1, processor.level(nbytes))
+    again = 0 if kc * gcd(row, L2_WAY_BYTES) <= processor.product_block_bytes(True, cut=False)[1] else at
     others = ceil(extent(c.rows[-1]) / tile[0]) - 1
-    split = 1 - gcd(row, CACHE_LINE_BYTES) / CACHE_LINE_BYTES  # part of the vectors that lie across two lines
+    starts, vector = range(0, CACHE_LINE_BYTES, gcd(row, CACHE_LINE_BYTES)), min(lanes, columns) * element
+    split = fmean(start + vector > CACHE_LINE_BYTES for start in starts)  # part of the vectors that lie across two lines
     extra = split * SPLIT_LOAD_CYCLES + (HALF_CYCLES if _converted(c.right, c) else 0.0)  # cycles of a vector in place
+    pages = PAGE_CYCLES * min(1.0, row / PAGE_BYTES) if kc * row > TLB_PAGES * PAGE_BYTES else 0.0
     masked = columns % lanes and not processor.masks  # a vector that takes twice as long
 
     def in_place(vectors: int) -> float:
-        step, lines = processor.tile_step_cycles(tile[0], vectors) + extra * vectors, vectors * lanes / per_line + split
+        step, lines = processor.tile_step_cycles(tile[0], vectors) + extra * vectors + pages, vectors * lanes / per_line + split
         return max(step, lines * far[at]) + others * max(step, lines * far[again])
 
-    panels, last = divmod(ceil(columns / lanes), ceil(tile[1] / lanes))
     vectors = ceil(tile[1] / lanes)
+    panels, last = divmod(ceil(columns / lanes), vectors)
     there = panels * in_place(vectors) + (in_place(last + bool(masked)) if last else bool(masked) * in_place(1))
     lines = vectors * lanes / per_line
     packing = 2 * lines * memory.line[at] * processor.uops_per_vector + extra * vectors
-    copied = max(processor.tile_step_cycles(tile[0], vectors), lines * memory.line[0])
-    return (panels + bool(last)) * (packing + (others + 1) * copied) < there
+    packed = (others + 1) * max(processor.tile_step_cycles(tile[0], vectors), lines * memory.line[0])
+    return (panels + bool(last)) * (packing + packed) < there
 
 
 def register_tile(

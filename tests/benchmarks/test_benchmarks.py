@@ -218,7 +218,7 @@ def test_the_worker_refuses_a_wrong_number_of_threads(monkeypatch: pytest.Monkey
         (["cpu", "--best", "."], "--best needs --schedule tuned, not default"),
         (
             ["interpreter", "--save", "."],
-            "--save is for ablation, policies, quality, model, cpu, levels, calls, interleaved, breadth, networks, distributed, symbolic, "
+            "--save is for ablation, policies, quality, model, cpu, levels, perturb, calls, interleaved, breadth, networks, distributed, symbolic, "
             "interop, not interpreter",
         ),
         (["cpu", "--schedule", "tuned", "--best", "nowhere"], "--best: nowhere is not a folder"),
@@ -565,6 +565,7 @@ def test_tables_are_turned_where_only_that_fits() -> None:
 
 def test_every_benchmark_is_tried() -> None:
     own = {"cpu", "published", "ablation", "policies", "quality", "model", "networks"}  # the last three in files of their own
+    own |= {"perturb"}  # in a file of its own, too
     own |= {"distributed"}  # which takes a minute: tests/search/measure/test_distributed.py has what it is made of
     assert {name for name, _ in KEYS} | own == set(BENCHMARKS)
 

@@ -13,6 +13,7 @@ import pytest
 import tir
 from schedule import templates
 from schedule.machine import CPU as Processor
+from schedule.machine import Memory
 from schedule.primitive import find_block, loops_of
 from schedule.templates import conv2d, depthwise, dots, elementwise, gemm, gemv, reduction, rowwise
 from schedule.templates.division import balanced
@@ -234,9 +235,7 @@ def test_panels_that_fill_the_cache_are_cut_into_parts():
 def test_what_is_packed_once_costs_nothing():
     """Constants are packed where others are read as they are, and fetched ahead."""
     target = tir.Target("llvm -num-cores 1 -mcpu x86-64-v4")
-    A, B = te.placeholder((30, 700), name="A"), te.placeholder((700, 900), name="B")
-    k = te.reduce_axis((0, 700), name="k")
-    func = te.create_prim_func([A, B, te.compute((30, 900), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
+    func = product(30, 320, 250)
     plain, packed = (templates.schedule(with_constants(func, names), target) for names in ([], ["B"]))
     assert "B_global" not in plain.script and "B_global" in packed.script
     assert '"prefetch": [["B_global", 32]]' in packed.script  # more than the first-level cache holds
@@ -315,27 +314,40 @@ def product(M, N, K):
     return te.create_prim_func([A, B, te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
 
 
-QUICK = WIDE  # two multiply-adds of vectors a cycle
-SLOW = Processor(1, 512, 32, 32 << 10, 1 << 20, 32 << 20, "znver4")  # one
+SLOW = Processor(1, 512, 32, 32 << 10, 1 << 20, 32 << 20, "znver4")  # one multiply-add of vectors a cycle
+FAR = replace(WIDE, measured=Memory((2.0, 8.0, 20.0), (2.0, 40.0, 80.0)))  # a server of which others have most of the caches
+MACHINES = {"wide": WIDE, "narrow": NARROW, "slow": SLOW, "far": FAR}
 
 
-@pytest.mark.parametrize(
-    ("machine", "rows", "columns", "packed"),
-    [
-        (QUICK, 8, 8, False), (QUICK, 400, 400, False), (QUICK, 160, 4000, False), (QUICK, 200, 4000, True),
-        (QUICK, 32, 4096, False), (QUICK, 64, 4096, True), (QUICK, 160, 1023, False), (QUICK, 64, 1024, True),
-        (NARROW, 4, 1024, False), (NARROW, 8, 1024, True), (NARROW, 80, 1008, False), (NARROW, 100, 1008, True),
-        (SLOW, 400, 512, False), (SLOW, 400, 1023, False), (SLOW, 400, 1024, True), (SLOW, 300, 1024, False),
-        (SLOW, 700, 1008, False), (SLOW, 800, 1008, True), (SLOW, 800, 800, False), (SLOW, 64, 3001, True), (SLOW, 64, 3008, False),
-        (SLOW, 1200, 768, False), (SLOW, 1400, 768, True),
-    ],
-)  # fmt: skip
-def test_columns_are_packed_where_rows_use_them_often_enough(machine, rows, columns, packed):
-    """Columns that the second-level cache does not hold, sooner if rows fall into the same sets of it (1,024, 4,096), and soonest
-    where a step of a narrow tile is over before the next such row is there. Where multiply-adds hide a line that comes late, if
-    they fill it often (1,008), and sooner where they do not begin at lines (3,001)."""
-    found = gemm.matches(find_block(product(rows, columns, columns), "C"))
-    assert gemm.tiles(found, machine).right == packed
+def packed(machine, rows, columns, steps):
+    return gemm.tiles(gemm.matches(find_block(product(rows, columns, steps), "C")), machine).right
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("columns", [384, 509, 768, 1000, 1024, 3001, 4096])
+def test_columns_are_packed_from_some_number_of_rows_on(machine, columns):
+    """More rows use a packed element more often: none are too many. Enough of them pay for the copy of what L2 does not hold."""
+    rows = [packed(MACHINES[machine], m, columns, 1021) for m in (8, 32, 97, 256, 700, 2000)]
+    assert rows == sorted(rows) and rows[-1]
+
+
+@pytest.mark.parametrize("columns", [509, 768, 1000, 3001])
+@pytest.mark.parametrize("rows", [8, 32, 97, 256, 700])
+def test_columns_are_packed_sooner_where_rows_are_farther_away(rows, columns):
+    near, far = (packed(machine, rows, columns, 1021) for machine in (WIDE, FAR))
+    assert far >= near and packed(FAR, rows, 3001, 1021)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_columns_are_packed_sooner_where_rows_fall_into_the_same_sets(machine):
+    """Of rows a page long, L2 has room for few; rows of a line more go everywhere."""
+    same, others = (packed(MACHINES[machine], 97, columns, 800) for columns in (1024, 1040))
+    assert same >= others and packed(MACHINES[machine], 700, 1024, 800)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_columns_that_the_first_cache_holds_are_not_packed(machine):
+    assert not any(packed(MACHINES[machine], 2000, columns, 64) for columns in (8, 17, 32, 100))
 
 
 @pytest.mark.parametrize(

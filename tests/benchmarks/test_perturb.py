@@ -1,0 +1,80 @@
+"""The benchmark that changes one number of the templates at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+import tir
+from benchmarks import breadth, perturb
+from benchmarks.options import Options
+from schedule import machine
+from schedule.templates import gemm, marks
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    return {number.place: number for number in perturb.numbers()}
+
+
+@pytest.fixture
+def func():
+    return breadth.problem("outer", 0)[0]
+
+
+def test_the_numbers_of_all_kinds_are_found(numbers):
+    for place, value in {
+        "schedule.templates.gemm.MAX_SUM_PART": gemm.MAX_SUM_PART,  # a constant
+        "schedule.templates.marks.CHUNK_SIZES[1]": marks.CHUNK_SIZES[2],  # one of a tuple: those that are 0 do not count
+        "schedule.machine.CPU.l1_strip_bytes: 3": 3,  # a literal of a property
+        "schedule.machine.CPU.tile_cycles: default 0.12": machine.ROW_ELEMENT_CYCLES,  # of a parameter
+    }.items():
+        assert numbers[place].value == value
+    assert not [place for place in numbers if "templates.gpu" in place or "machine.GPU" in place]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "read"),
+    [
+        ("schedule.machine.CACHE_LINE_BYTES", 32, lambda: (machine.CACHE_LINE_BYTES, gemm.CACHE_LINE_BYTES)),
+        ("schedule.machine.CPU.l1_strip_bytes: 3", 6, lambda: (tir.Target("llvm", l1=3 << 10).machine.l1_strip_bytes,)),
+        ("schedule.machine.CPU.tile_cycles: default 0.12", 1.12, lambda: (tir.Target("llvm").machine.tile_cycles(4, 1, 9),)),
+    ],
+)
+def test_a_number_is_changed_wherever_it_is_read_and_put_back(numbers, place, value, read):
+    before = read()
+    with numbers[place].changed(value):
+        changed = read()
+    assert all(a != b for a, b in zip(before, changed, strict=True)) and read() == before
+
+
+def test_a_whole_number_stays_whole():
+    assert perturb.times(perturb.Number("", 3, None), 0.5) == 2 and perturb.times(perturb.Number("", 1, None), 0.5) is None
+    assert perturb.times(perturb.Number("", 0.12, None), 2.0) == 0.24
+
+
+def test_changes_leave_the_default_as_it_was(monkeypatch, numbers, func):
+    monkeypatch.setattr(perturb, "numbers", lambda: [numbers["schedule.templates.gemm.MAX_SUM_PART"]])
+    target = tir.Target("llvm", num_cores=1)
+    before = tir.default_schedule(func, target).func.script()
+    found = [(place, factor) for place, factor, _, _ in perturb.changes(func, target)]
+    assert found[:2] == [("schedule.templates.gemm.MAX_SUM_PART", 0.5), ("schedule.templates.gemm.MAX_SUM_PART", 2.0)]
+    assert ("core: latency", 2.0) in found and ("target: l2", 0.5) in found
+    assert tir.default_schedule(func, target).func.script() == before
+
+
+def test_a_row_says_what_each_change_is_worth(monkeypatch, numbers, tmp_path):
+    place = "schedule.templates.marks.UNROLLED_STATEMENTS"
+    monkeypatch.setattr(perturb, "numbers", lambda: [numbers[place]])
+    monkeypatch.setattr(perturb, "of_core", lambda target: [])
+    monkeypatch.setattr(perturb, "SECONDS", 0.01)
+    (result,) = perturb.measure("outer", Options(save=str(tmp_path)))
+    assert result["tried"] == 8 and not result["failed"]
+    assert all(change["ratio"] > 0 for change in result["changes"])
+    assert (tmp_path / "perturb.md").read_text().startswith("# The worth of each number")
+
+
+def test_another_result_is_told_from_rounding():
+    x = breadth.problem("outer", 0)[1][0]
+    other = x.copy()
+    other.flat[0] += 0.1
+    assert perturb.close(x, x * (1 + 1e-4)) and not perturb.close(other, x)
