@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MIN_VARIED = 16  # smaller sizes are those of kernels, strides and the like
 MAX_SHRINKING = 4.0  # log2 of the largest factor by which a size shrinks
-DRAWS = 100  # random shapes of a workload, of which those that are new and valid are taken
+MAX_DRAWS = 100  # random shapes of a workload, of which those that are new and valid are taken
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,7 +86,7 @@ def shapes(workload: Workload, others: int, rng: np.random.Generator) -> Iterato
     """The default shape of a workload, and at most so many others."""
     found = {workload.default}
     yield workload.default
-    for _ in range(DRAWS):
+    for _ in range(MAX_DRAWS):
         if len(found) > others:
             return
         factors = 2.0 ** -(MAX_SHRINKING * rng.random(len(workload.default)))

@@ -35,13 +35,13 @@ from tir.ir import Kind
 from .loopnest import BufferAccess, Loop, ProgramDescription, Statement
 from .recording import Number, Recorder, Recording, Value, and_not, ceil, logical_or, maximum, minimum, product, where
 
-BUFFERS = 5
-SAMPLES = 10  # of the curve of arithmetic intensity
+MAX_BUFFERS = 5
+INTENSITY_SAMPLES = 10  # of the curve of arithmetic intensity
 LINE_CYCLES = (2.0, 6.0, 14.0)  # of a cache line from L2, L3 and memory: round figures, the same for all machines
 CYCLES_PER_NANOSECOND = 3.0  # a round figure, as the trees correct it
 MIN_NANOSECONDS = 100.0  # of the shortest loop: starting it; a round figure, too
 MAX_PLANS = 8192  # statements of which the recorded formulas are kept
-CHUNK = 1024  # rows evaluated at a time, so that results stay in the cache
+CHUNK_ROWS = 1024  # rows evaluated at a time, so that results stay in the cache
 
 OPERATIONS = (
     "float_mad", "float_addsub", "float_mul", "float_divmod", "float_cmp", "float_mathfunc", "float_otherfunc",
@@ -62,8 +62,8 @@ ANSOR = (
     *(f"{a}_{x}" for a, _ in ANNOTATIONS for x in ("num", "prod", "len", *(f"type.{p}" for p in POSITIONS))),
     "is_gpu",
     *(f"{t.replace('.', '_')}_len" for t in THREADS),
-    *(f"B{n}.{x}" for n in range(BUFFERS) for x in ACCESS),
-    *(f"arith_intensity_curve_{n}" for n in range(SAMPLES)),
+    *(f"B{n}.{x}" for n in range(MAX_BUFFERS) for x in ACCESS),
+    *(f"arith_intensity_curve_{n}" for n in range(INTENSITY_SAMPLES)),
     "alloc_size", "alloc_prod", "alloc_outer_prod", "alloc_inner_prod",
     "outer_prod", "num_loops", "auto_unroll_max_step",
 )  # fmt: skip
@@ -91,12 +91,12 @@ def features(program: ProgramDescription, rows: np.ndarray, machine: Machine) ->
 def chunks(statement: Statement, rows: np.ndarray, machine: Machine, extra: int = 0) -> Iterator[tuple[int, np.ndarray]]:
     """Pieces of a statement's features: first row, and a float32 matrix (len(NAMES) + extra, rows), overwritten by the next."""
     plan = _plan(statement, machine)
-    size = min(CHUNK, max(1, len(rows)))
+    size = min(CHUNK_ROWS, max(1, len(rows)))
     matrix = np.empty((len(NAMES) + extra, size), dtype=np.float32)
     matrix[plan.same] = plan.constants
     results = np.empty((len(plan.varying), size), dtype=np.float32)
-    for start in range(0, len(rows), CHUNK):
-        part = rows[start : start + CHUNK]
+    for start in range(0, len(rows), CHUNK_ROWS):
+        part = rows[start : start + CHUNK_ROWS]
         if len(part) < size:
             matrix, results = np.ascontiguousarray(matrix[:, : len(part)]), results[:, : len(part)]
         plan.recording.run(part, results)
@@ -159,7 +159,7 @@ def _statement(s: Statement, recorder: Recorder, machine: Machine) -> list[Value
             threads[axis] = threads.get(axis, 1.0) * e
     result.append(float(bool(threads)))
     result += [threads.get(t, 1.0) for t in THREADS]
-    for n in range(BUFFERS):
+    for n in range(MAX_BUFFERS):
         result += accesses[n].features(bytes_at) if n < len(accesses) else [0.0] * len(ACCESS)
     result += _intensity(sum(c for op, c in s.operations.items() if op.startswith("float")), inner, bytes_at)
     result += _allocation(s, accesses[0], outer, inner)
@@ -185,7 +185,7 @@ def _annotated(loops: tuple[Loop, ...], extents: list[Value], kind: Kind) -> lis
 def _intensity(operations: int, inner: list[Value], bytes_at: list[Value]) -> list[Value]:
     """Arithmetic intensity, operations a byte, sampled where loops have run a tenth, two tenths, ..., all of the iterations."""
     if not operations:
-        return [0.0] * SAMPLES
+        return [0.0] * INTENSITY_SAMPLES
     curve = [i / b for i, b in zip(inner, bytes_at, strict=True)]
     last = len(inner) - 1
     slopes: list[Value] = []  # intensity is linear in the iterations between one depth and the next
@@ -195,8 +195,8 @@ def _intensity(operations: int, inner: list[Value], bytes_at: list[Value]) -> li
         slopes.append((curve[d] - curve[within]) / maximum(inner[d] - inner[within], 1.0))
         starts.append(curve[within] - slopes[d] * inner[within])
     result: list[Value] = []
-    for k in range(SAMPLES):
-        at = inner[0] * ((k + 1) / SAMPLES)
+    for k in range(INTENSITY_SAMPLES):
+        at = inner[0] * ((k + 1) / INTENSITY_SAMPLES)
         slope, start = slopes[0], starts[0]
         for d in range(1, len(inner)):  # down to the innermost depth that has run as many
             reached = inner[d] >= at

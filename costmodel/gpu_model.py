@@ -17,13 +17,13 @@ from .sketch_programs import TileAccess, TiledNest
 
 RESERVED, RESERVED_ON_CORES = 40, 48  # registers of a thread besides its accumulators and fragments
 FRAGMENT_REGISTERS = 4  # of a thread for 16 rows and columns of a factor; a result of float32 takes twice as many
-IN_FLIGHT = 32.0  # instructions of an SM that hide the latency of arithmetic
-INDEPENDENT = 8  # of them, at most, from one warp
-MMA = 6.0  # clocks that an instruction of a warp keeps a tensor core busy
-LDMATRIX = 4.0  # clocks of the shared memory for a fragment of 16 rows of 32 bytes
-STEP = 600.0  # clocks until a tile arrives from memory
-LAUNCH = 4000.0  # clocks
-UNTILED = 0.25  # share of the issue slots that a nest without tiles uses
+INSTRUCTIONS_IN_FLIGHT = 32.0  # instructions of an SM that hide the latency of arithmetic
+MAX_INDEPENDENT = 8  # of them, at most, from one warp
+MMA_CLOCKS = 6.0  # clocks that an instruction of a warp keeps a tensor core busy
+LDMATRIX_CLOCKS = 4.0  # clocks of the shared memory for a fragment of 16 rows of 32 bytes
+LATENCY_CLOCKS = 600.0  # clocks until a tile arrives from memory
+LAUNCH_CLOCKS = 4000.0  # clocks
+UNTILED_SHARE = 0.25  # share of the issue slots that a nest without tiles uses
 
 
 class GPUModel(Formula):
@@ -33,13 +33,13 @@ class GPUModel(Formula):
         self.machine = machine
 
     def cycles(self, nest: TiledNest, rows: np.ndarray) -> np.ndarray:
-        return LAUNCH + (self.tiled(nest, rows) if any(nest.roles) else np.full(len(rows), self.untiled(nest)))
+        return LAUNCH_CLOCKS + (self.tiled(nest, rows) if any(nest.roles) else np.full(len(rows), self.untiled(nest)))
 
     def untiled(self, nest: TiledNest) -> float:
         """Clocks of a nest that moves each element once."""
         elements = sum(float(np.prod(a.shape)) * a.nbytes for a in nest.accesses)
         work = float(np.prod([float(e) for e in nest.extents]))
-        return max(elements / self.machine.memory, work / (self.machine.sms * WARP_SCHEDULERS_PER_SM * WARP * UNTILED))
+        return max(elements / self.machine.memory, work / (self.machine.sms * WARP_SCHEDULERS_PER_SM * WARP * UNTILED_SHARE))
 
     def tiled(self, nest: TiledNest, rows: np.ndarray) -> np.ndarray:
         """Estimated clocks of a nest tiled through shared memory, a float64 vector with one entry a row."""
@@ -65,10 +65,10 @@ class GPUModel(Formula):
         resident = np.minimum(resident, np.floor(gpu.register_file / ((held + reserved(bool(fragments))) * warps * WARP)))
         resident = np.maximum(1, np.minimum(resident, np.floor(gpu.shared / np.maximum(1, (ahead + 1) * footprint))))
         resident = np.minimum(resident, np.ceil(blocks / gpu.sms))
-        busy = np.minimum(1.0, resident * warps * np.minimum(independent, INDEPENDENT) / IN_FLIGHT)
+        busy = np.minimum(1.0, resident * warps * np.minimum(independent, MAX_INDEPENDENT) / INSTRUCTIONS_IN_FLIGHT)
         step = warps * depth * inner / busy + copying / WARP_SCHEDULERS_PER_SM
-        waiting = np.maximum(0.0, STEP - ahead * step) / resident  # other blocks work meanwhile
-        compute = np.ceil(blocks / gpu.sms) * (steps * (step + waiting) + STEP / resident)
+        waiting = np.maximum(0.0, LATENCY_CLOCKS - ahead * step) / resident  # other blocks work meanwhile
+        compute = np.ceil(blocks / gpu.sms) * (steps * (step + waiting) + LATENCY_CLOCKS / resident)
         cache = blocks * steps * footprint / gpu.l2_bytes
         memory = _traffic(nest, tiles, sizes["g"], counts, blocks, np.minimum(blocks, gpu.sms * resident), gpu.l2) / gpu.memory
         most = np.maximum(np.maximum(compute, cache), memory)
@@ -106,7 +106,7 @@ def _on_cores(fragments: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     fragments of a warp along rows and columns; each is 16 long."""
     products, loads = 2 * np.prod(fragments, axis=1), np.sum(fragments, axis=1)
     return (
-        np.maximum(products * MMA / WARP_SCHEDULERS_PER_SM, loads * LDMATRIX),
+        np.maximum(products * MMA_CLOCKS / WARP_SCHEDULERS_PER_SM, loads * LDMATRIX_CLOCKS),
         FRAGMENT_REGISTERS * (products + loads),
         products,
     )

@@ -22,7 +22,7 @@ from .tile_model import TileModel
 
 MIN_PROGRAMS = 12  # measured programs below which a formula scores
 DEVICE = NAMES.index("device")
-DEVICES = 2**20  # numbers for devices: so many that two hardly get the same, and exact in float32
+DEVICE_NUMBERS = 2**20  # numbers for devices: so many that two hardly get the same, and exact in float32
 MIN_WEIGHT = 0.15  # of the slowest program, and of one that failed; the fastest has 1
 
 
@@ -110,7 +110,7 @@ class LearnedModel(ABC):
         for members, program in sketch.programs(rows):
             block = features(program, rows[members], self.machine)  # (statements, n, features)
             if sketch.device:
-                block[:, :, DEVICE] = 1 + zlib.crc32(sketch.device.encode()) % DEVICES
+                block[:, :, DEVICE] = 1 + zlib.crc32(sketch.device.encode()) % DEVICE_NUMBERS
             column = np.broadcast_to(formula[members][None, :, None], (*block.shape[:2], 1))
             self.data.add(task, np.concatenate([block, column], axis=2), seconds[members])
 

@@ -16,10 +16,10 @@ from .features import NAMES
 
 ESTIMATE = NAMES.index("estimate")
 LN2 = float(np.log(2.0))
-PAIRED = 400  # programs of a task, about, whose pairs count
+MAX_PAIRED_PROGRAMS = 400  # programs of a task, about, whose pairs count
 PAIR_NOISE = 0.02  # difference of logarithms of times below which neither program is the faster
 SHARPNESS = 4.0  # of the logistic function of a difference of logarithms of times
-CAUTION = 0.05  # of the largest second derivative, added to each
+DAMPING = 0.05  # of the largest second derivative, added to each
 MAX_STEP = 2.0  # of a correction, a logarithm of time
 
 Weighted = tuple[np.ndarray, np.ndarray]  # numbers, and the weight of each
@@ -93,7 +93,7 @@ class PairRank(TimeSum):
         slope, curve = np.zeros(len(targets)), np.zeros(len(targets))
         for task in np.unique(targets[:, 1]):
             every = np.flatnonzero(targets[:, 1] == task)
-            own = every[:: -(-len(every) // PAIRED)]
+            own = every[:: -(-len(every) // MAX_PAIRED_PROGRAMS)]
             time, _, speed = targets[own].T
             guess = np.log(total[own])
             apart = np.where(time[:, None] + PAIR_NOISE < time, np.abs(speed[:, None] - speed), 0.0)  # row before column
@@ -101,7 +101,7 @@ class PairRank(TimeSum):
             pull, stiff = SHARPNESS * apart * wrong, SHARPNESS**2 * apart * wrong * (1 - wrong)
             slope[own] = pull.sum(0) - pull.sum(1)
             curve[own] = stiff.sum(0) + stiff.sum(1)
-        step = np.clip(slope / (curve + CAUTION * curve.max() + 1e-9), -MAX_STEP, MAX_STEP)
+        step = np.clip(slope / (curve + DAMPING * curve.max() + 1e-9), -MAX_STEP, MAX_STEP)
         return step[program], curve[program] * times / total[program]
 
 

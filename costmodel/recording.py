@@ -20,7 +20,7 @@ import numpy as np
 from tir.arith.enumeration import PYTHON_OPERATORS
 from tir.arith.symbolic import Formula, formula
 
-BLOCK = 64  # rows of one step
+BLOCK_ROWS = 64  # rows of one step
 
 OPERATIONS = (
     "column", "store", "+", "-", "*", "/", "//", "%", "min", "max", "<", "<=", "select", "ceil", "const",
@@ -208,8 +208,8 @@ class Recording:
     def run(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Evaluate an (n, columns) int64 matrix: result k goes to row k of `out`, (results, n) float32 or float64."""
         if len(self.code) and len(rows):
-            registers = np.empty(self.registers * BLOCK)
-            registers[: len(self.constants) * BLOCK] = np.repeat(self.constants, BLOCK)
+            registers = np.empty(self.registers * BLOCK_ROWS)
+            registers[: len(self.constants) * BLOCK_ROWS] = np.repeat(self.constants, BLOCK_ROWS)
             interpreter()(self.code, np.ascontiguousarray(rows, dtype=np.int64), registers, out)
 
 
@@ -294,53 +294,53 @@ def interpreter() -> Any:
 
 def _run(code, rows, registers, out):  # compiled; the numbers of operations are their indices in OPERATIONS
     n = rows.shape[0]
-    for start in range(0, n, BLOCK):
-        size = min(BLOCK, n - start)
+    for start in range(0, n, BLOCK_ROWS):
+        size = min(BLOCK_ROWS, n - start)
         for t in range(code.shape[0]):
             op, d, a = code[t, 0], np.uint32(code[t, 1]), np.uint32(code[t, 2])
             b, c = np.uint32(code[t, 3]), np.uint32(code[t, 4])
             if op == 0:
-                for i in range(BLOCK):
-                    registers[BLOCK * d + i] = rows[start + min(i, size - 1), a]
+                for i in range(BLOCK_ROWS):
+                    registers[BLOCK_ROWS * d + i] = rows[start + min(i, size - 1), a]
                 continue
             if op == 1:
                 for i in range(size):
-                    out[d, start + i] = registers[BLOCK * a + i]
+                    out[d, start + i] = registers[BLOCK_ROWS * a + i]
                 continue
-            d, a, b, c = BLOCK * d, BLOCK * a, BLOCK * b, BLOCK * c
+            d, a, b, c = BLOCK_ROWS * d, BLOCK_ROWS * a, BLOCK_ROWS * b, BLOCK_ROWS * c
             if op == 2:
-                for i in range(BLOCK):
+                for i in range(BLOCK_ROWS):
                     registers[d + i] = registers[a + i] + registers[b + i]
             elif op == 3:
-                for i in range(BLOCK):
+                for i in range(BLOCK_ROWS):
                     registers[d + i] = registers[a + i] - registers[b + i]
             elif op == 4:
-                for i in range(BLOCK):
+                for i in range(BLOCK_ROWS):
                     registers[d + i] = registers[a + i] * registers[b + i]
             elif op == 5:
-                for i in range(BLOCK):
+                for i in range(BLOCK_ROWS):
                     registers[d + i] = registers[a + i] / registers[b + i]
             elif op == 6:
-                for i in range(BLOCK):
+                for i in range(BLOCK_ROWS):
                     registers[d + i] = np.floor(registers[a + i] / registers[b + i])
             elif op == 7:
-                for i in range(BLOCK):
+                for i in range(BLOCK_ROWS):
                     registers[d + i] = registers[a + i] - np.floor(registers[a + i] / registers[b + i]) * registers[b + i]
             elif op == 8:
-                for i in range(BLOCK):
+                for i in range(BLOCK_ROWS):
                     registers[d + i] = registers[a + i] if registers[a + i] < registers[b + i] else registers[b + i]
             elif op == 9:
-                for i in range(BLOCK):
+                for i in range(BLOCK_ROWS):
                     registers[d + i] = registers[a + i] if registers[a + i] > registers[b + i] else registers[b + i]
             elif op == 10:
-                for i in range(BLOCK):
+                for i in range(BLOCK_ROWS):
                     registers[d + i] = 1.0 if registers[a + i] < registers[b + i] else 0.0
             elif op == 11:
-                for i in range(BLOCK):
+                for i in range(BLOCK_ROWS):
                     registers[d + i] = 1.0 if registers[a + i] <= registers[b + i] else 0.0
             elif op == 12:
-                for i in range(BLOCK):
+                for i in range(BLOCK_ROWS):
                     registers[d + i] = registers[b + i] if registers[a + i] != 0.0 else registers[c + i]
             else:
-                for i in range(BLOCK):
+                for i in range(BLOCK_ROWS):
                     registers[d + i] = np.ceil(registers[a + i])

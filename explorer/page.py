@@ -23,7 +23,7 @@ from .small import first_iterations, small
 from .stages import ProgramStage, of_programs, of_schedule
 from .times import Timed, measured
 
-LIMIT = 2.0  # seconds that a call may take, so that slow stages don't hold up a page
+LIMIT_SECONDS = 2.0  # seconds that a call may take, so that slow stages don't hold up a page
 
 
 def explore(
@@ -32,7 +32,7 @@ def explore(
     target: str | Target = "llvm",
     *,
     measure: bool = True,
-    limit: float = LIMIT,
+    limit: float = LIMIT_SECONDS,
     title: str | None = None,
 ) -> None:
     """Write a page that steps through a schedule, or through programs by their titles, one after the other.
@@ -48,7 +48,7 @@ def page(
     target: str | Target = "llvm",
     *,
     measure: bool = True,
-    limit: float = LIMIT,
+    limit: float = LIMIT_SECONDS,
     title: str | None = None,
 ) -> str:
     """The page as HTML, which loads no other file."""

@@ -21,7 +21,7 @@ LINE = 4  # elements of a line of the simulated cache
 LINES = 16  # lines of each worker's cache
 WORKERS = 2  # workers that share the iterations of a parallel loop
 MAX_ACCESSES = 3000  # accesses of a stage in a page
-MAX_DRAWN = 1024  # most elements of a buffer that is drawn whole
+MAX_DRAWN_ELEMENTS = 1024  # most elements of a buffer that is drawn whole
 MAX_EVENTS = 60_000  # statements executed in a run, which ends then
 
 Access = tuple[str, int, bool]  # buffer, element, True for a write
@@ -66,7 +66,7 @@ class SimulatedRun:
 
 def _compacted(shape: tuple[int, ...], elements: set[int]) -> tuple[list[int], dict[int, int]]:
     """The drawn shape of a buffer, and the new places of its elements: of a large one only touched rows and columns are drawn."""
-    if prod(shape) <= MAX_DRAWN:
+    if prod(shape) <= MAX_DRAWN_ELEMENTS:
         return list(shape), {}
     last = shape[-1]
     rows = {n: k for k, n in enumerate(sorted({p // last for p in elements}))}

@@ -14,9 +14,9 @@ from tir.verify import verify
 from .stages import programs
 
 LENGTHS = (8, 9, 12, 16, 17, 24, 32)  # new lengths of long axes, tried in this order
-LONG = 8  # least length of a long axis
-NEAR = 4  # largest difference of lengths that is kept, as that of a padded and a plain axis
-FIRST = 4  # iterations of a loop, where no small instance is found
+MIN_LONG = 8  # least length of a long axis
+MAX_DIFFERENCE = 4  # largest difference of lengths that is kept, as that of a padded and a plain axis
+SHOWN_ITERATIONS = 4  # iterations of a loop, where no small instance is found
 SPLITS = ("split", "tile", "sample_perfect_tile", "sample_tile")  # steps whose numbers are sizes
 
 
@@ -54,14 +54,14 @@ def shortened(func: PrimFunc, length: int, ratios: bool = False) -> PrimFunc:
     the bounds of a padded axis, stay as much larger. With `ratios` multiples of the shortest extent stay multiples, as those of a
     convolution with a stride."""
     starts: list[int] = []
-    for extent in sorted({n.value for x in walk(func) for n in _extents(x) if isinstance(n, Const) and n.value >= LONG}):
-        if not starts or extent - starts[-1] > NEAR:
+    for extent in sorted({n.value for x in walk(func) for n in _extents(x) if isinstance(n, Const) and n.value >= MIN_LONG}):
+        if not starts or extent - starts[-1] > MAX_DIFFERENCE:
             starts.append(extent)
 
     def visit(n: Node) -> Node | None:
         if not isinstance(n, Const) or type(n.value) is not int:
             return None
-        start = next((s for s in starts if s <= n.value <= s + NEAR), None)
+        start = next((s for s in starts if s <= n.value <= s + MAX_DIFFERENCE), None)
         if start is None:
             return None
         return n.with_(value=length * (max(1, start // starts[0]) if ratios else 1) + n.value - start)
@@ -89,7 +89,7 @@ def _smaller(step: Step) -> Step:
         if isinstance(value, tuple):
             return tuple(map(size, value))
         if type(value) is int and value > 2:
-            return 2 if value <= LONG else 4
+            return 2 if value <= MIN_LONG else 4
         return value
 
     return replace(step, args=tuple((k, v if k == "loop" else size(v)) for k, v in step.args))
@@ -100,7 +100,7 @@ def first_iterations(func: PrimFunc) -> PrimFunc:
 
     def visit(n: Node) -> Node | None:
         if isinstance(n, For) and isinstance(n.extent, Const):
-            return n.with_(extent=n.extent.with_(value=min(n.extent.value, FIRST)), body=rewrite(n.body, visit))
+            return n.with_(extent=n.extent.with_(value=min(n.extent.value, SHOWN_ITERATIONS)), body=rewrite(n.body, visit))
         return None
 
     return rewrite(func, visit)

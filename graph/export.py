@@ -18,7 +18,7 @@ from .memory import WEIGHTS, aligned, buffer
 if TYPE_CHECKING:
     from .model import Model
 
-PAGE = 4096  # bytes: the file of weights is whole pages, so that it can be mapped
+PAGE_BYTES = 4096  # bytes: the file of weights is whole pages, so that it can be mapped
 
 
 def export(model: Model, path: str | Path, name: str | None = None, *, compiler: str | None = None) -> Path:
@@ -74,4 +74,4 @@ def header_text(model: Model, name: str, path: Path, parallel: bool) -> str:
 
 
 def _pages(nbytes: int) -> int:
-    return -(-max(nbytes, 1) // PAGE) * PAGE
+    return -(-max(nbytes, 1) // PAGE_BYTES) * PAGE_BYTES

@@ -23,7 +23,7 @@ from tir.notices import degraded
 from tir.verify.bounds import refuse_out_of_bounds
 
 NAME_DIGITS = 8  # digits of the hash that tells apart the kernels of one name in a network
-MIN_ALONE = 4  # least number of compiled functions whose mean time is taken for that of the others
+MIN_COMPILED_ALONE = 4  # least number of compiled functions whose mean time is taken for that of the others
 MIN_SHARED_SECONDS = 6.0  # least seconds of one core left to do for which worker processes pay: each starts in 1 to 2
 
 
@@ -133,7 +133,7 @@ def _compile_all(jobs: Sequence[KernelJob]) -> Iterator[bytes]:
     for n, job in enumerate(jobs):
         if n == 1:  # the first has loaded the modules that all of them need
             begin = time.process_time()
-        if n >= MIN_ALONE and host_cores() > 1:
+        if n >= MIN_COMPILED_ALONE and host_cores() > 1:
             expected = (time.process_time() - begin) / max(1, n - 1) * (len(jobs) - n)
             if expected > MIN_SHARED_SECONDS:
                 yield from _compile_in_processes(jobs[n:])

@@ -36,7 +36,7 @@ from .reference import random_inputs
 if TYPE_CHECKING:
     from codegen import Target
 
-COMPARISONS = 3  # profiles of each of two models, in turns; a kernel is slower in the network if it is in all of them
+COMPARED_PROFILES = 3  # profiles of each of two models, in turns; a kernel is slower in the network if it is in all of them
 MIN_RUNS, MAX_RUNS, SECONDS = 5, 200, 4.0  # calls of each of two compared models, and the time for these
 
 
@@ -263,7 +263,7 @@ def _keep_defaults(
     progress: Progress, before: Model, after: Model, inputs: Mapping[str, np.ndarray], records: Records, seed: int
 ) -> Iterator[str]:
     """Let the default schedule win a race in the records where a function is slower as tuned in the network; yields its label."""
-    profiles = [(_by_key(before, inputs), _by_key(after, inputs)) for _ in range(COMPARISONS)]
+    profiles = [(_by_key(before, inputs), _by_key(after, inputs)) for _ in range(COMPARED_PROFILES)]
     for own in progress.tasks:
         times = [tuple(profile[own.key] / own.calls for profile in pair) for pair in profiles]
         if any(tuned <= default for default, tuned in times):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from search.tuning.events import Event
 
 DEFAULT_SECONDS = 600.0  # of a run without --trials and --seconds
-ROWS = 16  # rows of the table of tasks, of which the last sums up all that have no row
+MAX_TASK_ROWS = 16  # rows of the table of tasks, of which the last sums up all that have no row
 
 
 def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
@@ -149,7 +149,7 @@ class LiveNetwork(NetworkLines):
         for n, column in enumerate(("kernel", *COLUMNS)):
             table.add_column(column, justify="right" if n else "left", no_wrap=True)
         if self._progress is not None:
-            for row in rows(joined(task_times(self._progress), ROWS)):
+            for row in rows(joined(task_times(self._progress), MAX_TASK_ROWS)):
                 table.add_row(*row, style="bold" if row[0] == _label(self._progress) else None)
         if self._workers is None:
             return table
@@ -181,7 +181,7 @@ def _summary(found: TunedNetwork) -> str:
     from search.report.network import COLUMNS, joined, rows
 
     progress = found.progress
-    lines = [("kernel", *COLUMNS), *rows(joined(task_times(progress), ROWS))]
+    lines = [("kernel", *COLUMNS), *rows(joined(task_times(progress), MAX_TASK_ROWS))]
     text = [aligned(lines)]
     ended = "interrupted after " if found.interrupted else ""
     text += [f"kept with the default schedule, which is faster in the network: {label}" for label in found.kept]

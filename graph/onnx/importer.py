@@ -30,7 +30,7 @@ from .weights import as_onnx, weights
 if TYPE_CHECKING:
     import onnx
 
-MOVING = (  # operators that give elements as they are, of narrow types too
+MOVING_OPERATORS = (  # operators that give elements as they are, of narrow types too
     "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Split",
     "Squeeze", "Tile", "Transpose", "Unsqueeze",
 )  # fmt: skip
@@ -188,7 +188,7 @@ class Importer:
                 return kinds[1]
             case "QuantizeLinear":
                 return own if own in NARROW else "".join(kinds[2:])
-            case operator if operator in MOVING or not any(kinds):
+            case operator if operator in MOVING_OPERATORS or not any(kinds):
                 return next(filter(None, kinds), "")
         raise ValueError(f"it does not take {next(filter(None, kinds))}; cast it")
 

@@ -228,7 +228,7 @@ def prelu(x, slope):
     return elementwise("prelu", lambda a, s: te.select(a < zero(a), a * s, a), x, slope)
 
 
-LONGEST_POWER = 64  # the exponent above which powers of 64-bit integers are 0, 1 or -1, or overflow
+MAX_EXPONENT = 64  # the exponent above which powers of 64-bit integers are 0, 1 or -1, or overflow
 
 
 @operator("Pow", 7)
@@ -240,12 +240,12 @@ def power(x, y):
         return elementwise("pow", lambda a, b: te.pow(wide(a), b.astype(dtypes.computed(a.dtype))).astype(a.dtype), x, y)
     if dtypes.is_float(y.dtype):
         return elementwise("pow", lambda a, b: te.pow(a.astype("float64"), b.astype("float64")).astype(a.dtype), x, y)
-    k = te.reduce_axis((0, LONGEST_POWER + 2), "k")
+    k = te.reduce_axis((0, MAX_EXPONENT + 2), "k")
 
     def magnitude(*i: Expr) -> Expr:
         size = at(y, i).astype("int64")
         size = te.select(size < zero(size), -size, size)
-        return te.select(size > like(size, LONGEST_POWER), like(size, LONGEST_POWER) + size % like(size, 2), size)
+        return te.select(size > like(size, MAX_EXPONENT), like(size, MAX_EXPONENT) + size % like(size, 2), size)
 
     def factors(*i: Expr) -> Expr:
         a = at(x, i)

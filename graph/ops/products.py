@@ -132,8 +132,8 @@ def determinant(x):
     need("the input", x, dtype="float", ranks=range(2, 9))
     size = shape_of(x)[-1]
     need("the input", x, [*(None for _ in shape_of(x)[:-2]), size, size])
-    if size > LARGEST_LEIBNIZ:
-        raise ValueError(f"matrices of up to {LARGEST_LEIBNIZ} x {LARGEST_LEIBNIZ} are supported, got {size} x {size}")
+    if size > MAX_LEIBNIZ_ROWS:
+        raise ValueError(f"matrices of up to {MAX_LEIBNIZ_ROWS} x {MAX_LEIBNIZ_ROWS} are supported, got {size} x {size}")
 
     def formula(*i: Expr) -> Expr:
         def term(columns: Sequence[int]) -> Expr:
@@ -147,4 +147,4 @@ def determinant(x):
     return te.compute(shape_of(x)[:-2], formula, name="det")
 
 
-LARGEST_LEIBNIZ = 4  # most rows of a determinant: the sum has a term for each of their permutations
+MAX_LEIBNIZ_ROWS = 4  # most rows of a determinant: the sum has a term for each of their permutations

@@ -195,8 +195,8 @@ _scan("CumSum", 11, lambda x, y: x + y, 0)
 _scan("CumProd", 26, lambda x, y: x * y, 1)
 
 
-BLOCKS = (16, 4)  # elements of a block, whose first one decides whether it is searched
-MIN_BLOCKS = 2  # least ratio of blocks to wanted elements for which choosing blocks pays
+BLOCK_SIZES = (16, 4)  # elements of a block, whose first one decides whether it is searched
+MIN_BLOCKS_RATIO = 2  # least ratio of blocks to wanted elements for which choosing blocks pays
 
 
 @operator("TopK", 10, operands={1: "k"})
@@ -238,7 +238,7 @@ def _first_positions(x: te.Tensor, count: int, first: First) -> te.Tensor:
     another block comes after these.
     """
     *outer, extent = shape_of(x)
-    size = next((b for b in BLOCKS if count and extent >= count * b * MIN_BLOCKS), 1)
+    size = next((b for b in BLOCK_SIZES if count and extent >= count * b * MIN_BLOCKS_RATIO), 1)
     if size == 1:
         return _sorted_positions(x, None, extent, count, first)
     best = _first_of_fours(x, first) if size == 4 else _first_of_fours(_first_of_fours(x, first), first)

@@ -18,7 +18,7 @@ Values = dict[Value, Polynomial]
 
 MAX_STEPS = 8  # calls between an activation's result and its input
 MAX_TERMS = 6  # terms of a polynomial
-RELATIVE = 4e-6  # relative error of factors, which are float32 numbers in files, or have as many digits
+TOLERANCE = 4e-6  # relative error of factors, which are float32 numbers in files, or have as many digits
 
 
 @dataclass(frozen=True)
@@ -157,4 +157,4 @@ def _equal(found: Polynomial | None, wanted: Polynomial) -> bool:
 
 
 def _near(found: object, wanted: object) -> bool:
-    return isinstance(found, (int, float)) and isinstance(wanted, (int, float)) and isclose(found, wanted, rel_tol=RELATIVE)
+    return isinstance(found, (int, float)) and isinstance(wanted, (int, float)) and isclose(found, wanted, rel_tol=TOLERANCE)

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from ..ir import Graph, Value, constant
 
-SMALL = 4096  # bytes up to which constants are compared: scalars and rows of indices recur, weights do not
+MAX_COMPARED_BYTES = 4096  # bytes up to which constants are compared: scalars and rows of indices recur, weights do not
 
 
 def merge_common(graph: Graph) -> Graph:
@@ -17,7 +17,7 @@ def merge_common(graph: Graph) -> Graph:
     same: dict[Value, Value] = {}
     arrays: dict[Hashable, Value] = {}
     for name, array in graph.constants.items():
-        if array.nbytes <= SMALL:
+        if array.nbytes <= MAX_COMPARED_BYTES:
             value = constant(name, array)
             first = arrays.setdefault((value.shape, value.dtype, array.tobytes()), value)
             if first != value:

@@ -12,7 +12,7 @@ from ..ir import Call, Graph, Value
 from ..ops import is_view
 
 NEUTRAL = {"Add": -0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}  # the operand with which a call gives back the other one
-WIDE = ("float32", "float64")  # types whose sums are made in the type itself, so that they are not rounded once more
+WIDE_FLOATS = ("float32", "float64")  # types whose sums are made in the type itself, so that they are not rounded once more
 
 
 def remove_identities(graph: Graph) -> Graph:
@@ -58,7 +58,7 @@ def _given_back(graph: Graph, call: Call, starts_at_zero: Callable[[Value], bool
 
 def _starts_at_zero(call: Call | None) -> bool:
     """True where a call makes sums, which begin with 0 and so are never -0; where they are rounded once more they may be."""
-    return call is not None and call.operator in ("Conv", "ConvTranspose", "MatMul") and call.outputs[0].dtype in WIDE
+    return call is not None and call.operator in ("Conv", "ConvTranspose", "MatMul") and call.outputs[0].dtype in WIDE_FLOATS
 
 
 def _changes_nothing(call: Call, first: Value) -> bool:

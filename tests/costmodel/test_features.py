@@ -11,7 +11,7 @@ import tir
 from codegen.constants import split_constants
 from codegen.target import Target
 from costmodel import NAMES, features, program
-from costmodel.features import ANSOR, CHUNK
+from costmodel.features import ANSOR, CHUNK_ROWS
 from schedule import replay
 from schedule.machine import CPU
 from search.population.programs import sketch_programs
@@ -217,9 +217,9 @@ def test_threads_of_a_gpu():
 
 
 def test_populations_come_in_pieces():
-    many = features(program(matmul(7, 13, 109)), np.empty((CHUNK + 7, 0), dtype=np.int64), MACHINE)
+    many = features(program(matmul(7, 13, 109)), np.empty((CHUNK_ROWS + 7, 0), dtype=np.int64), MACHINE)
     one = features(program(matmul(7, 13, 109)), ROW, MACHINE)
-    assert many.shape == (1, CHUNK + 7, len(NAMES)) and (many == one).all()
+    assert many.shape == (1, CHUNK_ROWS + 7, len(NAMES)) and (many == one).all()
     assert features(program(matmul(7, 13, 109)), np.empty((0, 0), dtype=np.int64), MACHINE).shape == (1, 0, len(NAMES))
 
 

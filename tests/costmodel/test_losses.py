@@ -7,7 +7,7 @@ import pytest
 
 from costmodel import PairRank, ThroughputSum, TimeSum
 from costmodel.dataset import FORMULA, Dataset
-from costmodel.losses import CAUTION, ESTIMATE, LN2, SHARPNESS
+from costmodel.losses import DAMPING, ESTIMATE, LN2, SHARPNESS
 
 PROGRAM = np.array([0, 0, 0, 1, 2, 2])
 
@@ -47,7 +47,7 @@ def test_pairs_pull_by_the_gradient_of_their_logistic_loss():
 
     missing, weight = PairRank().residuals(f, PROGRAM, targets, np.ones(3))
     assert weight[4:].tolist() == [0.0, 0.0]
-    assert -missing * weight * (1 + CAUTION) == pytest.approx(gradient(objective, f), abs=1e-6)
+    assert -missing * weight * (1 + DAMPING) == pytest.approx(gradient(objective, f), abs=1e-6)
 
 
 def test_what_is_fitted_is_scored():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costmodel.recording import BLOCK, Recorder, and_not, ceil, logical_or, maximum, minimum, where
+from costmodel.recording import BLOCK_ROWS, Recorder, and_not, ceil, logical_or, maximum, minimum, where
 from tir.arith.symbolic import SymbolicInt
 
 X, Y = SymbolicInt.column(3, 0), SymbolicInt.column(5, 1)
@@ -37,7 +37,7 @@ def evaluated(results, rows):
     return out
 
 
-@pytest.mark.parametrize("n", [0, 1, 13, BLOCK, 2 * BLOCK + 7])
+@pytest.mark.parametrize("n", [0, 1, 13, BLOCK_ROWS, 2 * BLOCK_ROWS + 7])
 def test_rows_are_evaluated_as_plain_numbers(n):
     rows = np.random.default_rng(0).integers(1, 14, (n, 2))
     out = evaluated(CASES.values(), rows)

@@ -96,7 +96,7 @@ def test_records_make_others(graph, cache, made, tmp_path):
 def test_workers_make_the_same(graph, cache, made, monkeypatch):
     """In processes of their own, and here where these die."""
     alone = tir.compile(graph, TARGET, cache=None)
-    monkeypatch.setattr(kernels, "MIN_ALONE", 0)
+    monkeypatch.setattr(kernels, "MIN_COMPILED_ALONE", 0)
     monkeypatch.setattr(kernels, "MIN_SHARED_SECONDS", -1.0)
     monkeypatch.setattr(kernels, "host_cores", lambda: 2)
     shared = tir.compile(graph, TARGET, cache=cache)
