@@ -15,7 +15,7 @@ from distributed import Worker
 from search.measure import BASELINE, Baseline, Candidate, Comparison, Limits, Measurement, Measurer
 from search.measure.distributed.agent import Agent, Job
 from search.measure.distributed.finished import FinishedAnswers
-from search.measure.distributed.measurer import LEAD
+from search.measure.distributed.measurer import LEAD_CANDIDATES
 from search.measure.provenance import Provenance
 from search.task import Task
 
@@ -77,7 +77,7 @@ class PretendFarm(PretendMeasurer):
 
     @property
     def room(self) -> int:
-        return max(0, round(LEAD * self.slots) - len(self._running) - len(self._submitted))
+        return max(0, round(LEAD_CANDIDATES * self.slots) - len(self._running) - len(self._submitted))
 
     def submit(self, candidates: Sequence[Candidate]) -> None:
         super().submit(candidates)

@@ -74,13 +74,13 @@ def _run(args: argparse.Namespace) -> int:
     if args.build is None:
         measurable(target)
     try:
-        from search.measure.distributed.farm import BUILD
+        from search.measure.distributed.farm import BUILD_RESOURCE
         from search.measure.distributed.measurer import resource
     except ImportError:
         raise Usage(MISSING) from None
     options = {"device": args.device, "drift": args.drift, "trust": args.trust_builders or None}
     config = {f"tir.{name}": value for name, value in options.items() if value is not None}
-    offered, slots = (resource(target), 1) if args.build is None else (BUILD, args.build)
+    offered, slots = (resource(target), 1) if args.build is None else (BUILD_RESOURCE, args.build)
     own = {"nthreads": slots, "resources": {offered: slots}, "config": config, "local_directory": args.directory}
     print(f"offering {offered} to {args.address}", file=sys.stderr, flush=True)
     asyncio.run(_serve(args.address, args.name, own))

@@ -71,10 +71,10 @@ class Workers:
     """The workers in the progress of a run, looked at once in LOOK_SECONDS at most."""
 
     def __init__(self, measurer: DaskMeasurer, target: str):
-        from search.measure.distributed.farm import BUILD
+        from search.measure.distributed.farm import BUILD_RESOURCE
         from search.measure.distributed.measurer import resource
 
-        self._farm, self._resources = measurer.farm, (resource(target), BUILD)
+        self._farm, self._resources = measurer.farm, (resource(target), BUILD_RESOURCE)
         self.dashboard = self._farm.dashboard
         self._seen: list[Runner] = []
         self._looked = 0.0

@@ -10,7 +10,7 @@ Span = tuple[float, float]
 Point = tuple[float, float]
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 10, 36  # margins, in units of the drawing
-CHARACTER = 6.2  # average width of a character
+CHARACTER_WIDTH = 6.2  # average width of a character
 BAR = 21  # height of a bar with the space around it
 COLOURS = ("blue", "orange", "green", "violet", "teal", "brown", "pink", "grey")
 
@@ -137,7 +137,7 @@ class Chart:
         """The chart, its legend above the axes."""
         at, legend = self.width - RIGHT, ""
         for kind, name in reversed(self._named):
-            at -= round(CHARACTER * len(name)) + 22
+            at -= round(CHARACTER_WIDTH * len(name)) + 22
             legend += f'<circle class="{kind}" cx="{at + 5}" cy="{TOP - 4}" r="4"/>{text(at + 13, TOP, name)}'
         return drawing(self.width, self.height, self.label, "".join(self._parts) + legend)
 
@@ -171,7 +171,7 @@ def strips(label: str, rows: Sequence[tuple[str, Sequence[float]]], width: int) 
 
 def _space(names: Sequence[str], width: int) -> int:
     """The width of the names to the left of a drawing."""
-    return round(min(0.45 * width, CHARACTER * max(map(len, names), default=0) + 12))
+    return round(min(0.45 * width, CHARACTER_WIDTH * max(map(len, names), default=0) + 12))
 
 
 def text(x: float, y: float, content: str, anchor: str = "start", kind: str = "") -> str:

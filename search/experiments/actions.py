@@ -24,10 +24,10 @@ from tir.traverse import axis_loops, blocks, loops_to
 from ..measure import Candidate
 from .traces import TracePolicy
 
-WIDTH = 4  # schedules of the beam, as tinygrad's BEAM=4
-LEVEL = 12  # most measured successors of a level
+BEAM_WIDTH = 4  # schedules of the beam, as tinygrad's BEAM=4
+MAX_MEASURED_SUCCESSORS = 12  # most measured successors of a level
 RANDOM_SHARE = 0.25  # of these, chosen without the model
-WIDTHS = (2, 4, 8, 16, 32, 64)  # of tiles
+TILE_WIDTHS = (2, 4, 8, 16, 32, 64)  # of tiles
 
 Action = Callable[[Schedule], object]
 
@@ -51,7 +51,7 @@ class ActionBeam(TracePolicy):
                 if chosen:  # the next beam needs their measurements
                     break
                 self._frontier = self._successors(rng)
-                self._left = LEVEL
+                self._left = MAX_MEASURED_SUCCESSORS
                 if not self._frontier:
                     break
             schedule, score = self._frontier.pop(0)
@@ -73,7 +73,7 @@ class ActionBeam(TracePolicy):
                 unknown = [unknown[k] for k in rng.permutation(len(unknown))]  # the order of equal scores
                 scores = self.scores(unknown, rng)
                 order = np.argsort(-scores, kind="stable")
-                good = round((1 - RANDOM_SHARE) * LEVEL)
+                good = round((1 - RANDOM_SHARE) * MAX_MEASURED_SUCCESSORS)
                 order = np.concatenate([order[:good], rng.permutation(order[good:])])
                 return [(unknown[k], float(scores[k])) for k in order]
         return []
@@ -85,7 +85,7 @@ class ActionBeam(TracePolicy):
         plain_loops(start)
         if start.trace.to_json() not in self._expanded:
             return [start]
-        return [replay_json(self.func, t) for t in sorted(left, key=self.measured.__getitem__)[:WIDTH]]
+        return [replay_json(self.func, t) for t in sorted(left, key=self.measured.__getitem__)[:BEAM_WIDTH]]
 
 
 def successors(schedule: Schedule, target: Target) -> Iterator[Schedule]:
@@ -105,7 +105,7 @@ def _actions(func: PrimFunc, target: Target) -> Iterator[Action]:
         nest = [x for x in path if x.kind is Kind.SERIAL]
         reduced = axis_loops(block, *NOT_SPATIAL)
         for loop in nest:
-            for width in WIDTHS:
+            for width in TILE_WIDTHS:
                 if isinstance(loop.extent, Const) and width <= loop.extent.value:
                     if loop.name not in reduced:
                         yield partial(_tile, block=block.name, loop=loop.name, width=width, mark=Kind.VECTORIZED)

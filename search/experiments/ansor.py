@@ -29,9 +29,9 @@ from ..space.sketch import Sketch
 
 POPULATION = 2048
 GENERATIONS = 4
-MUTATED = 0.85  # probability of a mutant, not a copy, among children of one parent
-CROSSED = 0.05  # share of a generation with two parents
-REUSED = 0.2  # largest share of measured rows in the first population
+MUTATION_PROBABILITY = 0.85  # probability of a mutant, not a copy, among children of one parent
+CROSSOVER_SHARE = 0.05  # share of a generation with two parents
+MAX_REUSED_SHARE = 0.2  # largest share of measured rows in the first population
 EPSILON = 0.05  # share of a batch that is random
 WARM_UP = 25  # programs before the model scores: 100 of rounds of 64
 
@@ -61,7 +61,7 @@ class Ansor(RowPolicy):
         owner = rng.integers(len(self.sketches), size=self.population)
         rows = {k: self.sampled(k, int(np.sum(owner == k)), rng) for k in np.unique(owner).tolist()}
         first = [(k, tuple(row)) for k, own in rows.items() for row in own.tolist()]
-        for k, row in self.best(round(REUSED * self.population)):
+        for k, row in self.best(round(MAX_REUSED_SHARE * self.population)):
             rows[k] = self.sketches[k].matrix([*rows.get(k, ()), row])
         heap: dict[Point, float] = {}
         warm = len(self.measured) >= WARM_UP
@@ -88,7 +88,8 @@ class Ansor(RowPolicy):
             drawn = own[rng.choice(len(own), size=count, p=weights)]
             others = own[rng.choice(len(own), size=count, p=weights)]
             kind = rng.random(count)
-            crossed, mutated = kind < CROSSED, (kind >= CROSSED) & (kind < CROSSED + MUTATED * (1 - CROSSED))
+            changed_share = CROSSOVER_SHARE + MUTATION_PROBABILITY * (1 - CROSSOVER_SHARE)
+            crossed, mutated = kind < CROSSOVER_SHARE, (kind >= CROSSOVER_SHARE) & (kind < changed_share)
             drawn[crossed] = crossover(self.sketches[k], self.target, drawn[crossed], others[crossed], rng, by_node=1.0)
             drawn[mutated], _ = mutants_of(self.sketches[k], self.target, drawn[mutated], self._mutations, self._credit, rng)
             if count:

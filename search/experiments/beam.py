@@ -17,10 +17,10 @@ from ..policy.rows import Point, RowPolicy
 from ..population.sample import legalize
 from .knobs import knobs, settings
 
-WIDTH = 32  # states of the beam, as in the paper
-OPTIONS = 8  # settings of a knob for each state
-SURVIVAL = 0.5  # probability of a state to survive the dropout of a whole pass, as in the paper
-PASSES = 5  # most passes for a batch, as in the paper
+BEAM_WIDTH = 32  # states of the beam, as in the paper
+SETTINGS_A_STATE = 8  # settings of a knob for each state
+SURVIVAL_PROBABILITY = 0.5  # probability of a state to survive the dropout of a whole pass, as in the paper
+MAX_PASSES = 5  # most passes for a batch, as in the paper
 
 
 class BeamSearch(RowPolicy):
@@ -32,7 +32,7 @@ class BeamSearch(RowPolicy):
 
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
         found: dict[Point, None] = {}
-        for number in range(PASSES):
+        for number in range(MAX_PASSES):
             found |= dict.fromkeys(p for p in self._descend(rng, dropout=number > 0) if self.is_new(p))
             if len(found) >= 2 * n:
                 break
@@ -45,7 +45,7 @@ class BeamSearch(RowPolicy):
         """The states of the beam at the end of one pass."""
         beam = {k: legalize(s, self.target, s.matrix([s.stand_ins()])) for k, s in enumerate(self.sketches)}
         decisions = max(map(len, self._knobs))
-        survival = SURVIVAL ** (1 / max(1, decisions)) if dropout else 1.0
+        survival = SURVIVAL_PROBABILITY ** (1 / max(1, decisions)) if dropout else 1.0
         for depth in range(decisions):
             grown = {k: self._decided(k, rows, depth, rng) for k, rows in beam.items()}
             beam = self._survivors(grown, survival, rng)
@@ -56,7 +56,7 @@ class BeamSearch(RowPolicy):
         if depth >= len(self._knobs[k]):
             return rows
         knob = self._knobs[k][depth]
-        options = settings(self.sketches[k], self.target, knob, OPTIONS, rng)
+        options = settings(self.sketches[k], self.target, knob, SETTINGS_A_STATE, rng)
         children = np.repeat(rows, len(options), axis=0)
         children[:, knob.columns] = np.tile(options, (len(rows), 1))
         return np.unique(np.concatenate([rows, legalize(self.sketches[k], self.target, children)]), axis=0)
@@ -70,5 +70,5 @@ class BeamSearch(RowPolicy):
         order = order[np.argsort(-scores[order], kind="stable")]
         lives = rng.random(len(order)) < survival
         order = order[lives] if lives.any() else order
-        kept = order[:WIDTH]
+        kept = order[:BEAM_WIDTH]
         return {k: rows[number[mine]] for k, rows in grown.items() if len(mine := kept[owner[kept] == k])}

@@ -21,12 +21,12 @@ from ..population.sample import legalize
 from ..space.sketch import Sketch
 
 SAMPLED_ROWS = 1024  # of all sketches, for the beginning of the walk
-BEGINNING = 12  # points measured before the first step
+FIRST_POINTS = 12  # points measured before the first step
 GREED = 5.0  # gamma of the choice of a starting point: exp(-GREED * relative loss), at the first step
 COOLING = 0.5  # growth of gamma with each measured point
-EXPLORATION = 0.2  # share of steps in a random direction
+RANDOM_SHARE = 0.2  # share of steps in a random direction
 DISCOUNT = 0.7  # of the value of the neighbour's best direction
-RATE = 0.5  # of learning
+LEARNING_RATE = 0.5  # of learning
 
 Direction = tuple[int, ...]  # tile, source and drain level; or a choice and the change of its option's number
 
@@ -42,13 +42,13 @@ class DirectionWalk(RowPolicy):
 
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
         points = self.best(64)
-        if len(self.measured) < BEGINNING or not points:
+        if len(self.measured) < FIRST_POINTS or not points:
             each = max(1, SAMPLED_ROWS // len(self.sketches))
             yield from self.ranked({k: self.sampled(k, each, rng) for k in range(len(self.sketches))}, rng)
             return
         best = self.measured[points[0]]
         losses = np.array([self.measured[p] / best - 1.0 for p in points])
-        weights = np.exp(-(GREED + COOLING * (len(self.measured) - BEGINNING)) * losses)
+        weights = np.exp(-(GREED + COOLING * (len(self.measured) - FIRST_POINTS)) * losses)
         for _ in range(4 * n):
             start = points[rng.choice(len(points), p=weights / weights.sum())]
             step = self._step(start, rng)
@@ -64,14 +64,14 @@ class DirectionWalk(RowPolicy):
             reward = old / new - 1.0 if np.isfinite(new) else -1.0
             wanted = reward + DISCOUNT * max(0.0, float(np.max(self._quality(point), initial=0.0)))
             state = self._state(start)
-            self._values[k][direction] += RATE * (wanted - self._values[k][direction] @ state) * state / (state @ state)
+            self._values[k][direction] += LEARNING_RATE * (wanted - self._values[k][direction] @ state) * state / (state @ state)
 
     def _step(self, start: Point, rng: np.random.Generator) -> Point | None:
         """The new neighbour of a point in the best direction, or at times in a random one; None if all are known."""
         k, row = start
         count = len(self._directions[k])
         noise = 1e-9 * rng.random(count)
-        order = rng.permutation(count) if rng.random() < EXPLORATION else np.argsort(-self._quality(start) + noise)
+        order = rng.permutation(count) if rng.random() < RANDOM_SHARE else np.argsort(-self._quality(start) + noise)
         moved = [_one_step(self.sketches[k], self._directions[k][d], row) for d in order]
         there = [n for n, m in enumerate(moved) if m is not None]
         if not there:

@@ -33,9 +33,9 @@ Decisions = Sequence[Any]  # of the sampling steps in order; None for one to dra
 
 POPULATION = 48  # MetaSchedule has 512; here the score of each needs lowering
 GENERATIONS = 2
-MUTATED = 0.85  # share of a generation that are mutants; others are drawn anew
+MUTANT_SHARE = 0.85  # share of a generation that are mutants; others are drawn anew
 RANDOM_SHARE = 0.05  # of a batch, at least one, chosen without the model
-TRIES = 20  # most draws for one schedule that the postprocessors accept
+MAX_DRAWS = 20  # most draws for one schedule that the postprocessors accept
 
 
 class StochasticSchedule(TracePolicy):
@@ -76,7 +76,7 @@ class StochasticSchedule(TracePolicy):
 
     def _mutant(self, kept: Sequence[Decisions], rng: np.random.Generator) -> Decisions:
         """The decisions of a kept schedule with one left open; at times none."""
-        if not kept or rng.random() > MUTATED:
+        if not kept or rng.random() > MUTANT_SHARE:
             return ()
         chosen = list(kept[int(len(kept) * rng.random() ** 2)])
         if chosen:
@@ -84,8 +84,8 @@ class StochasticSchedule(TracePolicy):
         return chosen
 
     def _drawn_schedule(self, decisions: Decisions, rng: np.random.Generator) -> Schedule | None:
-        """A schedule with these decisions, and others drawn; None if all of TRIES draws are refused."""
-        for _ in range(TRIES):
+        """A schedule with these decisions, and others drawn; None if all of MAX_DRAWS draws are refused."""
+        for _ in range(MAX_DRAWS):
             schedule = _Decided(self.func, decisions, rng)
             try:
                 self.space(schedule)

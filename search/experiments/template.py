@@ -17,10 +17,10 @@ from ..space.sketch import Sketch
 from .knobs import with_knob_resampled
 
 CHAINS = 128  # the constants of AutoTVM's optimiser, except that it takes 500 steps
-STEPS = 60
-PATIENCE = 20  # steps without a new best row, after which the walk ends
+CHAIN_STEPS = 60
+PATIENCE_STEPS = 20  # steps without a new best row, after which the walk ends
 RANDOM_SHARE = 0.05  # of a batch, epsilon
-TEMPLATES = 4  # of the library
+MAX_TEMPLATES = 4  # of the library
 
 
 class TemplateTuner(RowPolicy):
@@ -28,7 +28,7 @@ class TemplateTuner(RowPolicy):
     sketch."""
 
     def __init__(self, sketches: Sequence[Sketch], *args: object, **parts: object):
-        known = [s for s in sketches if s.seed is not None][:TEMPLATES] or sketches[:1]
+        known = [s for s in sketches if s.seed is not None][:MAX_TEMPLATES] or sketches[:1]
         super().__init__(known, *args, **parts)  # type: ignore[arg-type]
         self._chains: dict[int, np.ndarray] = {}
 
@@ -48,8 +48,8 @@ class TemplateTuner(RowPolicy):
         scores = {k: self.scores(k, rows) for k, rows in self._chains.items()}
         found: dict[Point, float] = {}
         best, waited = -np.inf, 0
-        for step in range(STEPS):
-            temperature = 1.0 - step / STEPS  # of scores, which are logarithms of times
+        for step in range(CHAIN_STEPS):
+            temperature = 1.0 - step / CHAIN_STEPS  # of scores, which are logarithms of times
             for k, rows in self._chains.items():
                 moved = with_knob_resampled(self.sketches[k], self.target, rows, rng)
                 new = self.scores(k, moved)
@@ -61,6 +61,6 @@ class TemplateTuner(RowPolicy):
                 found |= {p: s for p, s in zip(points, new.tolist(), strict=True) if self.is_new(p)}
             top = max(found.values(), default=-np.inf)
             best, waited = (top, 0) if top > best else (best, waited + 1)
-            if waited >= PATIENCE:
+            if waited >= PATIENCE_STEPS:
                 break
         return found

@@ -21,7 +21,7 @@ from .knobs import knobs, settings
 
 EXPLORATION = 0.2  # of UCT; the best program has the value 1
 SIMULATIONS = 128  # paths of a tree
-AT_ONCE = 32  # paths whose programs are scored together; a path under way counts as visited
+SCORED_PATHS = 32  # paths whose programs are scored together; a path under way counts as visited
 ROLLOUTS = 8  # random programs at the end of a path
 WIDENING = 1.5  # children of a node with v visits: WIDENING * sqrt(v)
 
@@ -50,8 +50,8 @@ class TreeSearch(RowPolicy):
         found: dict[Point, float] = {}
         known = self.best(n)
         self._finish(root, [self._path_of(p) for p in known], [self.sketches[k].matrix([row]) for k, row in known], found)
-        for _ in range(max(1, self.simulations // AT_ONCE)):
-            paths = [self._selected(root, rng) for _ in range(AT_ONCE)]
+        for _ in range(max(1, self.simulations // SCORED_PATHS)):
+            paths = [self._selected(root, rng) for _ in range(SCORED_PATHS)]
             self._finish(root, paths, [self._completed(path, rng) for path in paths], found)
         return self.by_score(found)
 

@@ -25,7 +25,7 @@ from .rounding import MAX_BOUND, Expected, Reference
 if TYPE_CHECKING:
     from workloads import Instance
 
-EXACT = "exact"  # a file beside the data that marks a function without rounding
+EXACT_FILE = "exact"  # a file beside the data that marks a function without rounding
 CANARY_BYTE = 0xA5
 CANARY_BYTES = 4096  # bytes of canary on either side of each array
 MIN_TOLERANCE = 1e-300  # the tolerance if no bound has a scale
@@ -180,13 +180,13 @@ def make_reference(func: PrimFunc, workload: NamedWorkload | None, seed: int, di
     and return True."""
     rng = np.random.default_rng(seed)
     given = {i: np.load(file) for i in range(len(func.params)) if (file := given_file(directory, i)).exists()}
-    for old in ("tolerance.json", EXACT):
+    for old in ("tolerance.json", EXACT_FILE):
         (directory / old).unlink(missing_ok=True)
     if workload is None:
         given_floats = any(dtypes.is_float(func.params[i].dtype) for i in given)
         integers = None if distribution or given_floats else largest_integers(func)
         if integers is not None:
-            (directory / EXACT).touch()
+            (directory / EXACT_FILE).touch()
         for i, array in enumerate(random_inputs(func, rng, distribution, integers)):
             np.save(directory / f"{i}.npy", given.get(i, array))
         return False
@@ -232,7 +232,7 @@ class Arrays:
     @property
     def exact(self) -> bool:
         """True if no result is rounded."""
-        return (self._directory / EXACT).exists()
+        return (self._directory / EXACT_FILE).exists()
 
     @property
     def has_reference(self) -> bool:

@@ -61,7 +61,7 @@ MAX_LONG_CALLS = 2  # in a turn of a race
 MAX_MESSAGE_CHARACTERS = 4000  # of the message of an outcome
 CALIBRATION_SECONDS = 0.005  # to time the calibration kernel for
 MAX_OPEN_FILES = 256  # more than at the start; with more, the process is replaced
-BUILDING = ("build", "objects", "reference", "calibrate")  # requests whose exceptions are those of the builder
+BUILDER_REQUESTS = ("build", "objects", "reference", "calibrate")  # requests whose exceptions are those of the builder
 
 
 class Worker:
@@ -88,7 +88,7 @@ class Worker:
         while True:
             message = requests.get()
             op = message.pop("op")
-            answer = self._answer(partial(getattr(self, f"_{op}"), **message), builds=op in BUILDING)
+            answer = self._answer(partial(getattr(self, f"_{op}"), **message), builds=op in BUILDER_REQUESTS)
             if answer is not None:
                 self.send(**answer, **({"lost": True} if self._lost or self._has_open_files() else {}))
 

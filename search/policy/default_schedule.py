@@ -17,7 +17,7 @@ from ..population.programs import sketch_programs
 from ..population.sample import sample
 from ..sizes import Sizes, adapted, combinations
 from ..space import annotation
-from ..space.derivation import MANY_BLOCKS, Space
+from ..space.derivation import MAX_LISTED_BLOCKS, Space
 from ..space.generation import generate
 from ..space.rules import DEFAULT
 from ..space.sketch import Sketch
@@ -57,7 +57,7 @@ def constructed(func: PrimFunc, target: Target) -> Schedule:
     stages = len(blocks(func))
     sketches = (
         generate(func, target)
-        if stages <= MANY_BLOCKS
+        if stages <= MAX_LISTED_BLOCKS
         else generate(func, target, space=FEW_CHOICES, max_sketches=max(1, 1000 // stages**2))
     )
     for sketch in sketches:

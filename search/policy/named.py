@@ -37,7 +37,7 @@ from .sketch_choice import BANDITS, PolicyGradient
 if TYPE_CHECKING:
     from .protocol import Policy
 
-SEEDS = 4  # sketches whose seeds are measured first, at most
+MAX_FIRST_SEEDS = 4  # sketches whose seeds are measured first, at most
 Start = tuple[Sketch, np.ndarray]  # a sketch and a row of it
 Models = tuple[CostModel | None, CostModel | None]  # a model that learns, and a prior
 
@@ -148,5 +148,5 @@ def _models(model: str | CostModel | Models, target: Target) -> Models:
 
 def seeds(sketches: Sequence[Sketch], target: Target) -> list[Start]:
     """The first rows of a policy: the seeds, in canonical form, of the first sketches that have one."""
-    seeded = [(s, s.seed) for s in sketches if s.seed is not None][:SEEDS]
+    seeded = [(s, s.seed) for s in sketches if s.seed is not None][:MAX_FIRST_SEEDS]
     return [(s, legalize(s, target, s.matrix([seed]))[0]) for s, seed in seeded]

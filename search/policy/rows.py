@@ -18,7 +18,7 @@ from .ranking import model_name, score_rows
 
 Point = tuple[int, tuple[int, ...]]  # the number of a sketch, and a row of it
 
-TRIES = 8  # random rows of each sketch for each missing candidate
+DRAWN_ROWS = 8  # random rows of each sketch for each missing candidate
 
 
 class RowPolicy(ABC):
@@ -133,7 +133,7 @@ class RowPolicy(ABC):
         return sorted(found, key=lambda p: -found[p])
 
     def _random(self, n: int, rng: np.random.Generator) -> list[Point]:
-        found = [(k, tuple(row)) for k in range(len(self.sketches)) for row in self.sampled(k, TRIES * n, rng).tolist()]
+        found = [(k, tuple(row)) for k in range(len(self.sketches)) for row in self.sampled(k, DRAWN_ROWS * n, rng).tolist()]
         return [found[k] for k in rng.permutation(len(found))]
 
     def _candidate(self, point: Point) -> Candidate:

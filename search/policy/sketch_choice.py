@@ -9,9 +9,9 @@ import numpy as np
 from ..space.sketch import Sketch
 from .bandit import MAX_FAILURES, Bandit, Uniform
 
-SPREAD = 0.5  # standard deviation of the belief of a sketch without trials, a logarithm of time
+PRIOR_SPREAD = 0.5  # standard deviation of the belief of a sketch without trials, a logarithm of time
 DISCOUNT = 0.95  # factor of earlier trials, after each
-RATE = 0.3  # of the policy gradient
+LEARNING_RATE = 0.3  # of the policy gradient
 FEATURES = 10  # of a sketch
 TEMPERATURE = 0.2  # of its choice: the weights are those of logarithms of time
 
@@ -22,7 +22,7 @@ class Thompson(Bandit):
 
     def order(self, picked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         loss, trials = self.expected(), self.trials + picked
-        return np.argsort(loss + SPREAD / np.sqrt(1.0 + trials) * rng.standard_normal(len(loss)), kind="stable")
+        return np.argsort(loss + PRIOR_SPREAD / np.sqrt(1.0 + trials) * rng.standard_normal(len(loss)), kind="stable")
 
 
 class Discounted(Bandit):
@@ -64,7 +64,7 @@ class PolicyGradient(Bandit):
         self._rewards += 1
         self._mean += (reward - self._mean) / self._rewards
         gradient = self._features[sketch] - before @ self._features
-        self.preferences += RATE * (reward - self._mean) * gradient
+        self.preferences += LEARNING_RATE * (reward - self._mean) * gradient
 
     def probabilities(self) -> np.ndarray:
         """The probability of each sketch for the next trial."""

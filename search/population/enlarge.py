@@ -20,7 +20,7 @@ from tir.traverse import blocks, loops, rewrite, walk
 ExtentKey = tuple[str, str, int]  # ("axis", block, number), ("loop", name, 0) or ("dimension", buffer, number)
 RoundUp = Callable[[int], int]  # the smallest suitable length of an axis from its argument on
 
-ATTEMPTS = 100  # to find a length that suits several axes
+MAX_ATTEMPTS = 100  # to find a length that suits several axes
 
 
 def enlarge(func: PrimFunc, wanted: Mapping[tuple[str, str], RoundUp]) -> PrimFunc:
@@ -43,7 +43,7 @@ def enlarge(func: PrimFunc, wanted: Mapping[tuple[str, str], RoundUp]) -> PrimFu
     new = {c: lengths[c] for c in classes.values()}
 
     def at_least(c: ExtentKey, length: int) -> int:
-        for _ in range(ATTEMPTS):  # a length that suits one axis need not suit another
+        for _ in range(MAX_ATTEMPTS):  # a length that suits one axis need not suit another
             suits = length
             for rounded in rounds.get(c, ()):
                 suits = rounded(suits)

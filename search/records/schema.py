@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-APPLICATION = 0x74697231  # "tir1": marks a file as ours
+APPLICATION_ID = 0x74697231  # "tir1": marks a file as ours
 VERSION = 3
-BUSY = 60.0  # seconds to wait for another process's transaction
+BUSY_SECONDS = 60.0  # seconds to wait for another process's transaction
 
 RACES = """CREATE TABLE races (
     race TEXT NOT NULL,         -- the race, in which candidates were timed in turns
@@ -106,7 +106,7 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
     writable = not path.exists() or all(os.access(p, os.W_OK) for p in (path, path.resolve().parent))
     name = path.absolute() if writable else _to_read(path.resolve())  # absolute, so that `:memory:` is a file too
     try:
-        connection = sqlite3.connect(name, timeout=BUSY, isolation_level=None, uri=not writable)
+        connection = sqlite3.connect(name, timeout=BUSY_SECONDS, isolation_level=None, uri=not writable)
     except (sqlite3.Error, ValueError) as error:
         raise RecordsError(f"cannot open the records file {path}: {error}") from None
     connection.row_factory = sqlite3.Row
@@ -148,7 +148,7 @@ def _claim(connection: sqlite3.Connection, path: Path, writable: bool) -> sqlite
             statements = TABLES if version == 0 else [s for n in range(version, VERSION) for s in MIGRATIONS[n]]
             for statement in statements if version != VERSION else ():
                 connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
     if writable:
         _write_ahead(connection)
@@ -174,7 +174,7 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application == APPLICATION:
+    if application == APPLICATION_ID:
         if not 1 <= version <= VERSION:
             raise RecordsError(f"{path} holds records of version {version}; this tir reads version {VERSION}")
         return version
@@ -185,7 +185,7 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
     """Switch to write-ahead logging; retry while another process holds the lock, which the busy timeout does not cover."""
-    deadline = time.monotonic() + BUSY
+    deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")

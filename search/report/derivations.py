@@ -11,7 +11,7 @@ from ..drawing.html import table
 from ..drawing.svg import drawing, text
 from ..tuning.result import Result
 
-CELL = 200  # width of a block's column, in units of the drawing
+CELL_WIDTH = 200  # width of a block's column, in units of the drawing
 
 
 def edges(func: PrimFunc) -> list[tuple[str, str, str]]:
@@ -56,17 +56,17 @@ def derivations(result: Result) -> str:
 def graph(func: PrimFunc) -> str:
     """The blocks in their order, with arrows from writers to readers."""
     names = [b.name for b in _leaves(func)]
-    centre = {n: k * CELL + CELL // 2 for k, n in enumerate(names)}
+    centre = {n: k * CELL_WIDTH + CELL_WIDTH // 2 for k, n in enumerate(names)}
     parts = []
     for n, at in centre.items():
         parts.append(f'<rect class="block" x="{at - 60}" y="62" width="120" height="28" rx="4"/>')
         parts.append(text(at, 80, n, "middle", "name"))
     for a, b, buffer in edges(func):
         start, end = centre[a], centre[b]
-        up = 62 - min(58, 20 + 14 * abs(end - start) // CELL)
+        up = 62 - min(58, 20 + 14 * abs(end - start) // CELL_WIDTH)
         parts.append(f'<path class="line grey" d="M{start + 20} 62C{start + 20} {up} {end - 20} {up} {end - 20} 60"/>')
         parts.append(f'<path class="grey" d="M{end - 24} 54l4 8l4 -8z"/>')
         parts.append(text((start + end) // 2, max(10, up + 8), buffer, "middle"))
     return drawing(
-        max(CELL, CELL * len(names)), 96, "the blocks of the computation, and what passes between them", "".join(parts)
+        CELL_WIDTH * max(1, len(names)), 96, "the blocks of the computation, and what passes between them", "".join(parts)
     )

@@ -15,7 +15,7 @@ from ..drawing.html import document, section, table, wide
 from ..drawing.svg import Chart, bars
 from ..measure.provenance import processor, versions_text
 
-BARS = 24  # tasks in the picture; the others are one bar
+MAX_BARS = 24  # tasks in the picture; the others are one bar
 PICTURES = (".png", ".svg")  # names of files that get the picture alone
 COLUMNS = ("calls", "share", "default", "tuned", "× default", "trials")
 
@@ -110,7 +110,7 @@ def _latency(report: NetworkReport) -> str | None:
     return chart.svg()
 
 
-def joined(tasks: Sequence[TaskTime], most: int = BARS) -> list[TaskTime]:
+def joined(tasks: Sequence[TaskTime], most: int = MAX_BARS) -> list[TaskTime]:
     """The longest tasks, and all others as one."""
     if len(tasks) <= most:
         return list(tasks)

@@ -16,10 +16,10 @@ from schedule.templates.marks import fuse_all
 from tir.ir import NOT_SPATIAL, Block, For, Kind
 from tir.traverse import axis_loops, blocks, iterations, loops_to, walk_stmts
 
-UNROLL = (0, 16, 64, 512)  # maximum number of statements in an unrolled nest
-VECTOR = 16  # maximum number of iterations fused into a vector
-DEPTHS = 4  # numbers of loops that may be parallel
-PLACES = 8  # maximum number of combinations of compute locations in a sketch
+UNROLL_LIMITS = (0, 16, 64, 512)  # maximum number of statements in an unrolled nest
+MAX_VECTOR_ITERATIONS = 16  # maximum number of iterations fused into a vector
+MAX_DEPTHS = 4  # numbers of loops that may be parallel
+MAX_PLACEMENTS = 8  # maximum number of combinations of compute locations in a sketch
 
 
 def annotate(state: OpenSchedule) -> None:
@@ -43,7 +43,7 @@ def _placements(state: OpenSchedule) -> list[tuple[str, tuple[tuple[str, str], .
     order = itertools.count(0, -1)
     work: list[tuple[int, int, int, OpenSchedule, tuple[tuple[str, str], ...]]] = [(0, next(order), 0, state, ())]
     found: dict[tuple[tuple[str, str], ...], None] = {(): None}
-    while work and len(found) < PLACES:
+    while work and len(found) < MAX_PLACEMENTS:
         departures, _, depth, here, steps = heappop(work)
         if depth == len(movable):
             found[steps] = None
@@ -128,7 +128,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
 
     # First the number of loops with 16 iterations for every thread, by their known lengths; then the other numbers.
     enough = next((n for n in range(1, len(chain)) if iterations(loops[:n]) > 16 * state.target.num_cores), len(chain))
-    depths = sorted(range(1, len(chain) + 1), key=lambda n: (abs(n - enough), -n))[:DEPTHS]
+    depths = sorted(range(1, len(chain) + 1), key=lambda n: (abs(n - enough), -n))[:MAX_DEPTHS]
     owner = next((b for b in stages if state.tiled(b) is not None), stages[-1])
     ways = {f"{n} parallel": parallel(n) for n in depths}
     if not state.branch(f"parallel loops of {stages[-1]}", ways, block=owner, role=Role.PARALLEL):
@@ -164,7 +164,7 @@ def _own_loop(state: OpenSchedule, block: str) -> str | None:
 
 
 def _unroll(state: OpenSchedule, block: str, loop: str) -> None:
-    most = state.choose(f"unroll {block}", UNROLL, block=block, role=Role.PRAGMA)
+    most = state.choose(f"unroll {block}", UNROLL_LIMITS, block=block, role=Role.PRAGMA)
     state.annotate(loop, "pragma_auto_unroll_max_step", most)
 
 
@@ -180,7 +180,7 @@ def _vectorize(state: OpenSchedule, block: str) -> None:
         own.append(loop)
         if state.tiled(block) is not None or loop.annotations:
             break
-        if iterations(own) > VECTOR and len(own) > 1:
+        if iterations(own) > MAX_VECTOR_ITERATIONS and len(own) > 1:
             own.pop()
             break
     names = [x.name for x in own]

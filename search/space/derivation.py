@@ -20,8 +20,8 @@ from . import annotation
 from .rules import ANSOR, DEFAULT, LIMITED, Rule, Skip, Verdict
 from .sketch import Sketch
 
-RULES_A_BLOCK = 100  # applications of rules to one block; more mean that a rule makes its block pending again and again
-MANY_BLOCKS = 10  # blocks of a function; the placements of more take minutes to list
+MAX_RULES_A_BLOCK = 100  # applications of rules to one block; more mean that a rule makes its block pending again and again
+MAX_LISTED_BLOCKS = 10  # blocks of a function; the placements of more take minutes to list
 MAX_SKETCHES = 64  # those with the fewest departures from the first rule that applies
 
 
@@ -79,7 +79,7 @@ class Derivation:
 
     def start(self) -> list[Partial]:
         """The roots of the tree: first the function with its matched blocks scheduled by templates, if any; then the unscheduled
-        function. That is left out if templates match all of more than MANY_BLOCKS blocks. ValueError if a size is symbolic."""
+        function, unless templates match all of more than MAX_LISTED_BLOCKS blocks. ValueError if a size is symbolic."""
         check_shapes(self.func)
         nothing = OpenSchedule(self.func, self.target)
         plain_loops(nothing)
@@ -88,7 +88,7 @@ class Derivation:
             return [Partial(nothing)]
         known = nothing.copy()
         known.pending = self.templates(known)
-        if not known.pending and len(nothing.pending) > MANY_BLOCKS:
+        if not known.pending and len(nothing.pending) > MAX_LISTED_BLOCKS:
             return [Partial(known)]
         return [Partial(known), Partial(nothing)] if known.scheduled else [Partial(nothing)]
 
@@ -96,7 +96,7 @@ class Derivation:
         """The states after the rules for the last pending block, most preferred first; empty without a pending block."""
         if not partial.schedule.pending:
             return []
-        if len(partial.schedule.rules) > RULES_A_BLOCK * len(blocks(self.func)):
+        if len(partial.schedule.rules) > MAX_RULES_A_BLOCK * len(blocks(self.func)):
             raise ValueError(f"the derivation of {self.func.name} does not end; the last rule: {partial.schedule.rules[-1]}")
         state = partial.schedule.copy()
         made = _branches(state, state.pending.pop(), self.rules)

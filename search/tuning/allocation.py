@@ -16,8 +16,8 @@ import numpy as np
 from tir.ir import Buffer, Const, Node, PrimFunc, Var
 from tir.traverse import blocks, children
 
-ATTEMPTS = 3
-GOLDEN = (1 + math.sqrt(5)) / 2
+MAX_ATTEMPTS = 3
+GOLDEN_RATIO = (1 + math.sqrt(5)) / 2
 
 Objective = Callable[[Sequence[float]], float]
 
@@ -108,13 +108,13 @@ def expel(histories: Sequence[TaskHistory], allocation: Allocation) -> None:
 
 
 def choose(tasks: Sequence[TaskHistory], objective: Objective, allocation: Allocation, rng: np.random.Generator) -> int | None:
-    """The number of the task for the next round; None if all are dead. First each gets one round, and up to ATTEMPTS until it has
-    a valid candidate."""
+    """The number of the task for the next round; None if all are dead. First each gets one round, and up to MAX_ATTEMPTS until
+    it has a valid candidate."""
     alive = [n for n, h in enumerate(tasks) if not h.dead]
     if not alive:
         return None
     new = [n for n in alive if not tasks[n].rounds + tasks[n].under_way]
-    failing = [n for n in alive if tasks[n].rounds < ATTEMPTS and not math.isfinite(tasks[n].seconds)]
+    failing = [n for n in alive if tasks[n].rounds < MAX_ATTEMPTS and not math.isfinite(tasks[n].seconds)]
     new = new or [n for n in failing if not tasks[n].under_way]
     if new:
         return new[0]
@@ -141,5 +141,5 @@ def group(func: PrimFunc, flop: int) -> str:
                 return type(node).__name__
 
     described = repr([([it.axis.name for it in b.iters], shape(b.body), b.init is not None) for b in blocks(func)])
-    size = int(math.log(flop + 1) / math.log(GOLDEN))
+    size = int(math.log(flop + 1) / math.log(GOLDEN_RATIO))
     return f"{hashlib.sha256(described.encode()).hexdigest()[:12]}/{size}"

@@ -80,8 +80,8 @@ _JSON = {
 }
 MAX_PREPARED = 4  # tasks whose data are kept; only one has a process
 MAX_DRIFT = 1.1  # of the time of the calibration kernel, relative to the shortest so far
-CALIBRATIONS = 3  # timings of it that must agree before it counts as drifted
-ASIDE_AFTER = 3  # candidates in a row during which it drifted
+DRIFT_TIMINGS = 3  # timings of it that must agree before it counts as drifted
+MAX_DRIFTED_CANDIDATES = 3  # candidates in a row during which it drifted
 LOOK_SECONDS = 60.0  # between two calibrations of a device that was put aside
 
 Job = Mapping[str, Any]
@@ -326,7 +326,7 @@ class Agent(WorkerPlugin):
         """The slowdown of the device, if too large, else None; if that lasts, the agent steps aside."""
         drift = self._slowdown(measurer)
         self._drifted = 0 if drift is None else self._drifted + 1
-        if self._drifted >= ASIDE_AFTER:
+        if self._drifted >= MAX_DRIFTED_CANDIDATES:
             self.aside = f"the calibration kernel takes {drift:.2f} times as long as before"
             self._look_later()
         return drift
@@ -349,9 +349,9 @@ class Agent(WorkerPlugin):
                 self._look_later()
 
     def _slowdown(self, measurer: LocalMeasurer) -> float | None:
-        """The slowdown of the calibration kernel, if it is too large in each of CALIBRATIONS timings, else None."""
+        """The slowdown of the calibration kernel, if it is too large in each of DRIFT_TIMINGS timings, else None."""
         target, ratios = measurer.task.target, []
-        for _ in range(CALIBRATIONS):
+        for _ in range(DRIFT_TIMINGS):
             if (seconds := measurer.calibrate()) is None:
                 return None
             shortest = self._calibrated[target] = min(self._calibrated.get(target, seconds), seconds)

@@ -22,15 +22,15 @@ from . import agent
 MAX_ATTEMPTS = 3  # of a job that workers fail to perform
 PATIENCE_SECONDS = 600.0  # to wait for a lost scheduler or runner
 ASKING_SECONDS = 10.0  # to wait for the finished answers of workers
-CONFIRMED_AT_ONCE = 64  # answers
+CONFIRMED_ANSWERS = 64  # answers
 ARRIVAL_SECONDS = 2.0  # to wait for the first worker of a new cluster
 RETRY_SECONDS = 0.5
 LOOK_SECONDS = 2.0  # between two checks of the list of workers
 POLL_SECONDS = 0.02  # between two checks for ended jobs: far less than a job takes
 
-BUILD = "build"  # the resource of workers that compile
+BUILD_RESOURCE = "build"  # the resource of workers that compile
 
-LOST = (OSError, CommClosedError, TimeoutError)  # raised if the scheduler does not answer
+LOST_ERRORS = (OSError, CommClosedError, TimeoutError)  # raised if the scheduler does not answer
 
 
 @dataclass(eq=False)
@@ -92,7 +92,7 @@ class Farm:
     def close(self) -> None:
         """Unsubscribe from the cluster, whose client stays open."""
         self.flush()
-        with suppress(ValueError, *LOST):
+        with suppress(ValueError, *LOST_ERRORS):
             self.client.unsubscribe_topic("all")
 
     # --- the runners ---------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class Farm:
         """The runners with a resource, without those aside. WorkerError if all are aside, or none arrives in time."""
         start = time.monotonic()
         while True:
-            with suppress(*LOST):
+            with suppress(*LOST_ERRORS):
                 found = self.runners(resource)
                 if fit := [r for r in found if not r.status.get("aside")]:
                     return fit
@@ -175,7 +175,7 @@ class Farm:
         gone = [job for job in jobs if job in self._jobs]
         for job in gone:
             self._end(job)
-        with suppress(*LOST):
+        with suppress(*LOST_ERRORS):
             self.client.cancel([job.future for job in gone if job.future is not None])
 
     def advance(self, timeout: float) -> None:
@@ -200,7 +200,7 @@ class Farm:
                 answers = {job: json.loads(text) for job, text in zip(good, texts, strict=True)}
             else:  # a worker was lost before it was asked
                 lost += list(good)
-        except (*LOST, CancelledError, FutureCancelledError):
+        except (*LOST_ERRORS, CancelledError, FutureCancelledError):
             lost += list(good)
         for job, answer in answers.items():
             self._answered(job, answer)
@@ -260,7 +260,7 @@ class Farm:
     def _release(self) -> None:
         """Send jobs again whose bound workers are all lost; Dask would wait for these workers."""
         self._looked = time.monotonic()
-        with suppress(*LOST):
+        with suppress(*LOST_ERRORS):
             there = set(self.client.scheduler_info(n_workers=-1)["workers"])
             stranded = [job for job in self._jobs if job.bound and not job.bound & there]
             self.client.cancel([job.future for job in stranded])
@@ -269,7 +269,7 @@ class Farm:
     def _reconnect(self) -> None:
         """Make a new client if the old one is closed."""
         if self.client.status == "closed":
-            with suppress(*LOST):
+            with suppress(*LOST_ERRORS):
                 self.client = Client(self.client._start_arg, security=self.client.security, timeout=RETRY_SECONDS * 4)
 
     # --- finished answers ----------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ class Farm:
         pool = ThreadPoolExecutor(max(1, min(32, len(addresses))))
         with suppress(TimeoutError):
             for asked in as_completed([pool.submit(ask, a) for a in addresses], timeout=ASKING_SECONDS):
-                with suppress(*LOST):
+                with suppress(*LOST_ERRORS):
                     found |= asked.result()
         pool.shutdown(wait=False)
         return found
@@ -293,12 +293,12 @@ class Farm:
     def confirm(self, context: str, key: str) -> None:
         """Confirm that the answer to a job is recorded, so that workers need not keep it."""
         self._confirmed.setdefault(context, []).append(key)
-        if sum(map(len, self._confirmed.values())) >= CONFIRMED_AT_ONCE:
+        if sum(map(len, self._confirmed.values())) >= CONFIRMED_ANSWERS:
             self.flush()
 
     def flush(self) -> None:
         """Send confirmations to the workers."""
         keys, self._confirmed = self._confirmed, {}
-        with suppress(*LOST):
+        with suppress(*LOST_ERRORS):
             if keys:
                 self.client.run(agent.confirm, keys, wait=False, on_error="ignore")

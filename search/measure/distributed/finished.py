@@ -11,7 +11,7 @@ from typing import Any
 from codegen.cache import default_path
 from tir.files import replace_file
 
-MAX_AGE = 7 * 24 * 3600.0  # seconds that a measurement is kept
+MAX_AGE_SECONDS = 7 * 24 * 3600.0  # seconds that a measurement is kept
 PURGE_SECONDS = 3600.0  # between two purges
 
 
@@ -32,7 +32,7 @@ class FinishedAnswers:
         for folder in self._directory.glob("*"):
             with suppress(OSError):  # another agent may do the same
                 for file in folder.glob("*"):
-                    if time.time() - file.stat().st_mtime > MAX_AGE:
+                    if time.time() - file.stat().st_mtime > MAX_AGE_SECONDS:
                         file.unlink()
                 folder.rmdir()
 

@@ -17,15 +17,15 @@ from ..limits import Limits
 from ..outcome import DRIFTED, Baseline, Candidate, Comparison, Measurement
 from ..protocol import Measurer
 from ..provenance import Provenance, versions
-from .farm import BUILD, PATIENCE_SECONDS, Farm, Job
+from .farm import BUILD_RESOURCE, PATIENCE_SECONDS, Farm, Job
 
 if TYPE_CHECKING:
     from distributed import Client
 
 LOOK_SECONDS = 2.0  # between two readings of the farm's size
-LEAD = 1.5  # candidates under way a device for a search that takes no time; more of them make proposals from older results
-SPARE = 1.5  # factor of the candidates that the devices measure while the search is away
-MAX_LEAD = 8
+LEAD_CANDIDATES = 1.5  # candidates under way a device for a search that takes no time; more lead to proposals from older results
+SPARE_FACTOR = 1.5  # factor of the candidates that the devices measure while the search is away
+MAX_LEAD_CANDIDATES = 8
 
 
 def resource(target: str | Target) -> str:
@@ -155,7 +155,7 @@ class TaskMeasurer(Measurer):
             job = Job(content, self.resource, self._replies)
             if self._built is not None:
                 built = {**self._built, "key": _hash("build", key), "candidate": content["candidate"]}
-                job = Job(built, BUILD, self._replies, then=job)
+                job = Job(built, BUILD_RESOURCE, self._replies, then=job)
             jobs[job] = c
         self._under_way |= jobs
         self.farm.submit([*jobs])
@@ -261,14 +261,14 @@ class TaskMeasurer(Measurer):
         count, seen = self._slots
         if not count or time.monotonic() - seen > LOOK_SECONDS:
             count = sum(r.slots for r in self.farm.need(self.resource))
-            self._building = 0 if self._built is None else sum(r.slots for r in self.farm.need(BUILD))
+            self._building = 0 if self._built is None else sum(r.slots for r in self.farm.need(BUILD_RESOURCE))
             self._slots = count, time.monotonic()
         return count
 
     @property
     def room(self) -> int:
         each = max(0.05, sum(self._took) / len(self._took)) if self._took else 1.0
-        lead = min(MAX_LEAD, LEAD + SPARE * self._away / each)
+        lead = min(MAX_LEAD_CANDIDATES, LEAD_CANDIDATES + SPARE_FACTOR * self._away / each)
         return max(0, round(lead * self.slots) + self._building - self.farm.under_way)
 
     @property

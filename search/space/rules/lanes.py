@@ -11,8 +11,8 @@ from tir.traverse import loads
 
 from .rule import Verdict
 
-REGISTERS = (4, 1, 2, 3, 8)  # vector registers of partial results
-ROWS = (1, 2, 4)  # rows that are reduced at once
+RESULT_REGISTERS = (4, 1, 2, 3, 8)  # vector registers of partial results
+ROWS_AT_ONCE = (1, 2, 4)  # rows that are reduced at once
 
 
 class ReduceInLanes(Template):
@@ -52,7 +52,7 @@ class ReduceInLanes(Template):
         row = next((loop for it, loop in axes if is_spatial(it) and extent(it) > 1 and loop == kept[-1]), None)
         widths = self._widths(state, block)
         if row is not None:
-            kept[-1], row = state.split(row, [None, state.choose(f"{block} rows", ROWS, block=block)])
+            kept[-1], row = state.split(row, [None, state.choose(f"{block} rows", ROWS_AT_ONCE, block=block)])
         steps, lane = state.split(along, [None, state.choose(f"{block} lanes", widths, block=block)])
         partial = state.rfactor(lane, -1)
         if row is not None:
@@ -69,7 +69,7 @@ class ReduceInLanes(Template):
         lanes = state.target.lanes(element_bits(state.block(block)))
         loop = self._loop(state, block)
         length = next(extent(it) for it, own in state.axes(block) if own == loop)
-        return tuple(n * lanes for n in REGISTERS if 2 * n * lanes <= length)
+        return tuple(n * lanes for n in RESULT_REGISTERS if 2 * n * lanes <= length)
 
     def _loop(self, state: OpenSchedule, block: str) -> str | None:
         """The loop of a reduce axis that indexes the last dimension of an input and is long enough for lanes."""

@@ -75,7 +75,7 @@ def ansor_needs_rfactor(block: Block, threads: int) -> bool:
     return reduce > max(1, threads)
 
 
-PARTS = (1, 2, 3, 4, 5, 6, 7, 8)  # of a reduction axis, a thread; the number of all parts must divide the axis
+PARTS_A_THREAD = (1, 2, 3, 4, 5, 6, 7, 8)  # of a reduction axis, a thread; the number of all parts must divide the axis
 
 
 class ReduceInThreads(Template):
@@ -118,5 +118,5 @@ class ReduceInThreads(Template):
     def _parts(self, state: OpenSchedule, block: str) -> tuple[int, ...]:
         """Numbers of parts: multiples of the threads that divide the axis, with at least two steps in each part."""
         length = extent(self._longest(state, block)[0])
-        counts = [n * state.target.num_cores for n in PARTS]
+        counts = [n * state.target.num_cores for n in PARTS_A_THREAD]
         return tuple(n for n in counts if 2 * n <= length and length % n == 0)

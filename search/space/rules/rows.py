@@ -11,7 +11,7 @@ from tir.traverse import iterations, loads, loops_to, stored_names, stores
 from .chains import by_rows, host
 from .rule import Verdict
 
-ROWS_A_THREAD = 4  # least rows a thread for which all threads are busy for about the same time
+MIN_ROWS_A_THREAD = 4  # least rows a thread for which all threads are busy for about the same time
 
 
 class FuseRows(Template):
@@ -36,7 +36,7 @@ class FuseRows(Template):
         threads = machine.threads(work * machine.core.latency)  # as if each iteration waited for the one before
         if rows < threads:
             return Verdict.SKIP
-        many = threads == 1 or rows >= ROWS_A_THREAD * threads
+        many = threads == 1 or rows >= MIN_ROWS_A_THREAD * threads
         return Verdict.ONLY if many and 2 * size <= state.target.l2 else Verdict.APPLY
 
     def change(self, new: OpenSchedule, block: str) -> None:

@@ -34,7 +34,7 @@ from search.measure import Candidate, Limits, LocalMeasurer, WorkerError
 from search.measure.distributed import agent as agents
 from search.measure.distributed.agent import Agent, malformed, refusal
 from search.measure.distributed.farm import Farm
-from search.measure.distributed.finished import MAX_AGE, PURGE_SECONDS, FinishedAnswers
+from search.measure.distributed.finished import MAX_AGE_SECONDS, PURGE_SECONDS, FinishedAnswers
 from search.measure.distributed.measurer import DaskMeasurer, resource
 from search.measure.lock import DeviceLock
 from search.records import Records
@@ -284,7 +284,7 @@ def test_a_device_that_drifts_is_put_aside_and_its_rows_are_marked(tmp_path, mon
     with Records(tmp_path / "tune.db") as records:
         marked = [r.first for r in records.of(result.task.key, TARGET) if r.first.drifted]
     assert {m.message for m in marked} == {"its device drifted: a fixed kernel took 1.50 times as long as before"}
-    assert len(marked) == measurer.farm.repeated == agents.ASIDE_AFTER
+    assert len(marked) == measurer.farm.repeated == agents.MAX_DRIFTED_CANDIDATES
 
 
 def test_the_calibration_kernel_is_timed_beside_candidates():
@@ -372,7 +372,7 @@ def test_what_nobody_asks_for_is_forgotten(tmp_path, monkeypatch):
     assert kept.all("aa" * 4) == {"11" * 4: {"n": "11" * 4}}
     kept.confirm("aa" * 4, ["11" * 4])
     assert [path.name for path in tmp_path.iterdir()] == ["bb" * 4]
-    old = time.time() - MAX_AGE - 1
+    old = time.time() - MAX_AGE_SECONDS - 1
     os.utime(tmp_path / ("bb" * 4) / ("22" * 4), (old, old))
     kept.keep("cc" * 4, "33" * 4, {})
     assert kept.get("bb" * 4, "22" * 4) is not None  # it does not look each time

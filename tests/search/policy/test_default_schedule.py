@@ -9,7 +9,7 @@ from codegen import Target
 from schedule import replay
 from search.policy.default_schedule import constructed
 from search.population.sample import sample
-from search.space.derivation import MANY_BLOCKS
+from search.space.derivation import MAX_LISTED_BLOCKS
 from search.space.generation import generate
 from tests.programs import matmul
 from tests.schedule.fuzz import scheduled
@@ -41,7 +41,7 @@ def same(func, schedule) -> None:
 
 
 def test_small_and_large_functions():
-    for n in (2, MANY_BLOCKS + 3):
+    for n in (2, MAX_LISTED_BLOCKS + 3):
         func = stages(n)
         s = constructed(func, Target("llvm", num_cores=2))
         assert len(s.trace) >= n and len(blocks(s.func)) >= n  # each stage was scheduled
@@ -66,7 +66,7 @@ def test_a_reducer_of_several_values():
 
 
 def test_the_same_again():
-    func = stages(MANY_BLOCKS + 1)
+    func = stages(MAX_LISTED_BLOCKS + 1)
     target = Target("llvm", num_cores=2)
     assert constructed(func, target).trace == constructed(func, target).trace
 

@@ -458,7 +458,7 @@ def test_a_file_that_may_not_be_written_is_read(path, tmp_path, monkeypatch):
 
 def test_a_file_that_another_process_holds_is_no_damaged_one(path, monkeypatch):
     Records(path).close()
-    monkeypatch.setattr("search.records.schema.BUSY", 0.01)
+    monkeypatch.setattr("search.records.schema.BUSY_SECONDS", 0.01)
     with sqlite3.connect(path, isolation_level=None) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")

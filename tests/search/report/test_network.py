@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from search.report.network import BARS, NetworkReport, TaskTime, joined, page, rows, write
+from search.report.network import MAX_BARS, NetworkReport, TaskTime, joined, page, rows, write
 
 
 def tasks(n):
@@ -19,7 +19,7 @@ def report():
 
 
 def test_the_others_are_one():
-    assert joined(tasks(BARS)) == tasks(BARS)
+    assert joined(tasks(MAX_BARS)) == tasks(MAX_BARS)
     few = joined(tasks(5), 3)
     assert few[:2] == tasks(2) and few[2].label == "3 others"
     assert (few[2].calls, few[2].trials) == (3 + 4 + 5, 16 * (2 + 3 + 4))
