@@ -14,6 +14,7 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -125,29 +126,29 @@ class ObjectCache:
 
     def evict(self) -> None:
         """Remove abandoned parts, and the least recently used entries until at most 3/4 of `max_bytes` are left."""
-        entries: list[tuple[float, int, Path]] = []
+        entries: list[tuple[float, int, str]] = []
         now = time.time()
         for file in self._files():
             try:
                 status = file.stat()
             except OSError:
                 continue
-            if file.suffix == SUFFIX:
-                entries.append((status.st_mtime, status.st_size, file))
+            if file.name.endswith(SUFFIX):
+                entries.append((status.st_mtime, status.st_size, file.path))
             elif now - status.st_mtime > ABANDONED_SECONDS:
-                _remove(file)
+                _remove(Path(file))
         total = sum(size for _, size, _ in entries)
-        for _, size, file in sorted(entries):
+        for _, size, path in sorted(entries):
             if total * 4 <= self.max_bytes * 3:
                 break
-            _remove(file)
+            _remove(Path(path))
             self.statistics.evicted += 1
             total -= size
 
     def clear(self) -> None:
         """Remove all entries."""
         for file in self._files():
-            _remove(file)
+            _remove(Path(file))
 
     def nbytes(self) -> int:
         """The size of all entries together."""
@@ -158,7 +159,7 @@ class ObjectCache:
         return total
 
     def __len__(self) -> int:
-        return sum(f.suffix == SUFFIX for f in self._files())
+        return sum(f.name.endswith(SUFFIX) for f in self._files())
 
     def __bool__(self) -> bool:
         return True  # an empty cache is one
@@ -166,9 +167,12 @@ class ObjectCache:
     def _file(self, key: str) -> Path:
         return self.path / key[:2] / f"{key[2:]}{SUFFIX}"
 
-    def _files(self) -> list[Path]:
+    def _files(self) -> Iterator[os.DirEntry[str]]:
         """Entries, and parts of entries being written."""
-        return [f for f in self.path.glob("??/*") if f.suffix in (SUFFIX, ".part")]
+        for folder in _listed(self.path):
+            for file in _listed(folder) if len(folder.name) == 2 else ():
+                if file.name.endswith((SUFFIX, ".part")):
+                    yield file
 
 
 class Collected(ObjectCache):
@@ -186,6 +190,15 @@ class Collected(ObjectCache):
     def put(self, key: str, code: bytes) -> bool:
         self.objects[key] = code
         return super().put(key, code)
+
+
+def _listed(folder: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
+    """What lies in a folder; nothing where there is no such folder."""
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []
 
 
 @cache
