@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -40,6 +41,13 @@ int main(int count, char **words) {
 """
 
 
+@cache
+def compiled_residual(target: str):
+    """A network for a target, compiled once, and arrays for it."""
+    proto, inputs = residual(np.random.default_rng(0), "float32")
+    return tir.compile(load_onnx(proto), target), inputs
+
+
 def run_program(folder, links, x, y) -> np.ndarray:
     """What a program in C that is linked with the network makes of x: an array like y."""
     release = "small_release();" if "small_release" in (folder / "small.h").read_text() else ""
@@ -60,8 +68,7 @@ def run_program(folder, links, x, y) -> np.ndarray:
 def test_c_program(tmp_path, suffix, target):
     if target == TWO and not has_openmp(tmp_path):
         pytest.skip("the C compiler cannot link OpenMP")
-    proto, inputs = residual(np.random.default_rng(0), "float32")
-    net = tir.compile(load_onnx(proto), target)
+    net, inputs = compiled_residual(target)
     file = tmp_path / ("libsmall.so" if suffix == ".so" else "small.o")
     assert net.export(file) == tmp_path / "small.h"
     assert sorted(p.name for p in tmp_path.iterdir() if not p.name.startswith("probe")) == sorted(
