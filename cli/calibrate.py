@@ -37,7 +37,7 @@ def _run(dry: bool) -> int:
         return 1
     target = Target("llvm")
     print(table(found, memory_of(target.mcpu), target.mcpu))
-    print(f"\nTarget option: -memory {found.memory}")
+    print(f"\nL3 holds {found.memory.l3 >> 20} MiB of {target.l3 >> 20}\nTarget option: -memory {found.memory}")
     if not dry:
         print(f"kept in {machine_record.path()}: every target of this machine has it from now on")
     return 0

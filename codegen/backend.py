@@ -150,7 +150,8 @@ def _check_memory(text: Any) -> None:
         Memory.parse(text)
     except (ValueError, AttributeError):
         raise ValueError(
-            "target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, as 2,8,23/2,23,64; "
+            "target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, and MiB of L3, as "
+            "2,8,23/2,23,64+16; "
             f"got {text!r}"
         ) from None
 

@@ -9,7 +9,7 @@ in cycles of multiply-adds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log2
 from statistics import median
@@ -24,7 +24,7 @@ from . import machine_record
 from .backend import backend
 from .build import build
 from .peak import peak_flops
-from .processor import host_name, host_processor
+from .processor import host_caches, host_name, host_processor
 from .runtime.kernel import Kernel
 from .target import Target
 
@@ -53,6 +53,7 @@ class Calibration:
 def calibrate(target: Target | str = "llvm", *, keep: bool = True) -> Calibration:
     """Measure this machine in about two seconds on one thread, and keep the result for every later `Target` of it.
 
+    L3 holds the largest matrix whose lines take fewer cycles than the geometric mean of those of L3 and of memory.
     CalibrationError where the rounds disagree by more than `MAX_SPREAD`, as on a machine that is busy, or where `target` is
     another machine's. With `keep` false nothing is written.
     """
@@ -60,8 +61,10 @@ def calibrate(target: Target | str = "llvm", *, keep: bool = True) -> Calibratio
     if backend(target).device is not None or (target.mcpu, target.mtriple) != (host_processor()[0], ""):
         raise CalibrationError(f"calibrate measures this processor, not {target}")
     machine = target.machine_as(CPU)
-    nbytes = (machine.l2_reuse_bytes // 2, machine.l3_reuse_bytes, max(1 << 26, min(4 * target.l3, MAX_MEMORY_BYTES)))
-    timed = _walks(target, nbytes)
+    _, l2, l3 = host_caches()
+    nbytes = (l2 // 4, max(2 * l2, l3 // 8), max(1 << 26, min(4 * l3, MAX_MEMORY_BYTES)))
+    sizes = [size for n in range(2, 12) if (size := l2 << n) < nbytes[2]]  # of which L3 may hold some
+    timed = _walks(target, (*nbytes, *sizes))
     cycles: dict[tuple[str, int], list[float]] = {key: [] for key in timed}
     clock = []
     for _ in range(ROUNDS):
@@ -70,13 +73,16 @@ def calibrate(target: Target | str = "llvm", *, keep: bool = True) -> Calibratio
             cycles[key].append(_seconds(call) / lines / clock[-1])
     for (kind, level), rounds in cycles.items():
         low, high = sorted(rounds)[1], sorted(rounds)[-2]
-        if high > MAX_SPREAD * low:
+        if level < len(nbytes) and high > MAX_SPREAD * low:
             raise CalibrationError(
                 f"the machine is too busy to calibrate: {kind} of {nbytes[level]} bytes took {low:.1f} to {high:.1f} cycles a "
                 "line; try again when fewer programs run"
             )
     line, row = (tuple(_quantised(median(cycles[kind, level])) for level in range(3)) for kind in ("line", "row"))
-    found = Calibration(Memory(line, row), nbytes, 1e9 * median(clock))  # type: ignore[arg-type]
+    between = (line[1] * line[2]) ** 0.5  # cycles of a line of which L3 holds half
+    held = [size for n, size in enumerate(sizes) if median(cycles["line", len(nbytes) + n]) <= between]
+    held_bytes = min(l3, max(held, default=nbytes[1])) if line[1] < line[2] else l3
+    found = Calibration(Memory(line, row, max(1, held_bytes >> 20) << 20), nbytes, 1e9 * median(clock))  # type: ignore[arg-type]
     if keep:
         machine_record.keep({"memory": str(found.memory), "nbytes": nbytes, "cycle_ns": found.cycle_ns, "processor": host_name()})
     return found
@@ -87,15 +93,15 @@ def _quantised(cycles: float) -> float:
     return float(f"{2 ** (round(log2(cycles) * STEPS_OF_TWO) / STEPS_OF_TWO):.3g}")
 
 
-def _walks(target: Target, nbytes: tuple[int, int, int]) -> dict[tuple[str, int], tuple[Callable[[], None], float]]:
+def _walks(target: Target, nbytes: Sequence[int]) -> dict[tuple[str, int], tuple[Callable[[], None], float]]:
     """By kind and level, a call that reads a matrix, and the number of its lines."""
     width = PANEL_BYTES // 4
     found: dict[tuple[str, int], tuple[Callable[[], None], float]] = {}
-    memory = np.full(nbytes[-1] // 4 + width, 0.5, "float32")  # written, or all pages would be one page of zeros
+    memory = np.full(max(nbytes) // 4 + width, 0.5, "float32")  # written, or all pages would be one page of zeros
     aligned = memory[-memory.ctypes.data % CACHE_LINE_BYTES // 4 :]
     for kind, columns in {"line": width, "row": PANELS * width}.items():
         walk, sums = _walk(columns, target), np.empty(columns, "float32")
-        for level, size in enumerate(nbytes):
+        for level, size in enumerate(nbytes if kind == "line" else nbytes[:3]):
             rows = size // 4 // columns
             matrix = aligned[: rows * columns].reshape(rows, columns)
             found[kind, level] = walk.bind(rows, matrix, sums), matrix.nbytes / CACHE_LINE_BYTES

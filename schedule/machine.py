@@ -54,21 +54,26 @@ CORES: tuple[tuple[str, Core], ...] = (
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Cycles of a core for a cache line from L2, from L3, and from memory. Of `line`, lines follow each other, and are fetched
-    ahead; of `row`, each is in another row of a matrix, a page away, as in a panel of columns."""
+    ahead; of `row`, each is in another row of a matrix, a page away, as in a panel of columns. `l3` are the bytes that L3 was
+    measured to hold for this process; 0 where they were not measured."""
 
     line: tuple[float, float, float]
     row: tuple[float, float, float]
+    l3: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Memory:
         """The inverse of `str`. ValueError where a number is missing, or is not positive."""
-        line, row = (tuple(map(float, part.split(","))) for part in text.split("/"))
-        if len(line) != 3 or len(row) != 3 or not all(0 < n < inf for n in (*line, *row)):
+        cycles, _, mebibytes = text.partition("+")
+        line, row = (tuple(map(float, part.split(","))) for part in cycles.split("/"))
+        held = int(mebibytes or 0)
+        if len(line) != 3 or len(row) != 3 or not all(0 < n < inf for n in (*line, *row)) or held < 0:
             raise ValueError(text)
-        return cls(line, row)
+        return cls(line, row, held << 20)
 
     def __str__(self) -> str:
-        return "/".join(",".join(f"{n:g}" for n in part) for part in (self.line, self.row))
+        cycles = "/".join(",".join(f"{n:g}" for n in part) for part in (self.line, self.row))
+        return f"{cycles}+{self.l3 >> 20}" if self.l3 else cycles
 
 
 # Round figures, in cycles of a core at 3 to 4 GHz. Lines that follow each other: 32 bytes a cycle from L2, 10 from L3, 4.5 from
@@ -240,9 +245,14 @@ class CPU:
 
     @property
     def l3_reuse_bytes(self) -> int:
-        """Bytes of L3 that a core may count on: an eighth, as other cores, on a rented machine of strangers, fill the rest. With
-        32 MiB, latencies were those of memory from 2 to 4 MiB on."""
-        return self.l3 // 8
+        """Bytes of L3 that a core may count on: as measured, or an eighth, as other cores, on a rented machine of strangers, fill
+        the rest. With 32 MiB, latencies were those of memory from 2 to 4 MiB on."""
+        return self.memory.l3 or self.l3 // 8
+
+    @property
+    def l3_bytes(self) -> int:
+        """Bytes of L3: as measured, or as the processor has them."""
+        return self.memory.l3 or self.l3
 
     @property
     def l1_strip_bytes(self) -> int:

@@ -171,7 +171,7 @@ def _at_once(c: Contraction, processor: CPU, constants: frozenset[str]) -> bool:
     element, K = c.bits // 8, size(c.reduction)
     if K > max_whole_sum(processor):
         return False
-    if extent(c.columns[-1]) * K * element * MIN_WHOLE_SUM_L3S <= max(processor.l2, processor.l3) * c.threads(processor):
+    if extent(c.columns[-1]) * K * element * MIN_WHOLE_SUM_L3S <= max(processor.l2, processor.l3_bytes) * c.threads(processor):
         return True
     once = c.right.buffer.name not in constants and _rows_stay(c, Sum.WHOLE, processor)
     return once or extent(c.rows[-1]) * K * element <= processor.product_block_bytes(True, False)[0]

@@ -119,7 +119,7 @@ def stream(s: OpenSchedule, name: str, stages: Sequence[str] = ()) -> None:
     block = s.block(name)
     if not isinstance(block.body, Store) or block.is_reduction or not s.get_loops(name):
         return
-    size, l3 = traffic(s.func, block, *map(s.block, stages)), s.target.machine.l3
+    size, l3 = traffic(s.func, block, *map(s.block, stages)), s.target.machine.l3_bytes
     if 4 * size <= l3:
         return
     values: tuple[str | tuple[str, ...], ...] = ((), stored(block).buffer.name)

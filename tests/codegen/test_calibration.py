@@ -14,7 +14,7 @@ from codegen import calibration, machine_record
 from codegen.calibration import Calibration, CalibrationError, calibrate
 from schedule.machine import CPU, Memory, memory_of
 
-MEMORY = Memory((2.0, 8.0, 22.6), (2.0, 22.6, 45.3))
+MEMORY = Memory((2.0, 8.0, 22.6), (2.0, 22.6, 45.3), 16 << 20)
 
 
 @pytest.fixture
@@ -32,16 +32,38 @@ def cycles(monkeypatch):
     """The cycles of a line that each kind and level takes: what is measured then."""
     found = {("line", n): c for n, c in enumerate((2.1, 8.3, 23.0))} | {("row", n): c for n, c in enumerate((1.9, 22.0, 47.0))}
     monkeypatch.setattr(calibration, "peak_flops", lambda target: 2 * target.lanes(32) * target.machine.fmas * 1e9)
-    monkeypatch.setattr(calibration, "_walks", lambda target, nbytes: {key: (lambda key=key: key, 1.0) for key in found})
+    monkeypatch.setattr(calibration, "host_caches", lambda: (48 << 10, 2 << 20, 105 << 20))
+
+    def walks(target, nbytes):
+        found.update({("line", n): 8.3 if nbytes[n] <= 16 << 20 else 23.0 for n in range(3, len(nbytes))})
+        return {key: (lambda key=key: key, 1.0) for key in found}
+
+    monkeypatch.setattr(calibration, "_walks", walks)
     monkeypatch.setattr(calibration, "_seconds", lambda call: 1e-9 * found[call()])
     return found
 
 
 def test_memory_is_written_and_read():
-    assert str(MEMORY) == "2,8,22.6/2,22.6,45.3" and Memory.parse(str(MEMORY)) == MEMORY
+    assert str(MEMORY) == "2,8,22.6/2,22.6,45.3+16" and Memory.parse(str(MEMORY)) == MEMORY
+    nominal = replace(MEMORY, l3=0)
+    assert str(nominal) == "2,8,22.6/2,22.6,45.3" and Memory.parse(str(nominal)) == nominal
 
 
-@pytest.mark.parametrize("text", ["", "2,8,22", "2,8/2,8", "2,8,0/2,8,9", "2,8,-1/2,8,9", "2,8,inf/2,8,9", "a,b,c/1,2,3", 7])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2,8,22",
+        "2,8/2,8",
+        "2,8,0/2,8,9",
+        "2,8,-1/2,8,9",
+        "2,8,inf/2,8,9",
+        "a,b,c/1,2,3",
+        "1,2,3/4,5,6+x",
+        "1,2,3/4,5,6+-1",
+        7,
+    ],
+)
 def test_other_memory_is_refused(text):
     if text == "":
         assert tir.Target("llvm", memory=text).memory == ""
@@ -49,15 +71,16 @@ def test_other_memory_is_refused(text):
     with pytest.raises(ValueError) as error:
         tir.Target("llvm", memory=text)
     assert str(error.value) == (
-        "target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, as 2,8,23/2,23,64; "
-        f"got {text!r}"
+        "target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, and MiB of L3, as "
+        f"2,8,23/2,23,64+16; got {text!r}"
     )
 
 
 def test_a_target_carries_its_memory():
     target = tir.Target("llvm -num-cores 1", memory=str(MEMORY))
     assert tir.Target(str(target)) == target and str(target).endswith(f" -memory {MEMORY}")
-    assert target.machine_as(CPU).memory == MEMORY
+    machine = target.machine_as(CPU)
+    assert machine.memory == MEMORY and machine.l3_bytes == machine.l3_reuse_bytes == 16 << 20
     plain = tir.Target("llvm -num-cores 1")
     assert plain.machine_as(CPU).memory == memory_of(plain.mcpu)
     with pytest.raises(ValueError, match="target option memory is for llvm"):
@@ -101,13 +124,13 @@ def test_noise_does_not_change_what_is_kept(cycles):
 
 
 def test_a_busy_machine_is_refused(cycles, monkeypatch):
+    calibrate(keep=False)  # which tells the cycles of all sizes
     rounds = iter([factor for factor in (1.0, 3.0, 1.0, 3.0, 1.0) for _ in cycles])
     monkeypatch.setattr(calibration, "_seconds", lambda call: 1e-9 * next(rounds) * cycles[call()])
     with pytest.raises(CalibrationError) as error:
         calibrate(keep=False)
     assert str(error.value) == (
-        f"the machine is too busy to calibrate: line of {tir.Target('llvm').machine_as(CPU).l2_reuse_bytes // 2} bytes took 2.1 to "
-        "6.3 cycles a line; try again when fewer programs run"
+        f"the machine is too busy to calibrate: line of {1 << 19} bytes took 2.1 to 6.3 cycles a line; try again when fewer programs run"
     )
 
 
