@@ -34,7 +34,8 @@ from .runner import Effort, circumstances, race, ratios, warm
 THREADED = True
 
 ROOMS = ("schedule.machine", "schedule.templates")  # modules and packages whose numbers are changed
-PASSED_BY = ("schedule.templates.gpu", "schedule.machine.GPU")  # of GPUs, which no row runs on
+# Of GPUs, which no row runs on, and of texts.
+PASSED_BY = ("schedule.templates.gpu", "schedule.machine.GPU", "schedule.machine.Memory")
 PLAIN = (0, 1, -1, 2, -2, 8)  # literals that count, point, or make bytes of bits
 ORDER = 3  # numbers in a literal that is an order of dimensions
 FACTORS = (0.5, 2.0)
@@ -205,6 +206,19 @@ def of_core(target: tir.Target) -> Iterator[Number]:
         yield Number(f"core: {field.name}", getattr(core, field.name), partial(changed, field.name))
 
 
+def of_target(target: tir.Target) -> Iterator[tuple[str, float, dict[str, Any]]]:
+    """The options of other targets, by what is changed: bytes of a cache, or cycles of its lines."""
+    memory = target.machine_as(machine.CPU).memory
+    for factor in FACTORS:
+        for cache in ("l1", "l2", "l3"):
+            yield f"target: {cache}", factor, {cache: int(getattr(target, cache) * factor)}
+        for kind in ("line", "row"):
+            for n, level in enumerate(("L2", "L3", "memory")):
+                cycles = list(getattr(memory, kind))
+                cycles[n] *= factor
+                yield f"memory: {kind} of {level}", factor, {"memory": str(replace(memory, **{kind: tuple(cycles)}))}
+
+
 def times(number: Number, factor: float) -> float | None:
     """The number times a factor, whole where it is; None where that is the same, or nothing."""
     found = type(number.value)(round(number.value * factor)) if isinstance(number.value, int) else number.value * factor
@@ -232,14 +246,13 @@ def changes(func: tir.PrimFunc, target: tir.Target) -> Iterator[tuple[str, float
                 with number.changed(value):
                     forget()
                     found: tir.PrimFunc | str = tir.default_schedule(func, target).func
-            except Exception as error:  # any number may be one that the code relies on
+            except Exception as error:  # the outermost frame of a changed program: any number may be one it relies on
                 found = f"{type(error).__name__}: {error}"
             yield number.place, factor, found, target
     forget()
-    for cache in ("l1", "l2", "l3"):
-        for factor in FACTORS:
-            other = replace(target, **{cache: int(getattr(target, cache) * factor)})
-            yield f"target: {cache}", factor, tir.default_schedule(func, other).func, other
+    for place, factor, options in of_target(target):
+        other = tir.Target(target, **options)
+        yield place, factor, tir.default_schedule(func, other).func, other
 
 
 def _program(row: str, options: Options) -> tuple[tir.PrimFunc, tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:

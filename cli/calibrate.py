@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from codegen.calibration import Calibration, CalibrationError, calibrate
+from codegen.calibration import Calibration, CalibrationError, calibrate, keep_calibration
 from schedule.machine import CACHE_LINE_BYTES, Memory, memory_of
 from tir.display import aligned
 
@@ -31,15 +31,20 @@ def _run(dry: bool) -> int:
     from codegen import Target, machine_record
 
     try:
-        found = calibrate(keep=not dry)
-    except (CalibrationError, OSError) as error:
+        found = calibrate(keep=False)
+    except CalibrationError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     target = Target("llvm")
     print(table(found, memory_of(target.mcpu), target.mcpu))
     print(f"\nL3 holds {found.memory.l3 >> 20} MiB of {target.l3 >> 20}\nTarget option: -memory {found.memory}")
     if not dry:
-        print(f"kept in {machine_record.path()}: every target of this machine has it from now on")
+        try:
+            keep_calibration(found)
+        except (OSError, RuntimeError) as error:
+            print(f"error: it cannot be kept: {error}; give targets the option instead", file=sys.stderr)
+            return 1
+        print(f"kept in {machine_record.path()}: every target of this machine and so many cores has it from now on")
     return 0
 
 

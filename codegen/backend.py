@@ -106,6 +106,9 @@ def backend(target: str | Target) -> Backend:
     return BACKENDS[kind]
 
 
+DESCRIBED = "described"  # the target option `memory` of a machine that is as its processor is described
+
+
 # --- llvm ----------------------------------------------------------------------------------------------------------------
 
 
@@ -136,19 +139,21 @@ def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
     move = switch_option("move_threads", given.get("move_threads", True))
     memory = given.get("memory")
     if memory is None:
-        memory = machine_record.recorded() if (mcpu, mattr, mtriple) == (*host_processor(), "") else ""
-    if memory:
-        _check_memory(memory)
-    return {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits, "move_threads": move, "mtriple": mtriple, "memory": memory}
+        host = (mcpu, mattr, mtriple) == (*host_processor(), "") and {"vector_bits", "l1", "l2", "l3"}.isdisjoint(given)
+        memory = machine_record.recorded() if host else ""
+    found = {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits, "move_threads": move, "mtriple": mtriple}
+    return {**found, "memory": _memory(memory)}
 
 
-def _check_memory(text: Any) -> None:
-    """ValueError unless this is cycles of cache lines, as `Target` has them."""
+def _memory(text: Any) -> str:
+    """The option `memory` in one spelling, empty for a described one. ValueError for anything else."""
     from schedule.machine import Memory
 
+    if text in ("", DESCRIBED):
+        return ""
     try:
-        Memory.parse(text)
-    except (ValueError, AttributeError):
+        return str(Memory.parse(text))
+    except (ValueError, AttributeError, TypeError):
         raise ValueError(
             "target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, and MiB of L3, as "
             "2,8,23/2,23,64+16; "
@@ -162,9 +167,11 @@ def _llvm_spelling(target: Target) -> str:
     usual = type(target)("llvm", num_cores=target.num_cores, mcpu=target.mcpu, mtriple=target.mtriple)
     if target.mattr != usual.mattr:
         text += f" -mattr {shlex.quote(target.mattr)}"
-    for key in ("vector_bits", "l1", "l2", "l3", "memory"):
+    for key in ("vector_bits", "l1", "l2", "l3"):
         if getattr(target, key) != getattr(usual, key):
             text += f" -{key.replace('_', '-')} {getattr(target, key)}"
+    if target.memory or usual.memory:
+        text += f" -memory {target.memory or DESCRIBED}"
     return text if target.move_threads else f"{text} -move-threads 0"
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import log2
 from statistics import median
 
@@ -30,10 +31,10 @@ from .target import Target
 
 ROUNDS = 5  # each level in turns; the median counts
 PANEL_BYTES = 2 * CACHE_LINE_BYTES  # of a row of a panel
-PANELS = 25  # of a row of the wide matrix: 3200 bytes, no multiple of which is one of 4096 before the 32nd row
+PANELS = 33  # of a row of the wide matrix: a page and two lines, so that rows fall into all sets of a cache
 SAMPLE_SECONDS = 2e-3  # of one timing
 MAX_SPREAD = 2.0  # between the quartiles of the rounds: more is no measurement
-MAX_MEMORY_BYTES = 1 << 28  # of the largest matrix
+MAX_MEMORY_BYTES = 1 << 30  # of the largest matrix, which no L3 holds
 STEPS_OF_TWO = 2  # steps of a measured number from one power of two to the next: noise must not change schedules
 
 
@@ -51,18 +52,18 @@ class Calibration:
 
 
 def calibrate(target: Target | str = "llvm", *, keep: bool = True) -> Calibration:
-    """Measure this machine in about two seconds on one thread, and keep the result for every later `Target` of it.
+    """Measure this machine in about three seconds on one thread, and keep the result for every later `Target` of it.
 
     L3 holds the largest matrix whose lines take fewer cycles than the geometric mean of those of L3 and of memory.
     CalibrationError where the rounds disagree by more than `MAX_SPREAD`, as on a machine that is busy, or where `target` is
     another machine's. With `keep` false nothing is written.
     """
     target = Target(target, num_cores=1)
-    if backend(target).device is not None or (target.mcpu, target.mtriple) != (host_processor()[0], ""):
+    if backend(target).device is not None or (target.mcpu, target.mattr, target.mtriple) != (*host_processor(), ""):
         raise CalibrationError(f"calibrate measures this processor, not {target}")
     machine = target.machine_as(CPU)
     _, l2, l3 = host_caches()
-    nbytes = (l2 // 4, max(2 * l2, l3 // 8), max(1 << 26, min(4 * l3, MAX_MEMORY_BYTES)))
+    nbytes = (l2 // 4, 2 * l2, max(1 << 26, min(4 * l3, MAX_MEMORY_BYTES)))
     sizes = [size for n in range(2, 12) if (size := l2 << n) < nbytes[2]]  # of which L3 may hold some
     timed = _walks(target, (*nbytes, *sizes))
     cycles: dict[tuple[str, int], list[float]] = {key: [] for key in timed}
@@ -73,19 +74,26 @@ def calibrate(target: Target | str = "llvm", *, keep: bool = True) -> Calibratio
             cycles[key].append(_seconds(call) / lines / clock[-1])
     for (kind, level), rounds in cycles.items():
         low, high = sorted(rounds)[1], sorted(rounds)[-2]
-        if level < len(nbytes) and high > MAX_SPREAD * low:
+        if high > MAX_SPREAD * low:
+            size = (*nbytes, *sizes)[level]
             raise CalibrationError(
-                f"the machine is too busy to calibrate: {kind} of {nbytes[level]} bytes took {low:.1f} to {high:.1f} cycles a "
-                "line; try again when fewer programs run"
+                f"the machine is too busy to calibrate: {kind} of {size} bytes took {low:.1f} to {high:.1f} cycles a line; try "
+                "again when fewer programs run"
             )
     line, row = (tuple(_quantised(median(cycles[kind, level])) for level in range(3)) for kind in ("line", "row"))
     between = (line[1] * line[2]) ** 0.5  # cycles of a line of which L3 holds half
-    held = [size for n, size in enumerate(sizes) if median(cycles["line", len(nbytes) + n]) <= between]
-    held_bytes = min(l3, max(held, default=nbytes[1])) if line[1] < line[2] else l3
-    found = Calibration(Memory(line, row, max(1, held_bytes >> 20) << 20), nbytes, 1e9 * median(clock))  # type: ignore[arg-type]
+    quick = takewhile(lambda n: median(cycles["line", len(nbytes) + n]) <= between, range(len(sizes)))
+    held = min(l3, max((sizes[n] for n in quick), default=nbytes[1])) if line[1] < line[2] else nbytes[1]
+    found = Calibration(Memory(line, row, max(1, held >> 20) << 20), nbytes, 1e9 * median(clock))  # type: ignore[arg-type]
     if keep:
-        machine_record.keep({"memory": str(found.memory), "nbytes": nbytes, "cycle_ns": found.cycle_ns, "processor": host_name()})
+        keep_calibration(found)
     return found
+
+
+def keep_calibration(found: Calibration) -> None:
+    """Keep a calibration of this machine for later targets. OSError where that cannot be written, RuntimeError without a home."""
+    about = {"nbytes": found.nbytes, "cycle_ns": found.cycle_ns, "processor": host_name()}
+    machine_record.keep({"memory": str(found.memory), **about})
 
 
 def _quantised(cycles: float) -> float:

@@ -1,4 +1,4 @@
-"""The file that keeps what `codegen.calibration` measured on a machine, in a folder beside the object cache."""
+"""The file with the result of `codegen.calibration` on a machine, in a folder beside the object cache."""
 
 from __future__ import annotations
 
@@ -15,29 +15,31 @@ from .processor import host_caches, host_cores, host_name, host_processor
 
 
 def path() -> Path:
-    """The file of this machine: by its processor, LLVM's name and features of it, its caches and the cores of this process."""
+    """The file of this machine, by its processor, LLVM's name and features of it, its caches and the cores of this process, with
+    which its share of a cache changes. RuntimeError without a home."""
     described = [host_name(), *host_processor(), host_caches(), host_cores()]
     return default_path().parent / "machines" / f"{data_key(described)[:20]}.json"
 
 
 def recorded() -> str:
-    """The measured memory of this machine, as the target option `memory` has it; empty where nothing was measured."""
+    """The measured memory of this machine, as the target option `memory` has it; empty without a calibration."""
     return from_file()
 
 
 @cache
 def from_file() -> str:
     """`recorded`, read once a process."""
+    from schedule.machine import Memory
+
     try:
-        found = json.loads(path().read_text())["memory"]
-    except FileNotFoundError:
+        text = path().read_text()
+    except (OSError, RuntimeError):  # there is none, or no home
         return ""
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        degraded(
-            f"the calibration of this machine cannot be read, and is not used: {error}; python -m tir.calibrate makes it anew"
-        )
+    try:
+        return str(Memory.parse(json.loads(text)["memory"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        degraded(f"the calibration of this machine is damaged, and is not used: {error}; python -m tir.calibrate makes it anew")
         return ""
-    return found if isinstance(found, str) else ""
 
 
 def keep(record: dict[str, Any]) -> Path:

@@ -247,12 +247,12 @@ class CPU:
     def l3_reuse_bytes(self) -> int:
         """Bytes of L3 that a core may count on: as measured, or an eighth, as other cores, on a rented machine of strangers, fill
         the rest. With 32 MiB, latencies were those of memory from 2 to 4 MiB on."""
-        return self.memory.l3 or self.l3 // 8
+        return min(self.memory.l3 or self.l3 // 8, self.l3)
 
     @property
     def l3_bytes(self) -> int:
         """Bytes of L3: as measured, or as the processor has them."""
-        return self.memory.l3 or self.l3
+        return min(self.memory.l3 or self.l3, self.l3)
 
     @property
     def l1_strip_bytes(self) -> int:

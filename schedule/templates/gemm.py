@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import ceil, gcd, inf
+from math import ceil, gcd, inf, prod
 from statistics import fmean
 
 from schedule.machine import CACHE_LINE_BYTES, CPU, L2_WAY_BYTES, PAGE_BYTES
@@ -189,12 +189,10 @@ def _pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU) -> boo
     the columns that are left. The first tile of rows fetches them from the level of the matrix. The others find them in L2,
     unless the rows fall into fewer of its sets than a block of columns may have.
     """
-    memory, lanes, element = processor.memory, processor.lanes(c.bits), c.bits // 8
-    columns, length = extent(c.columns[-1]), c.right.buffer.shape[-1]
-    assert isinstance(length, Const)
-    row, per_line = length.value * element, CACHE_LINE_BYTES // element
-    far = memory.row if columns > tile[1] else memory.line  # rows that a panel has whole follow each other
-    nbytes = row * size(c.reduction)
+    memory, lanes, element = processor.memory, processor.lanes(c.bits), dtypes.nbytes(c.right.buffer.dtype)
+    columns, row, per_line = extent(c.columns[-1]), _row_bytes(c), CACHE_LINE_BYTES / element
+    far = memory.row if row > tile[1] * element else memory.line  # rows that a panel has whole follow each other
+    nbytes = columns * element * size(c.reduction)
     if nbytes <= processor.l1:
         return False
     at = 0 if nbytes <= processor.l2_reuse_bytes else max(1, processor.level(nbytes))
@@ -202,7 +200,8 @@ def _pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU) -> boo
     others = ceil(extent(c.rows[-1]) / tile[0]) - 1
     starts, vector = range(0, CACHE_LINE_BYTES, gcd(row, CACHE_LINE_BYTES)), min(lanes, columns) * element
     split = fmean(start + vector > CACHE_LINE_BYTES for start in starts)  # part of the vectors that lie across two lines
-    extra = split * SPLIT_LOAD_CYCLES + (HALF_CYCLES if _converted(c.right, c) else 0.0)  # cycles of a vector in place
+    converted = _converted(c.right, c)
+    extra = split * SPLIT_LOAD_CYCLES + converted * HALF_CYCLES  # cycles of a vector in place
     pages = PAGE_CYCLES * min(1.0, row / PAGE_BYTES) if kc * row > TLB_PAGES * PAGE_BYTES else 0.0
     masked = columns % lanes and not processor.masks  # a vector that takes twice as long
 
@@ -213,10 +212,18 @@ def _pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU) -> boo
     vectors = ceil(tile[1] / lanes)
     panels, last = divmod(ceil(columns / lanes), vectors)
     there = panels * in_place(vectors) + (in_place(last + bool(masked)) if last else bool(masked) * in_place(1))
-    lines = vectors * lanes / per_line
-    packing = 2 * lines * memory.line[at] * processor.uops_per_vector + extra * vectors
-    packed = (others + 1) * max(processor.tile_step_cycles(tile[0], vectors), lines * memory.line[0])
+    read, written = vectors * lanes / per_line, vectors * lanes * (c.bits // 8 if converted else element) / CACHE_LINE_BYTES
+    packing = (read + written) * memory.line[at] * processor.uops_per_vector + extra * vectors
+    packed = (others + 1) * max(processor.tile_step_cycles(tile[0], vectors), written * memory.line[0])
     return (panels + bool(last)) * (packing + packed) < there
+
+
+def _row_bytes(c: Contraction) -> int:
+    """Bytes from one step of the sum to the next in the memory of the columns, a page where they are open."""
+    place = next(n for n, i in enumerate(c.right.indices) if isinstance(i, Var) and i.name == c.reduction[-1].var.name)
+    inner = [dim.value for dim in c.right.buffer.shape[place + 1 :] if isinstance(dim, Const)]
+    known = place + 1 + len(inner) == len(c.right.buffer.shape)
+    return prod(inner) * dtypes.nbytes(c.right.buffer.dtype) if known else PAGE_BYTES
 
 
 def register_tile(

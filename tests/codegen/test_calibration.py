@@ -35,7 +35,7 @@ def cycles(monkeypatch):
     monkeypatch.setattr(calibration, "host_caches", lambda: (48 << 10, 2 << 20, 105 << 20))
 
     def walks(target, nbytes):
-        found.update({("line", n): 8.3 if nbytes[n] <= 16 << 20 else 23.0 for n in range(3, len(nbytes))})
+        found.update({("line", n): found["line", 1 + (nbytes[n] > 16 << 20)] for n in range(3, len(nbytes))})
         return {key: (lambda key=key: key, 1.0) for key in found}
 
     monkeypatch.setattr(calibration, "_walks", walks)
@@ -79,6 +79,7 @@ def test_other_memory_is_refused(text):
 def test_a_target_carries_its_memory():
     target = tir.Target("llvm -num-cores 1", memory=str(MEMORY))
     assert tir.Target(str(target)) == target and str(target).endswith(f" -memory {MEMORY}")
+    assert tir.Target(str(target).replace("+16", "+016")) == target  # one spelling
     machine = target.machine_as(CPU)
     assert machine.memory == MEMORY and machine.l3_bytes == machine.l3_reuse_bytes == 16 << 20
     plain = tir.Target("llvm -num-cores 1")
@@ -110,17 +111,27 @@ def test_what_is_measured_is_kept_for_later_targets(folder, cycles):
     assert found.memory == MEMORY and found.cycle_ns == pytest.approx(1.0) and not list(folder.iterdir())
     calibrate()
     assert tir.Target("llvm").memory == str(MEMORY)
-    assert tir.Target("llvm", mcpu="x86-64-v2").memory == ""  # perhaps for another machine
+    for other in ({"mcpu": "x86-64-v2"}, {"l3": 1 << 20}, {"vector_bits": 128}, {"mattr": "+sse2"}):  # perhaps another machine
+        target = tir.Target("llvm", **other)
+        assert target.memory == "" and tir.Target(str(target)) == target
+    plain = tir.Target("llvm", memory="described")
+    assert plain.memory == "" and str(plain).endswith(" -memory described") and tir.Target(str(plain)) == plain
+    assert tir.Target(str(tir.Target("llvm"))).memory == str(MEMORY) and str(MEMORY) in str(tir.Target("llvm"))
     record = json.loads(machine_record.path().read_text())
     assert record["memory"] == str(MEMORY) and len(record["nbytes"]) == 3
 
 
-def test_noise_does_not_change_what_is_kept(cycles):
-    rng = np.random.default_rng(0)
-    usual = calibrate(keep=False).memory
-    for key, value in dict(cycles).items():
-        cycles[key] = value * rng.uniform(0.93, 1.07)
-    assert calibrate(keep=False).memory == usual
+def test_what_is_kept_has_few_values():
+    """Two to a power of two, no farther from what was measured than a quarter of that."""
+    for cycles in np.random.default_rng(0).uniform(1, 100, 200):
+        assert 2**-0.26 <= calibration._quantised(cycles) / cycles <= 2**0.26
+    assert len({calibration._quantised(c) for c in np.linspace(1, 100, 1000)}) <= 15
+
+
+def test_an_l3_that_is_no_quicker_than_memory_holds_little(cycles):
+    for key in list(cycles):
+        cycles[key] = 2.0 if key[1] == 0 else 23.0
+    assert calibrate(keep=False).memory.l3 == 4 << 20  # twice L2
 
 
 def test_a_busy_machine_is_refused(cycles, monkeypatch):
@@ -141,7 +152,7 @@ def test_other_machines_are_refused(target):
     assert str(error.value) == f"calibrate measures this processor, not {tir.Target(target, num_cores=1)}"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"other": 1}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"other": 1}', '{"memory": "2;8/v2"}', '{"memory": 7}'])
 def test_a_damaged_record_is_as_none(folder, text):
     machine_record.path().parent.mkdir()
     machine_record.path().write_text(text)
@@ -149,6 +160,30 @@ def test_a_damaged_record_is_as_none(folder, text):
         warnings.simplefilter("always")
         assert tir.Target("llvm").memory == ""
     assert "python -m tir.calibrate makes it anew" in str(caught[0].message)
+
+
+def test_without_a_home_nothing_was_measured(folder, monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(machine_record, "default_path", homeless)
+    machine_record.from_file.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tir.Target("llvm").memory == ""
+
+
+def test_what_cannot_be_kept_is_printed(cycles, monkeypatch, capsys):
+    from cli import calibrate as command
+
+    def refuse(found):
+        raise PermissionError("denied")
+
+    monkeypatch.setattr(command, "keep_calibration", refuse)
+    assert command.main([]) == 1
+    printed = capsys.readouterr()
+    assert f"Target option: -memory {MEMORY}" in printed.out
+    assert printed.err == "error: it cannot be kept: denied; give targets the option instead\n"
 
 
 def test_the_command_line_prints_a_table(monkeypatch, capsys):

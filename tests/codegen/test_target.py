@@ -104,7 +104,7 @@ def test_lanes():
         (
             "llvm -colour red",
             {},
-            "target option '-colour' is unknown; known are num_cores, mcpu, mattr, vector_bits, l1, l2, l3, arch, fast_math, move_threads, mtriple, kind",
+            "target option '-colour' is unknown; known are num_cores, mcpu, mattr, vector_bits, l1, l2, l3, memory, arch, fast_math, move_threads, mtriple, kind",
         ),
         ("llvm", {"cores": 3}, "target option 'cores' is unknown; did you mean num_cores?"),
         ("llvm -num-cores two", {}, "target option num_cores must be an integer, got 'two'"),

@@ -325,10 +325,34 @@ def packed(machine, rows, columns, steps):
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("columns", [384, 509, 768, 1000, 1024, 3001, 4096])
-def test_columns_are_packed_from_some_number_of_rows_on(machine, columns):
-    """More rows use a packed element more often: none are too many. Enough of them pay for the copy of what L2 does not hold."""
-    rows = [packed(MACHINES[machine], m, columns, 1021) for m in (8, 32, 97, 256, 700, 2000)]
-    assert rows == sorted(rows) and rows[-1]
+def test_enough_rows_pay_for_the_copy_of_columns_that_the_second_cache_does_not_hold(machine, columns):
+    assert packed(MACHINES[machine], 2000, columns, 1021)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+def test_narrow_columns_count_their_own_bytes(dtype):
+    """A fourth or a half of those of float32: L1 holds them."""
+    A, B = te.placeholder((2000, 100), dtype, name="A"), te.placeholder((100, 110), dtype, name="B")
+    k, wide = te.reduce_axis((0, 100), name="k"), "int32" if dtype == "int8" else "float32"
+    C = te.compute((2000, 110), lambda i, j: te.sum(A[i, k].astype(wide) * B[k, j].astype(wide), axis=k), name="C")
+    narrow = gemm.matches(find_block(te.create_prim_func([A, B, C]), "C"))
+    small = replace(WIDE, l1=24 << 10)  # less than 100 x 110 floats
+    assert not gemm.tiles(narrow, small).right and packed(small, 2000, 111, 100)
+
+
+def test_a_slice_counts_the_bytes_that_are_read():
+    """Sixty-four of 4,112 columns: L1 holds them, though their rows lie far apart."""
+    A, B, k = te.placeholder((300, 100), name="A"), te.placeholder((100, 4112), name="B"), te.reduce_axis((0, 100), name="k")
+    C = te.compute((300, 64), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    found = gemm.matches(find_block(te.create_prim_func([A, B, C]), "C"))
+    assert gemm._row_bytes(found) == 4 * 4112 and not gemm.tiles(found, WIDE).right
+
+
+def test_a_step_of_the_sum_passes_all_dimensions_behind_its_own():
+    A, B, k = te.placeholder((300, 100), name="A"), te.placeholder((100, 5, 64), name="B"), te.reduce_axis((0, 100), name="k")
+    C = te.compute((5, 300, 64), lambda h, i, j: te.sum(A[i, k] * B[k, h, j], axis=k), name="C")
+    found = gemm.matches(find_block(te.create_prim_func([A, B, C]), "C"))
+    assert gemm._row_bytes(found) == 4 * 5 * 64
 
 
 @pytest.mark.parametrize("columns", [509, 768, 1000, 3001])
