@@ -83,7 +83,7 @@ class Memory:
 MEMORIES: tuple[tuple[str, Memory], ...] = (
     (r"znver", Memory((2.0, 6.0, 14.0), (2.0, 6.0, 18.0))),
     (r"sapphirerapids|emeraldrapids|graniterapids", Memory((2.0, 8.0, 22.6), (2.0, 22.6, 45.3))),
-    (r"", Memory((2.0, 8.0, 20.0), (2.0, 16.0, 30.0))),  # others: columns packed in vain cost less than columns far away
+    (r"", Memory((2.0, 6.0, 14.0), (2.0, 16.0, 30.0))),  # others: columns packed in vain cost less than columns far away
 )
 
 
@@ -144,7 +144,7 @@ class CPU:
 
     def level(self, nbytes: int) -> int:
         """The index of the nearest level behind L1 that holds `nbytes` bytes: L2, L3, or memory."""
-        return (nbytes > self.l2) + (nbytes > max(2 * self.l2, self.l3_reuse_bytes))
+        return (nbytes > self.l2) + (nbytes > max(self.l2, self.l3_bytes))
 
     @property
     def fmas(self) -> float:
