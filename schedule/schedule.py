@@ -94,7 +94,7 @@ from .random_variables import (
     with_references,
     with_values,
 )
-from .rewriting.edits import parts
+from .rewriting.edits import statements_of
 from .rewriting.index_map import INDEX_MAP, IndexMap, function_text, parse_index_map
 from .rewriting.layouts import buffer_argument
 from .trace import Step, Trace
@@ -446,7 +446,7 @@ class Schedule:
         scope = next((s for s in reversed(above[:-1]) if type(s) is Block), self._func)
         uses, used = (stored_names, loaded_names(target)) if producers else (loaded_names, stored_names(target))
         around = {id(s) for s in above}
-        siblings = (s for body in substatements(scope) for s in parts(body))
+        siblings = (s for body in substatements(scope) for s in statements_of(body))
         near = [b for s in siblings if id(s) in around or uses(s) & used for b in blocks_below(s)]
         place = next(n for n, b in enumerate(near) if b is target)
         return [b.name for b in (near[:place] if producers else near[place + 1 :]) if uses(b) & used]

@@ -60,7 +60,7 @@ from ..legality.instances import instances, narrowed
 from ..legality.iter_map import Unproved, proving
 from ..legality.privatisation import private_buffers
 from ..primitive import KIND_WORDS, is_parameter
-from .edits import Insertion, Names, parts
+from .edits import Insertion, Names, statements_of
 from .placement import laid_out
 
 
@@ -144,7 +144,7 @@ def readers_behind(scope: BlockScope, leaf: Leaf, name: str) -> list[Leaf]:
     if not before:
         return readers
     path, position = _between(before, [leaf], name)
-    first = parts(path[-1])[:position]
+    first = statements_of(path[-1])[:position]
     return [r for r in readers if r.under(path[-1]) and not any(r.under(s) for s in first)]
 
 
@@ -158,7 +158,7 @@ def place_behind(scope: BlockScope, writer: Leaf, readers: list[Leaf], name: str
     for r in readers:
         common = max(common, shared(whole, r.above), key=len)
     path = common if common and type(common[-1]) is Seq else (*common, whole[inside])
-    position = next(n for n, s in enumerate(parts(path[-1])) if writer.under(s)) + 1
+    position = next(n for n, s in enumerate(statements_of(path[-1])) if writer.under(s)) + 1
     place = CopyPlace(path, position, *loops_and_ranges(common, scope.ranges))
     for loop in writer.inside(place.loops):
         if loop.kind in IN_ANY_ORDER:
@@ -190,7 +190,7 @@ def _between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tup
     for other in (*writers, *consumers):
         common = shared(common, (*other.above, other.stmt))
     last = max(writers, key=lambda w: w.order)
-    place = {id(x): next(n for n, s in enumerate(parts(common[-1])) if x.under(s)) for x in (*writers, *consumers)}
+    place = {id(x): next(n for n, s in enumerate(statements_of(common[-1])) if x.under(s)) for x in (*writers, *consumers)}
     written = max(place[id(w)] for w in writers)
     early = next((c for c in consumers if place[id(c)] <= written), None)
     if early is not None:

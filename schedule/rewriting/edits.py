@@ -31,7 +31,7 @@ def edited(func: PrimFunc, changes: Iterable[tuple[Stmt, Stmt | None]], *inserti
 
     None as the new statement removes the old one, and the loops and sequences that become empty."""
     if insertions:
-        around = list(parts(insertions[0].body))
+        around = list(statements_of(insertions[0].body))
         for x in sorted(insertions, key=lambda x: x.position, reverse=True):
             around.insert(x.position, x.new)
         func = edited(func, [(insertions[0].body, seq(*around))])
@@ -57,7 +57,7 @@ def edited(func: PrimFunc, changes: Iterable[tuple[Stmt, Stmt | None]], *inserti
     return func.with_(body=body)
 
 
-def parts(body: Stmt) -> tuple[Stmt, ...]:
+def statements_of(body: Stmt) -> tuple[Stmt, ...]:
     """The statements of a body in order."""
     return body.stmts if type(body) is Seq else (body,)
 

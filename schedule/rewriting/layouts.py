@@ -41,7 +41,7 @@ from ..legality.dataflow import Leaf, buffer_called, buffer_of, locate
 from ..legality.iter_map import Unproved
 from ..legality.requirements import own_axes, single_store
 from ..primitive import BufferOfBlock
-from .edits import Insertion, Names, edited, parts, unstated
+from .edits import Insertion, Names, edited, statements_of, unstated
 from .index_map import IndexMap, Layout, PadValue, evaluated, function_text, invert, place_names
 
 
@@ -198,5 +198,5 @@ def _first_use(func: PrimFunc, name: str) -> tuple[Stmt, int]:
         if (type(s) is Block and any(b.name == name for b in s.allocs)) or (type(s) is Allocate and s.buffer.name == name):
             body = s.body
             break
-    used = (n for n, s in enumerate(parts(body)) if any(type(x) is Buffer and x.name == name for x in walk(s)))
+    used = (n for n, s in enumerate(statements_of(body)) if any(type(x) is Buffer and x.name == name for x in walk(s)))
     return body, next(used)

@@ -11,7 +11,7 @@ from schedule.primitive import blocks_below
 from tir.ir import Block, For, Kind, Store
 from tir.traverse import blocks, loops_to, stores, variables, walk_stmts
 
-from ..rewriting.edits import parts
+from ..rewriting.edits import statements_of
 from . import elementwise, normal_form
 from .block_analysis import driven_axes, size, walks_memory
 from .marks import UNROLL_LIMITS, annotate_shares, parallel, prefetch, stream
@@ -29,7 +29,7 @@ def annotate(state: OpenSchedule) -> None:
 
 def roots(state: OpenSchedule) -> list[str]:
     """The outermost loops of the function."""
-    return [s.name for s in parts(state.func.body) if isinstance(s, For)]
+    return [s.name for s in statements_of(state.func.body) if isinstance(s, For)]
 
 
 def block_runs(state: OpenSchedule, loop: str) -> int:

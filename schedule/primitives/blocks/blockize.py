@@ -54,7 +54,7 @@ from ...primitive import (
     replace_path,
 )
 from ...rewriting.clones import in_own_loops, init_block
-from ...rewriting.edits import Names, edited, parts
+from ...rewriting.edits import Names, edited, statements_of
 from ...rewriting.loops import substitute_loops
 
 
@@ -167,7 +167,7 @@ def _around_blocks(func: PrimFunc, targets: list[str], preserve_unit_iters: bool
         starting, computing = (targets[inits.index(x)] for x in (True, False))
         reason = f"`{starting}` is in the init of `{common[-1].name}`, and `{computing}` is not"
         raise ScheduleError(reason, (common[-1], "the block that holds both"), hint="blockize those of the init, or the others")
-    around = list(parts(common[-1])) if common and type(common[-1]) is Seq else held
+    around = list(statements_of(common[-1])) if common and type(common[-1]) is Seq else held
     first, last = (f(n for n, s in enumerate(around) if any(s is x for x in held)) for f in (min, max))
     held = around[first : last + 1]
     inside = [b for s in held for b in blocks_below(s)]

@@ -24,7 +24,7 @@ from ...error import ScheduleError
 from ...legality.dataflow import locate
 from ...primitive import BlockName, primitive
 from ...rewriting.cache_stages import copy_axes, need_scope
-from ...rewriting.edits import Insertion, Names, edited, parts, unstated, with_buffer
+from ...rewriting.edits import Insertion, Names, edited, statements_of, unstated, with_buffer
 from ...rewriting.placement import laid_out
 
 
@@ -78,7 +78,7 @@ def cache_index(func: PrimFunc, block: BlockName, storage_scope: str, cse_thresh
         return None if buffer.name in written else (buffer, tuple(map(replaced, indices)))  # type: ignore[arg-type]
 
     new = move_accesses(unstated(target, *loaded_names(target)), place_of)
-    at = next(n for n, s in enumerate(parts(scope.root)) if leaf.under(s))
+    at = next(n for n, s in enumerate(statements_of(scope.root)) if leaf.under(s))
     func = edited(func, [(target, new)], Insertion(scope.root, at, seq(*nests)))
     for load in copies.values():
         func = with_buffer(func, scope.block, load.buffer)

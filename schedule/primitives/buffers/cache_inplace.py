@@ -12,7 +12,7 @@ from ...error import ScheduleError
 from ...legality.dataflow import BlockScope, Leaf, buffer_of, facts_of, locate
 from ...primitive import KIND_WORDS, BlockName, BufferPlace, is_parameter, primitive
 from ...rewriting.cache_stages import copy_block, copy_nest, need_scope, place_behind, proving_part, written_part
-from ...rewriting.edits import Insertion, Names, edited, parts, with_buffer
+from ...rewriting.edits import Insertion, Names, edited, statements_of, with_buffer
 from ...rewriting.placement import laid_out, required_windows
 
 
@@ -65,7 +65,7 @@ def through_copy(func: PrimFunc, scope: BlockScope, leaf: Leaf, target: Buffer, 
     copy = Buffer(names.buffer(f"{target.name}_{need_scope(storage_scope)}"), target.shape, target.dtype, storage_scope)
     back = copy_block(names, copy.name, copy, target)
     start = copy_block(names, f"{copy.name}_start", target, copy)
-    nest = parts(place.path[-1])[place.position - 1]
+    nest = statements_of(place.path[-1])[place.position - 1]
     used = [regions[target.name] for regions in accessed(nest, place.ranges, (target.name,)) if target.name in regions]
     region = reduce(union, used)
     facts = facts_of(scope, place.loops)

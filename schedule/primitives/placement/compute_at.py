@@ -25,7 +25,7 @@ from ...legality.requirements import (
 from ...primitive import KIND_WORDS, BlockName, LoopName, primitive
 from ...primitive import path as path_of
 from ...rewriting.cache_stages import restricted
-from ...rewriting.edits import Insertion, Names, edited, parts, pick_position
+from ...rewriting.edits import Insertion, Names, edited, pick_position, statements_of
 from ...rewriting.placement import INLINE, ROOT, laid_out, required_windows
 from .compute_inline import compute_inline
 
@@ -76,7 +76,7 @@ def compute_at(
     box, kept, lost = instances(scope, moved)
     need_safe_domain(scope, moved, lost, what)
 
-    stmts = parts(target.body)
+    stmts = statements_of(target.body)
     last = next(n for n, s in enumerate(stmts) if any(c.under(s) for c in consumers))
     first = max((n + 1 for n, s in enumerate(stmts) if any(w.writes & moved.inputs for w in scope.leaves_under(s))), default=0)
     position = pick_position(index, first, last, target)

@@ -32,7 +32,7 @@ from ...legality.requirements import need_complete, need_safe_domain
 from ...primitive import KIND_WORDS, BlockName, LoopName, primitive
 from ...primitive import path as path_of
 from ...rewriting.cache_stages import restricted
-from ...rewriting.edits import Insertion, Names, edited, parts, pick_position
+from ...rewriting.edits import Insertion, Names, edited, pick_position, statements_of
 from ...rewriting.index_map import IndexMap
 from ...rewriting.placement import INLINE, ROOT, laid_out
 from ..blocks.transform_block_layout import transform_block_layout
@@ -91,7 +91,7 @@ def reverse_compute_at(
     need_safe_domain(scope, moved, [c for c in lost if variables(c) & variables(*reducing.values())], "moved")
     made |= {v: window for v, window in box.items() if v in reducing}
 
-    stmts = parts(target.body)
+    stmts = statements_of(target.body)
     first = max(n for n, s in enumerate(stmts) if any(p.under(s) for p in producers)) + 1
     position = pick_position(index, first, len(stmts), target)
     removed = edited(func, [(consumer, None)])
