@@ -45,7 +45,7 @@ from tir.script.printer import stmt_text
 from tir.traverse import children, fresh, loads, substatements, substitute, variables, walk
 
 from ..export import KEYWORDS as C_WORDS
-from ..passes.free_variables import size_ranges
+from ..passes.free_variables import scalar_ranges
 from ..passes.gpu_kernels import AXES, GPUError
 from ..passes.software_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied
 from ..passes.thread_storage_sync import BARRIER
@@ -111,7 +111,7 @@ class _Kernel:
         self.taken = set(KEYWORDS)
         self.depth = 1
         self.dynamic = 0
-        self.write = Expressions(self.names, {**size_ranges(kernel.params), **kernel.ranges})
+        self.write = Expressions(self.names, {**scalar_ranges(kernel.params), **kernel.ranges})
         self.head()
         self.stmt(kernel.body)
         self.lines.append("}")

@@ -43,7 +43,7 @@ from tir.ir import (
 )
 from tir.traverse import children, loads, stored_names, stores, substitute, variable_names, walk
 
-from ..passes.free_variables import size_ranges
+from ..passes.free_variables import scalar_ranges
 from ..passes.guards import loop_facts
 from ..passes.loop_schedule import chunks
 from ..passes.memory_hints import IN_ORDER, NON_TEMPORAL, prefetches
@@ -84,7 +84,7 @@ def emit(func: PrimFunc, target, numbers: bool = True) -> str:
             writer.define(p.name, Value(writer.fresh(p.name), "i64"))
             params.append(f"i64 noundef {writer.env[p.name].name}")
     writer.given = frozenset(p.name for p in func.params if isinstance(p, Buffer))
-    writer.ranges |= size_ranges(func.params)
+    writer.ranges |= scalar_ranges(func.params)
     bypassing = frozenset(annotation(func.attrs, NON_TEMPORAL, ()))
     arrays = [writer.buffers[p.name] for p in func.params if isinstance(p, Buffer) and p.name in bypassing]
 

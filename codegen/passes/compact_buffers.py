@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd, prod
 
-from tir.analysis.regions import accessed, clip, union
+from tir.analysis.regions import accessed, clip_region, union
 from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.bounds import bounds, ranges_of
 from tir.arith.intervals import Interval
@@ -58,13 +58,13 @@ def apply_strides(body: Stmt, rules: dict[str, list[list[int]]]) -> Stmt:
                 match rule:
                     case [int(axis), int(factor), int(offset)] if 0 <= axis < len(shape) - 1 and factor > 0:
                         inner, n = prod(shape[axis + 2 :]), shape[axis + 1]
-                        shape[axis + 1] = aligned(n, inner, factor, offset)
+                        shape[axis + 1] = aligned_extent(n, inner, factor, offset)
             new = tuple(Const(n, dim.dtype) for n, dim in zip(shape, s.buffer.shape, strict=True))
             table[s.buffer.name] = s.buffer.with_(shape=new)
     return replace_buffers(body, table)
 
 
-def aligned(n: int, inner: int, factor: int, offset: int) -> int:
+def aligned_extent(n: int, inner: int, factor: int, offset: int) -> int:
     """The least m >= n with m * inner = offset (mod factor); n where no m has it."""
     common = gcd(inner, factor)
     if offset % common or offset not in range(factor):
@@ -132,7 +132,7 @@ def place(
 
 def allocate(s: Stmt, buffer: Buffer, ranges: Ranges, region: Region) -> Stmt:
     """`s` inside an allocation of a region of the buffer that covers its accesses."""
-    region = clip(region, ranges)
+    region = clip_region(region, ranges)
     starts: list[Expr] = []
     shape: list[Expr] = []
     for r, dim in zip(region.ranges, buffer.shape, strict=True):

@@ -24,7 +24,7 @@ def part_with(s: Stmt, name: str) -> Stmt:
     return map_statements(s, lambda x: part_with(x, name))
 
 
-def size_ranges(params: Sequence[Buffer | Var]) -> dict[str, Interval]:
+def scalar_ranges(params: Sequence[Buffer | Var]) -> dict[str, Interval]:
     """Ranges of the scalar parameters by name, from their types; extents of shapes are not negative."""
     lengths = {d.name for p in params if isinstance(p, Buffer) for d in p.shape if isinstance(d, Var)}
     limits = {p.name: dtypes.limits(p.dtype) for p in params if isinstance(p, Var)}

@@ -11,7 +11,7 @@ from tir.arith.simplify import simplify
 from tir.ir import IN_ANY_ORDER, Allocate, Buffer, For, Kind, Load, PrimFunc, Stmt, Store
 from tir.traverse import accessed_names, fresh, map_statements, move_accesses, names, substatements
 
-from .free_variables import size_ranges
+from .free_variables import scalar_ranges
 
 
 def separate_lives(func: PrimFunc, target) -> PrimFunc:
@@ -24,7 +24,7 @@ def separate_lives(func: PrimFunc, target) -> PrimFunc:
     one loop.
     """
     taken = names(func)
-    sizes = size_ranges(func.params)
+    sizes = scalar_ranges(func.params)
 
     def separated(body: Stmt, buffer: Buffer) -> tuple[Stmt, list[Buffer]]:
         """A statement with the live ranges of a buffer separated, and their buffers."""

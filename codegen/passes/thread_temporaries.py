@@ -8,7 +8,7 @@ from tir.memory import SHARED, WARP_SCOPE
 from tir.traverse import map_statements, replace_buffers, walk_stmts
 
 from .compact_buffers import Ranges, place
-from .free_variables import size_ranges
+from .free_variables import scalar_ranges
 from .gpu_kernels import is_thread
 from .lower_blocks import apart
 from .separate_lives import written_together
@@ -27,7 +27,7 @@ def thread_temporaries(func: PrimFunc, target) -> PrimFunc:
     global memory, become the function's. A temporary of the function that blocks or threads would write together first moves
     into the loops that use it.
     """
-    sizes = size_ranges(func.params)
+    sizes = scalar_ranges(func.params)
     inner = {b.name for b in func.allocs if b.scope == "global" and written_together(func.body, b, sizes)}
     for buffer in func.allocs:
         if buffer.name in inner:

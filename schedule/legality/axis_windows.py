@@ -306,7 +306,7 @@ def _tiled(
     return None
 
 
-def difference(a: Expr, b: Expr) -> int | None:
+def constant_difference(a: Expr, b: Expr) -> int | None:
     """The constant a - b; None if it is not constant."""
     return as_constant(add(polynomial(simplify(a)), polynomial(simplify(b)), -1))
 

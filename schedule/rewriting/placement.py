@@ -15,7 +15,7 @@ from tir.arith.symbolic import is_fixed, symbolic_less, symbolic_min
 from tir.ir import Binary, Block, Const, Expr, Iter, Range, Stmt, Store, Var, conjunction, nest
 from tir.traverse import loads, substatements
 
-from ..legality.axis_windows import AxisWindow, difference, shifted
+from ..legality.axis_windows import AxisWindow, constant_difference, shifted
 from .edits import Names
 from .loops import UNFOLDED_UNIT_RANGE
 
@@ -57,7 +57,7 @@ def laid_out(
         iters.append(it.with_(binding=binding))
         proving = {**inside, offset.name: extent_range(window.extent, ranges)} if type(offset) is Var else inside
         within: tuple[Expr, ...] = (binding >= 0, binding < it.extent)
-        if window.start.is_zero and difference(window.extent, it.extent) == 0:
+        if window.start.is_zero and constant_difference(window.extent, it.extent) == 0:
             within = ()
         conditions += [simplify(c, inside) for c in within if not prove(c, proving, facts)]
         conditions += [simplify(c, inside) for c in window.conditions(offset) if not prove(c, proving, (*facts, *within))]
@@ -142,7 +142,7 @@ def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges, inside: R
             first = r.min - (offset + high) if a > 0 else (offset + low + 1) - r.min - r.extent
             count, step = r.extent + (high - low), abs(a)
             start, last = simplify((first + (step - 1)) // step, ranges), simplify((first + count - 1) // step, ranges)
-            exact = difference(last, start)
+            exact = constant_difference(last, start)
             number = simplify((count + (step - 1)) // step, ranges) if exact is None else Const(max(exact + 1, 1), r.extent.dtype)
             return v, AxisWindow(start, number)
     return None

@@ -62,7 +62,7 @@ def accessed(stmt: Stmt, ranges: Ranges | None = None, only: Collection[str] | N
     """The regions that `stmt` reads and writes, by buffer (all, or `only` some), as boxes over the variables free in it.
 
     Loops and block variables inside `stmt` are relaxed. `ranges` bounds the free variables. Guards do not shrink a region: it may
-    exceed the buffer where a predicate or a lazy select keeps the access inside; see `clip`. Stated regions are trusted.
+    exceed the buffer where a predicate or a lazy select keeps the access inside; see `clip_region`. Stated regions are trusted.
     """
     return _accessed([stmt], ranges or {}, only)
 
@@ -105,7 +105,7 @@ def with_regions(block: Block) -> Block:
     return block.with_(reads=tuple(reads.values()), writes=tuple(writes.values()))
 
 
-def clip(region: Region, ranges: Ranges) -> Region:
+def clip_region(region: Region, ranges: Ranges) -> Region:
     """The region clipped to its buffer, in dimensions where its start and both extents are constant, or where it is no shorter
     than the buffer."""
     result = []

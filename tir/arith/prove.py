@@ -40,7 +40,7 @@ def _follows(goal: Polynomial, known: list[Polynomial], ranges: Ranges, depth: i
     return False
 
 
-def equal(a: Expr, b: Expr, ranges: Ranges | None = None) -> bool:
+def provably_equal(a: Expr, b: Expr, ranges: Ranges | None = None) -> bool:
     """True where two integer expressions are provably equal."""
     return not add(normal_form(a, ranges or {}), normal_form(b, ranges or {}), -1)
 

@@ -12,7 +12,7 @@ from typing import Any
 from .. import dtypes
 from ..arith.bounds import bounds, extent_range
 from ..arith.intervals import Interval
-from ..arith.prove import equal
+from ..arith.prove import provably_equal
 from ..arith.simplify import simplify
 from ..ir import Address, Buffer, Const, Expr, Foreign, Region, Var, as_expr, as_index, binary
 from ..traverse import loads, substitute
@@ -122,7 +122,7 @@ class Context(ABC):
         if self.lane.count is None:
             self.lane.count = count
             self.extent_range(self.lane.var.name, count)
-        elif not equal(self.lane.count, count):
+        elif not provably_equal(self.lane.count, count):
             raise self.error(f"a vector of {count} elements beside one of {self.lane.count}", node)
         return simplify(binary("+", start, binary("*", self.lane.var, step)), self.ranges)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..arith.prove import equal
+from ..arith.prove import provably_equal
 from ..arith.simplify import simplify
 from ..ir import (
     TRUE,
@@ -287,7 +287,7 @@ class Declarations(Expressions):
             for name in [n for s in self.scope.chain() for n, bound in s.names.items() if bound is given]:
                 self.bind(name, value)
             return True
-        return equal(given, value)
+        return provably_equal(given, value)
 
     def match_buffer(self, target: ast.expr, node: ast.Call, form: Any) -> None:
         name = self.identifier(target)
@@ -315,7 +315,7 @@ class Declarations(Expressions):
         shape = stated.shape if "shape" in arguments else extents
         dims: list[int] = []  # for each dimension of the shape, the next of the region that is as long
         for d, extent in enumerate(extents):
-            if len(dims) < len(shape) and equal(extent, shape[len(dims)], self.ranges):
+            if len(dims) < len(shape) and provably_equal(extent, shape[len(dims)], self.ranges):
                 dims.append(d)
         if len(dims) < len(shape) or any(not e.is_one for d, e in enumerate(extents) if d not in dims):
             given, wanted = (f"({', '.join(map(str, s))})" for s in (extents, shape))
@@ -371,7 +371,7 @@ class Declarations(Expressions):
             raise self.error("T.preflattened_buffer stands before the statements of the function", node)
         self.same_dtype(view.buffer.dtype if "dtype" in arguments else buffer.dtype, buffer, node)
         count = element_count(view.shape)
-        if not equal(count, element_count(buffer.shape)):
+        if not provably_equal(count, element_count(buffer.shape)):
             counts = f"{count} elements, and `{buffer.name}` has {element_count(buffer.shape)}"
             raise self.error(f"a shape of {counts}", node)
         self.passed[buffer.name] = buffer.with_(shape=view.shape)

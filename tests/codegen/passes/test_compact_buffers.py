@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from codegen.passes.compact_buffers import aligned
+from codegen.passes.compact_buffers import aligned_extent
 from schedule import Schedule
 from tests.codegen.harness import check_pass, same
 from tests.programs import chain
@@ -334,8 +334,8 @@ def test_strides_are_what_storage_align_asks_for():
             for offset in range(factor + 1):
                 for n in (1, 7, 13):
                     tried = (m for m in range(n, n + factor) if m * inner % factor == offset)
-                    assert aligned(n, inner, factor, offset) == next(tried, n)
-    assert aligned(7, 3, 2**60, 5) * 3 % 2**60 == 5
+                    assert aligned_extent(n, inner, factor, offset) == next(tried, n)
+    assert aligned_extent(7, 3, 2**60, 5) * 3 % 2**60 == 5
 
 
 def test_lanes_have_temporaries_of_their_own():

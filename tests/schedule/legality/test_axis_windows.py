@@ -11,7 +11,7 @@ from schedule.legality.axis_windows import (
     TiledIndex,
     affine_index,
     axes_with_own_loop,
-    difference,
+    constant_difference,
     in_elements,
     need_distinct,
     partial_windows,
@@ -235,7 +235,11 @@ def test_axes_with_a_loop_of_their_own():
 def test_affine_indices_and_distances():
     found = [affine_index(index, ["v0", "v1"]) for index in (v0, v1 + 2 - 5, v0 * 2, v0 + v1, i + 1, Const(3))]
     assert found == [("v0", 0), ("v1", -3), None, None, None, None]
-    assert difference(i * 4 + j + 3, j + i * 4) == 3 and difference(i, i) == 0 and difference(i, j) is None
+    assert (
+        constant_difference(i * 4 + j + 3, j + i * 4) == 3
+        and constant_difference(i, i) == 0
+        and constant_difference(i, j) is None
+    )
     assert [str(shifted(i + 2, by)) for by in (0, 3, -2)] == ["i + 2", "i + 5", "i"]
 
 
