@@ -13,9 +13,9 @@ from tir.arith.simplify import simplify
 from tir.ir import Allocate, Buffer, Const, Expr, For, If, Kind, Let, PrimFunc, Region, Seq, Stmt, annotation
 from tir.traverse import accessed_names, map_statements, move_accesses, replace_buffers, walk_stmts
 
-from .free_variables import part_with
+from .free_variables import statements_using
 from .lower_blocks import ALIGNED
-from .separate_lives import written_together
+from .separate_lives import iterations_conflict
 from .share_temporaries import share_temporaries
 
 Ranges = dict[str, Interval]
@@ -30,10 +30,10 @@ def compact_buffers(func: PrimFunc, target) -> PrimFunc:
     (`share_temporaries`).
     """
     func = share_temporaries(func)
-    body = placed_deeper(func.body, {}, place)
+    body = placed_deeper(func.body, {}, allocate_deepest)
     for buffer in func.allocs:
         if buffer.name in accessed_names(body):
-            body = place(body, buffer, {})
+            body = allocate_deepest(body, buffer, {})
     rules = annotation(func.attrs, ALIGNED, {})
     attrs = tuple(a for a in func.attrs if a[0] != ALIGNED)
     return func.with_(body=apply_strides(body, rules) if rules else body, allocs=(), attrs=attrs)
@@ -73,7 +73,7 @@ def aligned_extent(n: int, inner: int, factor: int, offset: int) -> int:
     return n + (offset // common * pow(inner // common, -1, period) - n) % period
 
 
-def touched(s: Stmt, buffer: Buffer, ranges: Ranges) -> Region:
+def touched_region(s: Stmt, buffer: Buffer, ranges: Ranges) -> Region:
     """The bounding box of the accesses of `s` to the buffer; elements that guards exclude count."""
     found = [regions[buffer.name] for regions in accessed(s, ranges, only={buffer.name}) if buffer.name in regions]
     return found[0] if len(found) == 1 else union(found[0], found[1])
@@ -81,16 +81,16 @@ def touched(s: Stmt, buffer: Buffer, ranges: Ranges) -> Region:
 
 def _private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
     """True where an iteration writes elements of the buffer before it reads them, or the loop is parallel."""
-    repeated = loop.kind is Kind.SERIAL or (loop.kind is Kind.UNROLLED and written_together(loop.body, buffer, ranges))
+    repeated = loop.kind is Kind.SERIAL or (loop.kind is Kind.UNROLLED and iterations_conflict(loop.body, buffer, ranges))
     return loop.kind is Kind.PARALLEL or (repeated and writes_before_reads(loop.body, buffer, ranges))
 
 
 def _each_lane_its_own(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
     """True where all lanes of a vectorised loop write the same elements, each before it reads them."""
-    return written_together(loop, buffer, ranges) and writes_before_reads(loop.body, buffer, ranges_of([loop], ranges))
+    return iterations_conflict(loop, buffer, ranges) and writes_before_reads(loop.body, buffer, ranges_of([loop], ranges))
 
 
-def place(
+def allocate_deepest(
     s: Stmt,
     buffer: Buffer,
     ranges: Ranges,
@@ -99,7 +99,7 @@ def place(
 ) -> Stmt:
     """`s`, which holds all accesses of the buffer, with the buffer allocated as deep inside as possible: inside of loops to whose
     iterations it is `private`, and around the part of a sequence that uses it. Its shape is the `region` of that part."""
-    region = region or (lambda s, buffer, ranges: touched(part_with(s, buffer.name), buffer, ranges))
+    region = region or (lambda s, buffer, ranges: touched_region(statements_using(s, buffer.name), buffer, ranges))
 
     def visit(s: Stmt, ranges: Ranges) -> Stmt:
         match s:

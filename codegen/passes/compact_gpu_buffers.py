@@ -19,7 +19,7 @@ from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, Load, PrimFunc, R
 from tir.memory import SHARED, WARP_SCOPE
 from tir.traverse import loads, loops, rewrite, variables, walk_stmts
 
-from .compact_buffers import Ranges, allocate, apply_strides, place, placed_deeper, touched, writes_before_reads
+from .compact_buffers import Ranges, allocate, allocate_deepest, apply_strides, placed_deeper, touched_region, writes_before_reads
 from .free_variables import used
 from .gpu_kernels import GPUError, GPUKernel, is_thread, map_kernels
 from .lower_blocks import ALIGNED
@@ -48,7 +48,7 @@ def compact_shared_buffers(func: PrimFunc, target) -> PrimFunc:
         def placed(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
             if buffer.scope not in SHARED:
                 return Allocate(buffer, s)
-            return place(s, buffer, ranges, partial(_written_first, kernel), partial(_tile_region, kernel))
+            return allocate_deepest(s, buffer, ranges, partial(_written_first, kernel), partial(_tile_region, kernel))
 
         body = placed_deeper(kernel.body, kernel.ranges, placed)
         for buffer in _of_function(body, *SHARED):
@@ -78,7 +78,7 @@ def _tile_region(kernel: GPUKernel, s: Stmt, buffer: Buffer, ranges: dict[str, I
 
     f = k * 256 + t; if f < 100: tile[f // 5, f % 5] = ...   =>   the tile has 20 rows, not 52
     """
-    region = touched(s, buffer, ranges)
+    region = touched_region(s, buffer, ranges)
     footprints = [a.footprint for a in collect(kernel, s, (), ranges) if a.buffer.name == buffer.name]
     if any(w.guards for w in footprints):
         cut = []
@@ -192,16 +192,16 @@ def compact_local_buffers(func: PrimFunc, target) -> PrimFunc:
     """
 
     def placed(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
-        return Allocate(buffer, s) if buffer.scope in SHARED else place(s, buffer, ranges)
+        return Allocate(buffer, s) if buffer.scope in SHARED else allocate_deepest(s, buffer, ranges)
 
     def change(kernel: GPUKernel) -> Stmt:
         body = placed_deeper(kernel.body, kernel.ranges, placed)
         for buffer in _of_function(body, "local", WARP_SCOPE):
             _need_own(kernel, body, buffer)
             if writes_before_reads(body, buffer, kernel.ranges):
-                body = place(body, buffer, kernel.ranges)
+                body = allocate_deepest(body, buffer, kernel.ranges)
             else:
-                body = allocate(body, buffer, kernel.ranges, touched(body, buffer, kernel.ranges))
+                body = allocate(body, buffer, kernel.ranges, touched_region(body, buffer, kernel.ranges))
         return body
 
     return map_kernels(func.with_(allocs=tuple(b for b in func.allocs if b.scope not in ("local", WARP_SCOPE))), change)

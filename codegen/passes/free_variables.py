@@ -15,13 +15,13 @@ def used(n: Node) -> dict[str, Buffer]:
     return {x.buffer.name: x.buffer for x in walk(n) if isinstance(x, Load | Store)}
 
 
-def part_with(s: Stmt, name: str) -> Stmt:
+def statements_using(s: Stmt, name: str) -> Stmt:
     """A statement whose sequences lack the statements that do not use a buffer; `s` itself if it does not use the buffer."""
     if name not in accessed_names(s):
         return s
     if isinstance(s, Seq):
-        return seq(*(part_with(x, name) for x in s.stmts if name in accessed_names(x)))
-    return map_statements(s, lambda x: part_with(x, name))
+        return seq(*(statements_using(x, name) for x in s.stmts if name in accessed_names(x)))
+    return map_statements(s, lambda x: statements_using(x, name))
 
 
 def scalar_ranges(params: Sequence[Buffer | Var]) -> dict[str, Interval]:

@@ -10,7 +10,7 @@ from tir.arith.polynomial import Monomial, Polynomial, names_in, polynomial, to_
 from tir.ir import Allocate, Buffer, Call, Const, Expr, For, Kind, Load, Node, PrimFunc, Stmt, Store, Var
 from tir.traverse import children, map_statements, move_accesses, rewrite_statements, stores, walk
 
-from .free_variables import part_with
+from .free_variables import statements_using
 
 MAX_CALLS = 16  # calls of mathematical functions, some thirty instructions each, in all copies of a loop unrolled here
 
@@ -36,7 +36,7 @@ def _promoted(s: Allocate, target) -> Allocate:
     buffer = s.buffer
     if not buffer.shape or not buffer.has_const_shape:
         return s
-    places = [_place(x, around) for x, around in accesses(part_with(s.body, buffer.name)) if x.buffer.name == buffer.name]
+    places = [_place(x, around) for x, around in accesses(statements_using(s.body, buffer.name)) if x.buffer.name == buffer.name]
     known = [p for p in places if p is not None]
     lanes = max((p.lanes for p in known), default=1)
     if len(known) < len(places) or lanes == 1 or any(c % lanes for p in known for c in p.column.values()):

@@ -29,7 +29,7 @@ def separate_lives(func: PrimFunc, target) -> PrimFunc:
     def separated(body: Stmt, buffer: Buffer) -> tuple[Stmt, list[Buffer]]:
         """A statement with the live ranges of a buffer separated, and their buffers."""
         made = [buffer]
-        if not written_together(body, buffer, sizes):
+        if not iterations_conflict(body, buffer, sizes):
             return body, made
         whole = {id(x) for x in live_ranges(body, buffer, sizes)}
 
@@ -62,7 +62,7 @@ def separate_lives(func: PrimFunc, target) -> PrimFunc:
     return func.with_(body=body, allocs=tuple(allocs))
 
 
-def written_together(s: Stmt, buffer: Buffer, outer: Ranges) -> bool:
+def iterations_conflict(s: Stmt, buffer: Buffer, outer: Ranges) -> bool:
     """True where unordered iterations of a loop in `s` may access one element of the buffer, and one of them writes it. Only
     dimensions that all accesses in the loop index alike tell iterations apart."""
     found: dict[int, list[tuple[Load | Store, Context]]] = {}

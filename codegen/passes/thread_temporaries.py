@@ -7,11 +7,11 @@ from tir.ir import Allocate, Buffer, For, Kind, PrimFunc, Stmt, buffer_nbytes
 from tir.memory import SHARED, WARP_SCOPE
 from tir.traverse import map_statements, replace_buffers, walk_stmts
 
-from .compact_buffers import Ranges, place
+from .compact_buffers import Ranges, allocate_deepest
 from .free_variables import scalar_ranges
 from .gpu_kernels import is_thread
 from .lower_blocks import apart
-from .separate_lives import written_together
+from .separate_lives import iterations_conflict
 
 MAX_LOCAL_BYTES = 512 << 10  # bytes of a thread (CUDA C++ programming guide, technical specifications)
 HELD_TOGETHER = {"blockIdx": ("global",), "threadIdx": ("global", *SHARED), "vthread": ("global",)}  # scopes, by kind of loop
@@ -28,10 +28,10 @@ def thread_temporaries(func: PrimFunc, target) -> PrimFunc:
     into the loops that use it.
     """
     sizes = scalar_ranges(func.params)
-    inner = {b.name for b in func.allocs if b.scope == "global" and written_together(func.body, b, sizes)}
+    inner = {b.name for b in func.allocs if b.scope == "global" and iterations_conflict(func.body, b, sizes)}
     for buffer in func.allocs:
         if buffer.name in inner:
-            func = func.with_(body=place(func.body, buffer, sizes, _for_itself))
+            func = func.with_(body=allocate_deepest(func.body, buffer, sizes, _for_itself))
     func = func.with_(allocs=tuple(b for b in func.allocs if b.name not in inner))
     hoisted: dict[str, Buffer] = {}
 
