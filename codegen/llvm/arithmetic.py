@@ -97,16 +97,16 @@ class Arithmetic(Division):
             if same is not None:
                 home.known[same] = value
         home.known[key] = value
-        self.born[value.name] = home
+        self.hoisted_in[value.name] = home
         self.sources[value.name] = variable_names(e) | self.sources.get(value.name, frozenset())
         return value
 
     def _before_loops(self, e: Expr, write: Callable[[], Value]) -> Value:
         """A pure function of numbers, computed before the loops in which it is invariant."""
-        if not self._uniform(e) or self.mask is not None or self.wanted is not None:
+        if not self._uniform(e) or self.mask is not None or self.load_condition is not None:
             return write()
         operands = [n for n in walk(e) if isinstance(n, Load)]
-        frames = [self._invariant(self.place(n)) for n in operands]
+        frames = [self._invariant(self.address_of(n)) for n in operands]
         known = [f for f in frames if f is not None]
         if len(known) < len(frames):
             return write()
@@ -115,7 +115,7 @@ class Arithmetic(Division):
         key = ("call", e, self._copy(variable_names(e)), read)
         if key not in home.known:
             home.known[key] = self.within(home, write)
-            self.born[home.known[key].name] = home
+            self.hoisted_in[home.known[key].name] = home
         return home.known[key]
 
     def _comparison(self, e: Expr) -> tuple[object, ...] | None:
@@ -321,9 +321,9 @@ class Arithmetic(Division):
 
     def _load_if(self, condition: Value, t: Load, f: Const) -> Value:
         """A load where the condition holds, else a constant; without a branch, by a load of zeros from another address."""
-        outer, self.wanted = self.wanted, condition
+        outer, self.load_condition = self.load_condition, condition
         x = self.load(t)
-        self.wanted = outer
+        self.load_condition = outer
         if f.value == 0:
             return x
         y = self.splat(self._typed_value(f), x.lanes)
@@ -332,19 +332,19 @@ class Arithmetic(Division):
     def _loaded_beside(self, t: Load, f: Const, condition: Expr) -> bool:
         """True where one instruction loads a vector, with a constant in lanes where the condition fails."""
         if f.value == 0:
-            return not self._uniform(condition) and self.place(t).stride != 0
+            return not self._uniform(condition) and self.address_of(t).stride != 0
         plain = t.dtype == f.dtype == dtypes.computed(f.dtype) and t.dtype != "bool"
-        return plain and not any(map(loads, t.indices)) and self.place(t).stride in (1, *SHUFFLED_STRIDES)
+        return plain and not any(map(loads, t.indices)) and self.address_of(t).stride in (1, *SHUFFLED_STRIDES)
 
     def _masked_load(self, condition: Expr, t: Load, f: Const) -> Value:
         """A load in the lanes where the condition holds, a constant elsewhere. The uniform part of the condition selects the
         address instead of the lanes, so that loads which differ in it alone share a mask."""
         conditions = [c for c in conjuncts(condition) if not self._holds(c)]
         uniform = [c for c in conditions if self._uniform(c)]
-        outer = self.wanted, self.absent
-        self.absent = Value(constant(f.value, f.dtype).name, TYPES[f.dtype]) if f.value != 0 else None
+        outer = self.load_condition, self.masked_off_value
+        self.masked_off_value = Value(constant(f.value, f.dtype).name, TYPES[f.dtype]) if f.value != 0 else None
         if uniform and all(map(hoistable, t.indices)):
-            self.wanted = self.truth(self.expr(conjunction(*uniform)))
+            self.load_condition = self.truth(self.expr(conjunction(*uniform)))
             conditions = [c for c in conditions if c not in uniform]
         if conditions:
             mask = self.truth(self.splat(self.expr(conjunction(*conditions))))
@@ -352,16 +352,16 @@ class Arithmetic(Division):
             x = self._in_lanes(mask, t)
         else:
             x = self.load(t)
-        self.wanted, self.absent = outer
+        self.load_condition, self.masked_off_value = outer
         return x
 
     def _in_lanes(self, mask: Value, e: Expr) -> Value:
         """The value of `e` in the lanes of `mask`, which may be none; undefined in the others."""
-        outer = self.mask, self.idle
-        self.mask, self.idle = self.narrowed(mask), True
+        outer = self.mask, self.may_be_empty
+        self.mask, self.may_be_empty = self.narrowed(mask), True
         self.admit(e)
         value = self.splat(self._typed_value(e))
-        self.mask, self.idle = outer
+        self.mask, self.may_be_empty = outer
         return value
 
     def _typed_value(self, e: Expr) -> Value:

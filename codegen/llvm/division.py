@@ -121,7 +121,7 @@ class Division(Memory):
 
     def _leave_at_zero(self, zeros: Value, e: Binary) -> None:
         """Leave the function with the status of a division where its divisor is 0, in lanes that are not masked off."""
-        if self.mask is not None and (zeros.lanes > 1 or self.idle):
+        if self.mask is not None and (zeros.lanes > 1 or self.may_be_empty):
             zeros = self.binary("and", zeros, self.mask if zeros.lanes > 1 else self.any_lane())
         if zeros.lanes > 1:
             zeros = self.invoke(f"llvm.vector.reduce.or.v{zeros.lanes}i1", "i1", 1, zeros)
@@ -159,7 +159,7 @@ class Division(Memory):
     def _divisor(self, y: Value, e: Binary) -> Value:
         """The divisor with 1 for 0. Loaded ones are tested here, in lanes that are not masked off; `admit` tested the others."""
         if loads(e.b):
-            if self.mask is not None and (y.lanes > 1 or self.idle):
+            if self.mask is not None and (y.lanes > 1 or self.may_be_empty):
                 y = self.select(self.mask if y.lanes > 1 else self.any_lane(), y, 1)
             if _within(0, bounds(e.b, self.ranges)):
                 self._leave_at_zero(self.compare("eq", y, 0), e)

@@ -19,7 +19,7 @@ from .values import Value
 
 if TYPE_CHECKING:
     from .arithmetic import Arithmetic
-    from .values import Place
+    from .values import AccessAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
 
     The order of the products is that of the instruction: any for integers, the last pair first for bfloat16.
     """
-    if writer.lane is None or writer.mask is not None or writer.wanted is not None or writer.idle:
+    if writer.lane is None or writer.mask is not None or writer.load_condition is not None or writer.may_be_empty:
         return None
     lanes = writer.lane[1]
     if lanes not in (4, 8, 16):
@@ -80,8 +80,8 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
     known = writer.module.target.features
     if not any(known.issuperset(wanted) for wanted in instruction.features(lanes)):
         return None
-    places = [[writer.place(p[side]) for p in pairs] for side in (0, 1)]
-    runs = [_run(side, instruction.count) for side in places]
+    addresses = [[writer.address_of(p[side]) for p in pairs] for side in (0, 1)]
+    runs = [_run(side, instruction.count) for side in addresses]
     if runs[0] is None or runs[1] is None or runs[0][1] != runs[1][1]:
         return None
     if e.dtype == "float32" and runs[0][1] != list(range(instruction.count))[::-1]:
@@ -92,7 +92,7 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
     if not instruction.adds:
         return writer.binary("add", accumulator, writer.invoke(name, instruction.accumulator, lanes, *operands))
     if pairs[0][0].dtype == pairs[0][1].dtype == "int8":
-        if places[0][0].stride == 0:
+        if addresses[0][0].stride == 0:
             operands.reverse()
         shifted, other = operands
         bits = Value(f"splat (i32 {OFFSET_BITS})", shifted.type)
@@ -120,30 +120,31 @@ def _terms(e: Expr, instruction: DotInstruction) -> tuple[Expr, list[tuple[Load,
     return (e, pairs[::-1]) if len({(x.dtype, y.dtype) for x, y in pairs}) == 1 else None
 
 
-def _run(places: list[Place], count: int) -> tuple[Place, list[int]] | None:
-    """The first place, and the order of all, if they are adjacent, either for all lanes or for each."""
-    first = places[0]
-    if any(p.stride not in (0, count) or p.stride != first.stride for p in places):
+def _run(addresses: list[AccessAddress], count: int) -> tuple[AccessAddress, list[int]] | None:
+    """The first address, and the order of all, if they are adjacent, either for all lanes or for each."""
+    first = addresses[0]
+    if any(p.stride not in (0, count) or p.stride != first.stride for p in addresses):
         return None
-    if any(p.access.buffer.name != first.access.buffer.name or p.nested or p.access.buffer.scope == "register" for p in places):
+    buffer = first.access.buffer
+    if buffer.scope == "register" or any(p.nested or p.access.buffer.name != buffer.name for p in addresses):
         return None
     moving = {m: c for m, c in first.offset.items() if m}
-    if any({m: c for m, c in p.offset.items() if m} != moving or p.copies != first.copies for p in places):
+    if any({m: c for m, c in p.offset.items() if m} != moving or p.copies != first.copies for p in addresses):
         return None
-    offsets = [p.offset.get((), 0) for p in places]
+    offsets = [p.offset.get((), 0) for p in addresses]
     order = [o - min(offsets) for o in offsets]
     if sorted(order) != list(range(count)):
         return None
-    return places[order.index(0)], order
+    return addresses[order.index(0)], order
 
 
-def _operand(writer: Arithmetic, place: Place, instruction: DotInstruction, lanes: int) -> Value:
+def _operand(writer: Arithmetic, address: AccessAddress, instruction: DotInstruction, lanes: int) -> Value:
     """An operand of the instruction: `count` elements for each lane."""
-    pointer = writer.point(place)
-    buffer = place.access.buffer
+    pointer = writer.pointer_to(address)
+    buffer = address.access.buffer
     align, version = dtypes.nbytes(buffer.dtype), writer.versions.get(buffer.name, 0)
     operand = instruction.operand(lanes)
-    if place.stride:
+    if address.stride:
         return writer.op(f"load {operand}, ptr {pointer}, align {align}", operand, key=("dot", pointer, version, lanes))
     four = writer.op(f"load i32, ptr {pointer}, align {align}", "i32", key=("dot", pointer, version))
     all_lanes = writer.splat(four, lanes)

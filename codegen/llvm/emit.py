@@ -258,10 +258,10 @@ class Function(Arithmetic, Threads, Parts, Streams):
         some_lane = not small and condition is not None and self._first_lane_holds(condition)
 
         def run() -> None:
-            saved = self.mask, self.idle
-            self.mask, self.idle = mask, small
+            saved = self.mask, self.may_be_empty
+            self.mask, self.may_be_empty = mask, small
             self.stmt(body)
-            self.mask, self.idle = saved
+            self.mask, self.may_be_empty = saved
 
         if small or some_lane:
             run()

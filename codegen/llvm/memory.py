@@ -18,7 +18,7 @@ from tir.traverse import rewrite, substitute, variable_names, variables, walk
 from ..passes.combine_lanes import updated
 from ..runtime.alignment import ALIGNMENT
 from .transpose import transposed
-from .values import CodegenError, Frame, Place, Value, lone_variables, memory_type, register_type, suffix, typed
+from .values import AccessAddress, CodegenError, Frame, Value, lone_variables, memory_type, register_type, suffix, typed
 from .writer import Writer
 
 SHUFFLED_STRIDES = (-1, 2, 3, 4)  # between lanes: loaded as rows and picked, not gathered
@@ -33,7 +33,7 @@ def hoistable(e: Expr) -> bool:
     return not any(isinstance(n, (Load, Call)) for n in walk(e))
 
 
-def stays(offset: Polynomial) -> bool:
+def loads_or_calls(offset: Polynomial) -> bool:
     """True where an offset has loads or calls, and is computed at its use."""
     return not all(hoistable(atom) for m in offset for atom in m)
 
@@ -41,7 +41,7 @@ def stays(offset: Polynomial) -> bool:
 class Memory(Writer):
     """Writes accesses to memory."""
 
-    def address(self, buffer: Buffer, offset: Polynomial) -> str:
+    def pointer_at(self, buffer: Buffer, offset: Polynomial) -> str:
         """A pointer to the element at a flat offset (free of the lane): each term is added in the loop where it is known."""
         size = dtypes.nbytes(buffer.dtype)
         pointer = self.buffers.get(buffer.name)
@@ -51,7 +51,7 @@ class Memory(Writer):
         levels = {id(f): i for i, f in enumerate(self.frames)}
         for m, c in offset.items():
             if m:
-                frame = self.top if stays({m: c}) else self.home(names_in({m: c}))
+                frame = self.top if loads_or_calls({m: c}) else self.home(names_in({m: c}))
                 groups.setdefault(levels[id(frame)], {})[m] = c
         for level in sorted(groups):
             frame = self.frames[level]
@@ -89,19 +89,19 @@ class Memory(Writer):
         """The versions of the buffers loaded in `terms`, and the conditions of these loads, which else give zeros."""
         loads = [n for m in terms for atom in m if type(atom) is not Var for n in walk(atom) if isinstance(n, Load)]
         states = frozenset((n.buffer.name, self.versions.get(n.buffer.name, 0)) for n in loads)
-        return states | {self.wanted, self.mask} if loads else states
+        return states | {self.load_condition, self.mask} if loads else states
 
     def runs_over(self, loop: For, values: Interval) -> None:
         """Record the range of a loop that begins. Where the last loop of its name had another one, as a main part before its
-        tail, places are computed anew: both may hold the same access."""
+        tail, addresses are computed anew: both may hold the same access."""
         if self._loops.get(loop.name, (loop.kind, values)) != (loop.kind, values):
-            self._places.clear()
+            self._addresses.clear()
         self._loops[loop.name] = loop.kind, values
         self.ranges[loop.name] = values
 
-    def place(self, access: Load | Store) -> Place:
+    def address_of(self, access: Load | Store) -> AccessAddress:
         """The address of an access in the loops around it; computed once for all copies of unrolled loops."""
-        found = self._places.get(id(access))
+        found = self._addresses.get(id(access))
         if found is None or found.lane != self.lane:
             indices = (simplify(i, self.ranges) for i in access.indices)  # one of fewer bits is one atom
             offset = position(access.buffer, [i if i.dtype in ("int32", "int64") else Cast("int64", i) for i in indices])
@@ -119,31 +119,31 @@ class Memory(Writer):
                     stride = None
             copies = [(name, offset.pop(m)) for name, m in lone_variables(offset).items() if name in self.constants]
             nested = not self.constants.keys().isdisjoint(names_in(offset))
-            found = self._places[id(access)] = Place(access, self.lane, offset, stride, tuple(copies), nested)
+            found = self._addresses[id(access)] = AccessAddress(access, self.lane, offset, stride, tuple(copies), nested)
         return found
 
     def _moves(self, e: Expr) -> bool:
         """True where the value differs between lanes or between copies of unrolled loops."""
         return not self._uniform(e) or bool(self._copy(variable_names(e)))
 
-    def point(self, place: Place) -> str:
+    def pointer_to(self, address: AccessAddress) -> str:
         """A pointer to the element, in the first lane."""
-        return self._further(*self._base(place))
+        return self._further(*self._base(address))
 
-    def _base(self, place: Place) -> tuple[str, int]:
+    def _base(self, address: AccessAddress) -> tuple[str, int]:
         """A pointer and the bytes from there to the element, in the first lane."""
-        buffer = place.access.buffer
-        further = sum(c * self.constants[v] for v, c in place.copies) * dtypes.nbytes(buffer.dtype)
-        if place.nested:
-            return self.address(buffer, place.offset), further
-        key = ("place", place, self.buffers.get(buffer.name), self._read(place.offset))  # copies may have memory of their own
-        frame = place.home
+        buffer = address.access.buffer
+        further = sum(c * self.constants[v] for v, c in address.copies) * dtypes.nbytes(buffer.dtype)
+        if address.nested:
+            return self.pointer_at(buffer, address.offset), further
+        key = ("address", address, self.buffers.get(buffer.name), self._read(address.offset))  # copies may have own memory
+        frame = address.home
         if frame is None or frame not in self.frames or key not in frame.known:
-            frame = self.top if stays(place.offset) else self.home(names_in(place.offset))
-            place.home = frame
-            offset = {m: c for m, c in place.offset.items() if m}
-            frame.known[key] = Value(self.address(buffer, offset), "ptr")
-        return frame.known[key].name, further + place.offset.get((), 0) * dtypes.nbytes(buffer.dtype)
+            frame = self.top if loads_or_calls(address.offset) else self.home(names_in(address.offset))
+            address.home = frame
+            offset = {m: c for m, c in address.offset.items() if m}
+            frame.known[key] = Value(self.pointer_at(buffer, offset), "ptr")
+        return frame.known[key].name, further + address.offset.get((), 0) * dtypes.nbytes(buffer.dtype)
 
     def load(self, e: Load) -> Value:
         b = e.buffer
@@ -154,36 +154,36 @@ class Memory(Writer):
             return self.truth(value) if b.dtype == "bool" else value
         type = memory_type(b.dtype)
         version = self.versions.get(b.name, 0)
-        place = self.place(e)
+        address = self.address_of(e)
 
         def write() -> Value:
-            self._fetch_ahead(place, write=False)
-            if place.stride == 0:
-                pointer = self._there(self.point(place), dtypes.nbytes(b.dtype), self.idle)
+            self._fetch_ahead(address, write=False)
+            if address.stride == 0:
+                pointer = self._guarded_pointer(self.pointer_to(address), dtypes.nbytes(b.dtype), self.may_be_empty)
                 key = ("load", pointer, version)
                 value = self.op(f"load {type}, ptr {pointer}, align {dtypes.nbytes(b.dtype)}", type, key=key)
             else:
-                value = self.vector_load(place, type, version)
+                value = self.vector_load(address, type, version)
             return self.unpacked(value, b.dtype)
 
-        frame = self._invariant(place)
+        frame = self._invariant(address)
         if frame is None:
             return write()
         value = self.within(frame, write)
-        self.born[value.name] = frame
+        self.hoisted_in[value.name] = frame
         return value
 
-    def _invariant(self, place: Place) -> Frame | None:
+    def _invariant(self, address: AccessAddress) -> Frame | None:
         """The frame before the loops in which a load is invariant; None without such loops, or if registers are short.
 
         Those loops surely run, and do not write the buffer. Loads of one address count once.
         """
-        buffer, top = place.access.buffer.name, self.top
-        if top.stored is None or buffer in top.stored or place.home is top or self.mask or self.wanted or place.stride is None:
+        buffer, top = address.access.buffer.name, self.top
+        if top.stored is None or buffer in top.stored or address.home is top or self.mask or self.load_condition:
             return None
-        if stays(place.offset):
+        if address.stride is None or loads_or_calls(address.offset):
             return None
-        home = self.home(names_in(place.offset))
+        home = self.home(names_in(address.offset))
         result = None
         for frame, outer in zip(reversed(self.frames), list(reversed(self.frames))[1:], strict=False):
             if frame is home or frame.stored is None or buffer in frame.stored:
@@ -191,7 +191,7 @@ class Memory(Writer):
             result = outer
         if result is None:
             return None
-        key = (buffer, frozenset(place.offset.items()), sum(c * self.constants[v] for v, c in place.copies), place.stride)
+        key = (buffer, frozenset(address.offset.items()), sum(c * self.constants[v] for v, c in address.copies), address.stride)
         if key not in top.borrowed:
             if len(top.borrowed) >= self._free_registers():
                 return None
@@ -202,20 +202,20 @@ class Memory(Writer):
         """The vector registers that are left beside the accumulators and the operands of a statement."""
         return self.module.target.registers - self.pinned - STATEMENT_REGISTERS
 
-    def _fetch_ahead(self, place: Place, write: bool) -> None:
+    def _fetch_ahead(self, address: AccessAddress, write: bool) -> None:
         """Prefetch the lines that an access touches some iterations later, as `prefetch` asks for; each line once a loop body."""
-        buffer = place.access.buffer
+        buffer = address.access.buffer
         nbytes = dtypes.nbytes(buffer.dtype)
         for loop, name, distance in self.ahead:
-            if name != buffer.name or place.nested or place.stride not in (0, 1):
+            if name != buffer.name or address.nested or address.stride not in (0, 1):
                 continue
-            moving = [(m, c) for m, c in place.offset.items() if any(loop in variable_names(atom) for atom in m)]
-            copies = [((), c) for v, c in place.copies if v == loop]
+            moving = [(m, c) for m, c in address.offset.items() if any(loop in variable_names(atom) for atom in m)]
+            copies = [((), c) for v, c in address.copies if v == loop]
             match moving + copies:
                 case [(m, c)] if len(m) <= 1 and all(type(atom) is Var for atom in m):
-                    pointer, start = self._base(place)
+                    pointer, start = self._base(address)
                     start += c * distance * nbytes
-                    width = self.lanes * nbytes if place.stride else nbytes
+                    width = self.lanes * nbytes if address.stride else nbytes
                     for line in range(start // PREFETCH_BYTES, (start + width - 1) // PREFETCH_BYTES + 1):
                         self._prefetch(pointer, line * PREFETCH_BYTES, write)
 
@@ -224,32 +224,32 @@ class Memory(Writer):
         key = ("prefetch", pointer, nbytes)
         if key not in self.top.known:
             self.declare("llvm.prefetch.p0", "void", ["ptr", "i32 immarg", "i32 immarg", "i32 immarg"])
-            place = self._further(pointer, nbytes)
-            self.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {int(write)}, i32 3, i32 1)")
-            self.top.known[key] = Value(place, "ptr")
+            line = self._further(pointer, nbytes)
+            self.line(f"call void @llvm.prefetch.p0(ptr {line}, i32 {int(write)}, i32 3, i32 1)")
+            self.top.known[key] = Value(line, "ptr")
 
-    def _there(self, pointer: str, nbytes: int, idle: bool) -> str:
-        """The pointer, or one to zeros or `absent` where nothing may be loaded: `wanted` is false or, if `idle`, all lanes."""
-        conditions = [*([self.wanted] if self.wanted else []), *([self.any_lane()] if idle else [])]
+    def _guarded_pointer(self, pointer: str, nbytes: int, may_be_empty: bool) -> str:
+        """The pointer, or `_fill_pointer` where nothing may be loaded: no `load_condition` or, if `may_be_empty`, no lane."""
+        conditions = [*([self.load_condition] if self.load_condition else []), *([self.any_lane()] if may_be_empty else [])]
         for c in conditions:
-            elsewhere = self._elsewhere(nbytes)
+            elsewhere = self._fill_pointer(nbytes)
             pointer = self.op(
-                f"select {c}, ptr {pointer}, ptr {elsewhere}", "ptr", key=("there", c.name, pointer, elsewhere)
+                f"select {c}, ptr {pointer}, ptr {elsewhere}", "ptr", key=("guarded", c.name, pointer, elsewhere)
             ).name
         return pointer
 
-    def _elsewhere(self, nbytes: int) -> str:
+    def _fill_pointer(self, nbytes: int) -> str:
         """A pointer to `nbytes` bytes of the value of lanes that are masked off."""
-        if self.absent is None:
+        if self.masked_off_value is None:
             self.zeros = max(self.zeros, nbytes)
             return "%zeros"
-        name, count = self.fills.get(self.absent, (self.fresh("fill"), 0))
-        self.fills[self.absent] = name, max(count, nbytes)  # an element has a byte or more
+        name, count = self.fills.get(self.masked_off_value, (self.fresh("fill"), 0))
+        self.fills[self.masked_off_value] = name, max(count, nbytes)  # an element has a byte or more
         return name
 
-    def _absent_lanes(self, type: str, lanes: int) -> Value:
+    def _masked_off_lanes(self, type: str, lanes: int) -> Value:
         """The value loaded in lanes that are masked off."""
-        return Value("zeroinitializer" if self.absent is None else f"splat ({self.absent})", type, lanes)
+        return Value("zeroinitializer" if self.masked_off_value is None else f"splat ({self.masked_off_value})", type, lanes)
 
     def _width(self, b: Buffer) -> int:
         return int(b.shape[-1].value)  # type: ignore[attr-defined]
@@ -257,26 +257,26 @@ class Memory(Writer):
     def _register(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
         """`type, ptr slot` of a vector of a register buffer."""
         known = {n: Const(c) for n, c in self.constants.items()}
-        place = [str(as_int(simplify(substitute(i, known)))) for i in indices[:-1]]
-        return f"{typed(register_type(b.dtype), self._width(b))}, ptr {'.'.join([self.buffers[b.name], *place])}"
+        copy = [str(as_int(simplify(substitute(i, known)))) for i in indices[:-1]]
+        return f"{typed(register_type(b.dtype), self._width(b))}, ptr {'.'.join([self.buffers[b.name], *copy])}"
 
-    def vector_load(self, place: Place, type: str, version: int) -> Value:
+    def vector_load(self, address: AccessAddress, type: str, version: int) -> Value:
         lanes = self.lanes
-        align = dtypes.nbytes(place.access.buffer.dtype)
-        if place.stride == 1:
-            return self._row(self.point(place), type, align, version, self.mask, self._alignment(place))
-        if (woven := self._woven(place, type, version)) is not None:
+        align = dtypes.nbytes(address.access.buffer.dtype)
+        if address.stride == 1:
+            return self._row(self.pointer_to(address), type, align, version, self.mask, self._alignment(address))
+        if (woven := self._woven(address, type, version)) is not None:
             return woven
-        if (distances := self._distances(place)) is not None:
-            return self._near(place, distances, type, align, version)
-        if (column := self._column(place, type, version)) is not None:
+        if (distances := self._distances(address)) is not None:
+            return self._near(address, distances, type, align, version)
+        if (column := self._column(address, type, version)) is not None:
             return column
-        pointers = self.pointers(place)
+        pointers = self.pointers(address)
         mask = self._mask()
-        if self.wanted is not None:
+        if self.load_condition is not None:
             none = Value("zeroinitializer", "i1", lanes)
-            key = ("wanted", self.wanted.name, mask)
-            mask = self.op(f"select {self.wanted}, {mask}, {none}", "i1", lanes, key)
+            key = ("load condition", self.load_condition.name, mask)
+            mask = self.op(f"select {self.load_condition}, {mask}, {none}", "i1", lanes, key)
         name = f"llvm.masked.gather.{suffix(type, lanes)}.v{lanes}p0"
         arguments = (pointers, Value(str(align), "i32"), mask, Value("zeroinitializer", type, lanes))
         return self.invoke(name, type, lanes, *arguments, key=("gather", pointers.name, version, mask))
@@ -284,24 +284,24 @@ class Memory(Writer):
     def _row(
         self, pointer: str, type: str, size: int, version: int, mask: Value | None, align: int, lanes: int | None = None
     ) -> Value:
-        """Consecutive elements of `size` bytes from `pointer`, one a lane; `absent` or 0 in lanes that are masked off."""
+        """Consecutive elements of `size` bytes from `pointer`, one a lane; those of `_masked_off_lanes` where lanes are off."""
         lanes = lanes or self.lanes
         full = f"<{lanes} x {type}>"
-        pointer = self._there(pointer, lanes * size, False)
+        pointer = self._guarded_pointer(pointer, lanes * size, False)
         if mask is None:
             return self.op(f"load {full}, ptr {pointer}, align {align}", type, lanes, key=("load", pointer, version, lanes))
-        absent = self._absent_lanes(type, lanes)
+        absent = self._masked_off_lanes(type, lanes)
         arguments = (Value(pointer, "ptr"), Value(str(align), "i32"), mask, absent)
         key = ("load", pointer, version, lanes, mask.name, absent.name)
         return self.invoke(f"llvm.masked.load.{suffix(type, lanes)}.p0", type, lanes, *arguments, key=key)
 
-    def _distances(self, place: Place) -> tuple[int, ...] | None:
+    def _distances(self, address: AccessAddress) -> tuple[int, ...] | None:
         """The distances of the lanes' elements from a common address, where they are known and small enough to load rows."""
-        if place.stride is not None:
-            near = place.stride in SHUFFLED_STRIDES
-            return tuple(i * place.stride for i in range(self.lanes)) if near else None
+        if address.stride is not None:
+            near = address.stride in SHUFFLED_STRIDES
+            return tuple(i * address.stride for i in range(self.lanes)) if near else None
         assert self.lane is not None
-        moving = {m: c for m, c in place.offset.items() if not all(map(self._uniform, m))}
+        moving = {m: c for m, c in address.offset.items() if not all(map(self._uniform, m))}
         key = (frozenset(moving.items()), self.lane, self._copy(names_in(moving)))
         if key not in self._patterns:
             known: dict[str, Expr] = {n: Const(c) for n, c in self.constants.items()}
@@ -311,20 +311,20 @@ class Memory(Writer):
             self._patterns[key] = found if near else None
         return self._patterns[key]
 
-    def _near(self, place: Place, wanted: Sequence[int], type: str, align: int, version: int) -> Value:
+    def _near(self, address: AccessAddress, wanted: Sequence[int], type: str, align: int, version: int) -> Value:
         """Elements at small distances: the lanes are picked from the rows that hold them.
 
         Where the buffer consists of groups of `stride` elements, one group a lane, rows of whole groups are loaded. Accesses to
         other elements of the groups share them. Else no element before the first or beyond the last one is read.
         """
-        lanes, (pointer, start) = self.lanes, self._first(place)
+        lanes, (pointer, start) = self.lanes, self._first(address)
         low, high = min(wanted), max(wanted)
         if low == high and self.mask is None:
             scalar = self._further(pointer, start + low * align)
             return self.splat(self.op(f"load {type}, ptr {scalar}, align {align}", type, 1, key=("load", scalar, version, 1)))
         width = min(lanes, high - low + 1) if low < high else lanes
-        stride = place.stride or 0
-        inside = self._place_in_group(place, stride)
+        stride = address.stride or 0
+        inside = self._place_in_group(address, stride)
         if low == high:
             starts = [low]
         elif inside is None:
@@ -348,31 +348,31 @@ class Memory(Writer):
                 result = self.shuffled(result, row, (lanes + places[i] if i in places else i for i in range(lanes)))
         assert result is not None
         if self.mask is not None and len(set(wanted)) < lanes:  # another lane's element is loaded even where this one is off
-            result = self.op(f"select {self.mask}, {result}, {self._absent_lanes(type, lanes)}", type, lanes)
+            result = self.op(f"select {self.mask}, {result}, {self._masked_off_lanes(type, lanes)}", type, lanes)
         return result
 
-    def _first(self, place: Place) -> tuple[str, int]:
+    def _first(self, address: AccessAddress) -> tuple[str, int]:
         """A pointer and the bytes from there to the element, without the part of its address that differs between lanes."""
-        if place.stride is not None:
-            return self._base(place)
-        uniform = {m: c for m, c in place.offset.items() if all(map(self._uniform, m))}
-        further = sum(c * self.constants[v] for v, c in place.copies) * dtypes.nbytes(place.access.buffer.dtype)
-        return self.address(place.access.buffer, uniform), further
+        if address.stride is not None:
+            return self._base(address)
+        uniform = {m: c for m, c in address.offset.items() if all(map(self._uniform, m))}
+        further = sum(c * self.constants[v] for v, c in address.copies) * dtypes.nbytes(address.access.buffer.dtype)
+        return self.pointer_at(address.access.buffer, uniform), further
 
-    def _place_in_group(self, place: Place, stride: int) -> int | None:
+    def _place_in_group(self, address: AccessAddress, stride: int) -> int | None:
         """The place, from 0, of an access in groups of `stride` elements, the same in all iterations of the loops around. None
         where it varies, or the buffer does not consist of such groups."""
-        moving = [c for m, c in place.offset.items() if m]
-        size = prod(n.value if isinstance(n, Const) else 1 for n in place.access.buffer.shape)
-        if stride < 2 or place.nested or size % stride or any(c % stride for c in moving):
+        moving = [c for m, c in address.offset.items() if m]
+        size = prod(n.value if isinstance(n, Const) else 1 for n in address.access.buffer.shape)
+        if stride < 2 or address.nested or size % stride or any(c % stride for c in moving):
             return None
-        return (place.offset.get((), 0) + sum(c * self.constants[v] for v, c in place.copies)) % stride
+        return (address.offset.get((), 0) + sum(c * self.constants[v] for v, c in address.copies)) % stride
 
     def _of_any(self, takers: Sequence[Sequence[int]]) -> Value | None:
         """The mask whose lane n is on where the current one is on in any lane of `takers[n]`; None without a mask."""
         if self.mask is None:
             return None
-        frame = self.born.get(self.mask.name, self.top)
+        frame = self.hoisted_in.get(self.mask.name, self.top)
         frame = frame if frame in self.frames else self.top
         result: Value | None = None
         for n in range(max(map(len, takers))):
@@ -384,20 +384,20 @@ class Memory(Writer):
             result = part
         return result
 
-    def _column(self, place: Place, type: str, version: int) -> Value | None:
+    def _column(self, address: AccessAddress, type: str, version: int) -> Value | None:
         """Elements in rows far apart, of which copies of an unrolled loop access adjacent columns. The first copy loads as many
         columns as lanes, row by row, and transposes them in registers. None where there is no such loop.
 
         All copies must access the same rows, under the same conditions: other rows may not exist. Addresses and contents of the
         rows must not change among the copies.
         """
-        if place.stride is None:
+        if address.stride is None:
             return None
-        return self._square(place, place.offset, lambda: self._base(place), place.stride, 1, type, version)
+        return self._square(address, address.offset, lambda: self._base(address), address.stride, 1, type, version)
 
     def _square(
         self,
-        place: Place,
+        address: AccessAddress,
         offset: Polynomial,
         base: Callable[[], tuple[str, int]],
         stride: int,
@@ -407,21 +407,21 @@ class Memory(Writer):
     ) -> Value | None:
         """The elements of `_column` for groups of `group` adjacent elements, which begin `stride` elements apart. `offset` is the
         part of the address that all lanes share, and `base` gives a pointer and the bytes from there to the first."""
-        lanes, size = self.lanes // group, dtypes.nbytes(place.access.buffer.dtype)
-        conditions = [c.name for c in (self.mask, self.wanted) if c is not None]
-        if place.nested or lanes & (lanes - 1) or not all(c in self.sources for c in conditions):
+        lanes, size = self.lanes // group, dtypes.nbytes(address.access.buffer.dtype)
+        conditions = [c.name for c in (self.mask, self.load_condition) if c is not None]
+        if address.nested or lanes & (lanes - 1) or not all(c in self.sources for c in conditions):
             return None
-        if stays(offset):
+        if loads_or_calls(offset):
             return None
         used = set().union(*(self.sources[c] for c in conditions), *(variable_names(a) for m in offset for a in m))
-        for loop, step in place.copies:
+        for loop, step in address.copies:
             if loop not in self.unrolled:
                 continue
             count, frame, defined, stored = self.unrolled[loop]
             column = self.constants[loop] % lanes
             if step != group or frame is not self.top or self.constants[loop] - column + lanes > count:
                 continue
-            if used & {loop, *(self.top.defined - defined)} or place.access.buffer.name in stored:
+            if used & {loop, *(self.top.defined - defined)} or address.access.buffer.name in stored:
                 continue
             pointer, start = base()
             start -= column * group * size
@@ -439,38 +439,38 @@ class Memory(Writer):
 
     def _whole_row(self, pointer: str, start: int, lane: int, type: str, size: int, version: int) -> Value:
         """A vector of consecutive elements of `size` bytes, one a lane; zeros if `lane` is masked off."""
-        outer, wanted = self.mask, self.wanted
+        outer, wanted = self.mask, self.load_condition
         if outer is not None:
             active = self._element(outer, lane, key=("active", outer.name, lane))
-            self.wanted = active if wanted is None else self.op(f"and {active}, {wanted.name}", "i1")
+            self.load_condition = active if wanted is None else self.op(f"and {active}, {wanted.name}", "i1")
         row = self._row(self._further(pointer, start), type, size, version, None, size)
-        self.wanted = wanted
+        self.load_condition = wanted
         return row
 
-    def _woven(self, place: Place, type: str, version: int) -> Value | None:
+    def _woven(self, address: AccessAddress, type: str, version: int) -> Value | None:
         """Elements that interleave a few rows, the first of each row, then the second of each, and so on: loaded row by row. Or
         groups of adjacent elements: those of 32 bits are gathered as one. None for other accesses, or where the number of rows is
         not a power of two."""
         assert self.lane is not None
-        (name, lanes), size = self.lane, dtypes.nbytes(place.access.buffer.dtype)
-        moving = {m: c for m, c in place.offset.items() if not all(self._uniform(a) for a in m)}
+        (name, lanes), size = self.lane, dtypes.nbytes(address.access.buffer.dtype)
+        moving = {m: c for m, c in address.offset.items() if not all(self._uniform(a) for a in m)}
         found: dict[str, tuple[int, int]] = {}  # by operator: the number of rows, and the stride
         for m, c in moving.items():
             match m:
                 case (Binary("//" | "%" as op, Var(v), Const(count)),) if v == name:
                     found[op] = int(count), c
-        if place.nested or len(moving) != 2 or len(found) != 2:
+        if address.nested or len(moving) != 2 or len(found) != 2:
             return None
         (count, along), (same, step) = found["//"], found["%"]
         if same != count or count & (count - 1) or lanes % count:
             return None
         width = lanes // count
-        base, start = self._first(place)
+        base, start = self._first(address)
         if step == 1 and count * size == 4 and (self.mask is None or self._same_in_groups(self.mask, count)):
-            uniform = {m: c for m, c in place.offset.items() if m not in moving}
-            if (column := self._square(place, uniform, lambda: (base, start), along, count, type, version)) is not None:
+            uniform = {m: c for m, c in address.offset.items() if m not in moving}
+            if (column := self._square(address, uniform, lambda: (base, start), along, count, type, version)) is not None:
                 return column
-            if self.wanted is not None:
+            if self.load_condition is not None:
                 return None
             steps = ", ".join(f"i64 {n * along * size}" for n in range(width))
             first = self._further(base, start)
@@ -512,18 +512,18 @@ class Memory(Writer):
     def _mask(self) -> Value:
         return self.mask if self.mask is not None else Value("splat (i1 true)", "i1", self.lanes)
 
-    def pointers(self, place: Place) -> Value:
+    def pointers(self, address: AccessAddress) -> Value:
         """One pointer a lane."""
-        lanes, size = self.lanes, dtypes.nbytes(place.access.buffer.dtype)
-        if place.stride is not None:
-            base = self.point(place)
-            steps = ", ".join(f"i64 {i * place.stride * size}" for i in range(lanes))
+        lanes, size = self.lanes, dtypes.nbytes(address.access.buffer.dtype)
+        if address.stride is not None:
+            base = self.pointer_to(address)
+            steps = ", ".join(f"i64 {i * address.stride * size}" for i in range(lanes))
             return self.op(
-                f"getelementptr i8, ptr {base}, <{lanes} x i64> <{steps}>", "ptr", lanes, key=("ptrs", base, place.stride, lanes)
+                f"getelementptr i8, ptr {base}, <{lanes} x i64> <{steps}>", "ptr", lanes, ("ptrs", base, address.stride, lanes)
             )
-        base = self._further(*self._first(place))
+        base = self._further(*self._first(address))
         total: Value | None = None
-        for m, c in place.offset.items():
+        for m, c in address.offset.items():
             if all(map(self._uniform, m)):
                 continue
             term: Value | None = None
@@ -537,7 +537,7 @@ class Memory(Writer):
     def store(self, s: Store) -> None:
         b = s.buffer
         align = dtypes.nbytes(b.dtype)
-        if self.lane is not None and b.scope != "register" and self.place(s).stride == 0:
+        if self.lane is not None and b.scope != "register" and self.address_of(s).stride == 0:
             update = updated(s)
             if update is not None:
                 self._combine_lanes(s, *update)
@@ -564,22 +564,22 @@ class Memory(Writer):
             self.line(f"store {value}, {pointer}")
             return
         value = self.packed(value, b.dtype)
-        place = self.place(s)
-        self._fetch_ahead(place, write=True)
+        address = self.address_of(s)
+        self._fetch_ahead(address, write=True)
         if self.lane is None:
             if self._streams_elements(b):
-                self._stream_elements(value, 1, self.point(place), align)
+                self._stream_elements(value, 1, self.pointer_to(address), align)
             else:
-                self.line(f"store {value}, ptr {self.point(place)}, align {align}")
+                self.line(f"store {value}, ptr {self.pointer_to(address)}, align {align}")
             return
         lanes = self.lanes
-        if place.stride == 0:
+        if address.stride == 0:
             # Every lane writes one place: the last one active stays, as in a loop.
-            self._store_last_lane(value, self.point(place), align)
+            self._store_last_lane(value, self.pointer_to(address), align)
             return
         value = self.splat(value)
-        if place.stride == 1:
-            pointer, align = self.point(place), self._alignment(place)
+        if address.stride == 1:
+            pointer, align = self.pointer_to(address), self._alignment(address)
             size = dtypes.nbytes(b.dtype)
             count = lanes if self.mask is None else self.prefixes.get(self.mask.name)
             if count and count * size < self.module.target.vector_bits // 8 and self._streams_elements(b):
@@ -595,7 +595,7 @@ class Memory(Writer):
                 where = Value(pointer, "ptr"), Value(str(align), "i32"), self.mask
                 self.perform(f"llvm.masked.store.{value.suffix}.p0", value, *where)
             return
-        where = self.pointers(place), Value(str(align), "i32"), self._mask()
+        where = self.pointers(address), Value(str(align), "i32"), self._mask()
         self.perform(f"llvm.masked.scatter.{value.suffix}.v{lanes}p0", value, *where)
 
     def _streams_elements(self, b: Buffer) -> bool:
@@ -623,17 +623,17 @@ class Memory(Writer):
             self.line(f"store {piece}, ptr {self._further(pointer, first * size)}, align {size}")
             count = first
 
-    def _alignment(self, place: Place) -> int:
+    def _alignment(self, address: AccessAddress) -> int:
         """The known alignment in bytes of an access in its first lane. Temporaries start at multiples of ALIGNMENT, parameters
         whose stores bypass the caches at multiples that are tested before."""
-        buffer = place.access.buffer
+        buffer = address.access.buffer
         size = dtypes.nbytes(buffer.dtype)
         if buffer.name in self.shifted:
             return self.shifted[buffer.name]
-        if place.nested:
+        if address.nested:
             return size
         start = ALIGNMENT if buffer.name not in self.given else self.streamed.get(buffer.name, size)
-        return gcd(start, *(c * size for c in (*place.offset.values(), *(c for _, c in place.copies))))
+        return gcd(start, *(c * size for c in (*address.offset.values(), *(c for _, c in address.copies))))
 
     def _combine_lanes(self, s: Store, op: str, operand: Expr) -> None:
         """`C[c] = C[c] op operand` in every lane, c the same in all: the lanes are combined in pairs, and the result with C."""
@@ -654,7 +654,7 @@ class Memory(Writer):
         old = self.load(Load(s.buffer, s.indices))
         new = self.packed(self.operation(op, old, v, dtype), dtype)
         self.versions[s.buffer.name] = self.versions.get(s.buffer.name, 0) + 1
-        self.line(f"store {new}, ptr {self.point(self.place(s))}, align {dtypes.nbytes(dtype)}")
+        self.line(f"store {new}, ptr {self.pointer_to(self.address_of(s))}, align {dtypes.nbytes(dtype)}")
 
     def _element(self, v: Value, lane: int, key: object = None) -> Value:
         return self.op(f"extractelement {v}, i64 {lane}", v.type, key=key)

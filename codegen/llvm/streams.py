@@ -82,7 +82,7 @@ class Streams(Writer):
         start = self.streamed[b.name] if b.name in self.given else ALIGNMENT
         if gcd(start, *(c * size for c in first.values())) % unit == 0:
             return False
-        address = self.op(f"ptrtoint ptr {self.address(b, first)} to i64", "i64")
+        address = self.op(f"ptrtoint ptr {self.pointer_at(b, first)} to i64", "i64")
         before = self.op(f"sub i64 0, {address.name}", "i64")
         nbytes = self.op(f"and i64 {before.name}, {unit - 1}", "i64")
         shift = s.var.with_(name=f"{s.name}.shift.{self.count}")

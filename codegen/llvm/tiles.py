@@ -238,7 +238,7 @@ def _product(writer: Function, s: For) -> None:
 def _move(writer: Function, verb: str, register: int, tile: TileAccess) -> None:
     """Load a tile, or store it."""
     buffer = tile.access.buffer
-    pointer, stride = writer.address(buffer, tile.start), tile.stride * dtypes.nbytes(buffer.dtype)
+    pointer, stride = writer.pointer_at(buffer, tile.start), tile.stride * dtypes.nbytes(buffer.dtype)
     writer.perform(f"llvm.x86.{verb}", Value(str(register), "i8"), Value(pointer, "ptr"), Value(str(stride), "i64"))
     if verb == "tilestored64":
         writer.versions[buffer.name] = writer.versions.get(buffer.name, 0) + 1

@@ -155,7 +155,7 @@ class Frame:
 
 
 @dataclass(eq=False)
-class Place:
+class AccessAddress:
     """The address of an access: `offset` in elements, without the lane and without the unrolled loops, which are in `copies` as
     (variable, stride). `stride` is the distance between lanes, None if uneven. `nested`: `offset` is not linear in unrolled
     loops. `home` is the frame of its pointer."""

@@ -16,7 +16,7 @@ from ..passes.free_variables import free_names
 from ..runtime.alignment import ALIGNMENT, rounded
 from ..runtime.faults import NO_MEMORY
 from . import halves, scratch
-from .values import TYPES, Frame, Instructions, Module, Place, Value, ascii_name, constant, typed, zero
+from .values import TYPES, AccessAddress, Frame, Instructions, Module, Value, ascii_name, constant, typed, zero
 
 T = TypeVar("T")
 
@@ -44,23 +44,23 @@ class Writer(Instructions):
         self.facts: list[Expr] = []
         self.versions: dict[str, int] = {}
         self.constants: dict[str, int] = {}  # unrolled loops: the copy being written
-        self._places: dict[int, Place] = {}
+        self._addresses: dict[int, AccessAddress] = {}
         self._patterns: dict[object, tuple[int, ...] | None] = {}
         self._loops: dict[str, tuple[Kind, Interval]] = {}  # kind and range of the last loop of each name
         self.lane: tuple[str, int] | None = None
         self.mask: Value | None = None
         self.prefixes: dict[str, int] = {}  # of masks that hold in the first lanes alone: the number of these
         self.masks: dict[str, Value | None] = {}  # of register buffers: the lanes in use
-        self.idle = False  # the mask may be false in all lanes
-        self.born: dict[str, Frame] = {}  # of values that were hoisted: their frame
+        self.may_be_empty = False  # the mask may be false in all lanes
+        self.hoisted_in: dict[str, Frame] = {}  # of values that were hoisted: their frame
         self.packs: dict[str, Value] = {}  # of 16-bit floats: the bits they were rounded to
-        self.wanted: Value | None = None  # a condition on the load being written
+        self.load_condition: Value | None = None  # a condition on the load being written
         self.sources: dict[str, frozenset[str]] = {}  # of conditions that were hoisted: the variables that decide them
         self.conditions: dict[str, Sequence[Expr]] = {}  # of masks of loads: the conditions that hold in their lanes
         # Unrolled loops being written: the number of copies, the frame they stand in, what was defined there before, and the
         # buffers that are stored in them.
         self.unrolled: dict[str, tuple[int, Frame, frozenset[str], frozenset[str]]] = {}
-        self.absent: Value | None = None  # the value of a load where that does not hold, or lanes are masked off; None: zeros
+        self.masked_off_value: Value | None = None  # the value loaded where that is false, or lanes are off; None: zeros
         self.zeros = 0  # bytes of zeros to load from where a load is forbidden
         self.fills: dict[Value, tuple[str, int]] = {}  # other numbers for that: their address and count
         self.streamed: dict[str, int] = {}  # buffers whose stores bypass the caches: the bytes they are aligned to
@@ -176,12 +176,12 @@ class Writer(Instructions):
     def within(self, frame: Frame, write: Callable[[], T]) -> T:
         """Run `write` as if `frame` were the innermost one, in all lanes."""
         level = next(i for i, f in enumerate(self.frames) if f is frame)
-        inner, mask, idle = self.frames[level + 1 :], self.mask, self.idle
+        inner, mask, may_be_empty = self.frames[level + 1 :], self.mask, self.may_be_empty
         del self.frames[level + 1 :]
-        self.mask, self.idle = None, False
+        self.mask, self.may_be_empty = None, False
         result = write()
         self.frames += inner
-        self.mask, self.idle = mask, idle
+        self.mask, self.may_be_empty = mask, may_be_empty
         return result
 
     def narrowed(self, mask: Value) -> Value:
@@ -229,7 +229,7 @@ class Writer(Instructions):
 
     # Methods that the classes of expressions and statements define, and those of memory and threads call.
 
-    def address(self, buffer: Buffer, offset: Polynomial) -> str:
+    def pointer_at(self, buffer: Buffer, offset: Polynomial) -> str:
         """A pointer to the element at a flat offset."""
         raise NotImplementedError
 
@@ -248,7 +248,7 @@ class Writer(Instructions):
             return v
         if not v.name.startswith("%"):
             return Value(f"splat ({v})", v.type, lanes)
-        frame = self.born.get(v.name, self.top)  # a scalar that was computed further out is spread there
+        frame = self.hoisted_in.get(v.name, self.top)  # a scalar that was computed further out is spread there
         frame = frame if frame in self.frames else self.top
         one = self.op(f"insertelement <{lanes} x {v.type}> poison, {v}, i64 0", v.type, lanes, ("one", v.name, lanes), frame)
         text = f"shufflevector {one}, {one.full} poison, <{lanes} x i32> zeroinitializer"
