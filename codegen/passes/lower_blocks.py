@@ -179,10 +179,10 @@ def _allocated(buffers: Sequence[Buffer], s: Stmt) -> Stmt:
 
 
 def _lanes_apart(s: Stmt) -> Stmt:
-    return apart(s, lambda buffer: True) if isinstance(s, For) and s.kind is Kind.VECTORIZED else s
+    return expand_per_iteration(s, lambda buffer: True) if isinstance(s, For) and s.kind is Kind.VECTORIZED else s
 
 
-def apart(loop: For, chosen: Callable[[Buffer], bool]) -> Stmt:
+def expand_per_iteration(loop: For, chosen: Callable[[Buffer], bool]) -> Stmt:
     """A loop with the chosen buffers of its body allocated outside, each with the iterations as last dimension. Raises ValueError
     where no bound on an extent is known."""
     inside = [x.buffer for x in walk_stmts(loop.body) if isinstance(x, Allocate) and chosen(x.buffer)]

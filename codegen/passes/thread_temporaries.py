@@ -10,7 +10,7 @@ from tir.traverse import map_statements, replace_buffers, walk_stmts
 from .compact_buffers import Ranges, allocate_deepest
 from .free_variables import scalar_ranges
 from .gpu_kernels import is_thread
-from .lower_blocks import apart
+from .lower_blocks import expand_per_iteration
 from .separate_lives import iterations_conflict
 
 MAX_LOCAL_BYTES = 512 << 10  # bytes of a thread (CUDA C++ programming guide, technical specifications)
@@ -60,7 +60,7 @@ def _private(s: Stmt, bound: bool) -> Stmt:
     new = map_statements(s, lambda x: _private(x, bound or _is_bound(s)))
     if isinstance(new, For) and new.kind is Kind.THREAD:
         scopes = HELD_TOGETHER[new.thread.split(".")[0]]
-        return apart(new, lambda b: b.scope in scopes)
+        return expand_per_iteration(new, lambda b: b.scope in scopes)
     if isinstance(new, Allocate) and new.buffer.scope == "global" and new.buffer.has_const_shape:
         inside = [x for x in walk_stmts(new.body) if _is_bound(x)]
         alone = not any(is_thread(x, "threadIdx") for x in inside) if bound else not inside

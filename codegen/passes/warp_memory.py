@@ -62,7 +62,7 @@ TRANSPOSED = "ldmatrix_x4_trans"
 TF32 = "tf32"  # a call: its argument, rounded to 10 bits of mantissa
 ROW = 16  # bytes of a row of an 8 x 8 matrix, in which `ldmatrix` moves
 
-Place = tuple[int, int]  # a row and a column, or a step in each
+RowColumn = tuple[int, int]  # a row and a column, or a step in each
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class Layout:
     where a part (count, rows, columns) counts from 0 to count - 1 and adds (rows, columns) a step; the most significant first.
     """
 
-    tile: Place
-    group: Place
-    member: Place
+    tile: RowColumn
+    group: RowColumn
+    member: RowColumn
     parts: tuple[tuple[int, int, int], ...]
     rounded: bool = False
 
@@ -263,7 +263,7 @@ class _Lowering:
             raise GPUError(f"{name} cannot transpose `{source.buffer.name}`, whose elements have 32 bits; leave out tensorize, "
                            "and each lane loads its own elements")  # fmt: skip
         per = 2 if width == 8 else 1  # elements of a register
-        registers: list[tuple[Place, Place]] = []  # of each, the tile and the place in it
+        registers: list[tuple[RowColumn, RowColumn]] = []  # of each, the tile and the place in it
         counts = [int(within[v].extent.value) // n for v, n in zip(sides, layout.tile, strict=True)]  # type: ignore[attr-defined]
         for a in range(counts[0]):
             for b in range(counts[1]):
@@ -391,10 +391,10 @@ def _down_to(s: For, missing: set[str], accesses: str) -> tuple[list[For], list[
     return around, conditions, inner
 
 
-def _origins(layout: Layout, per: int) -> Iterator[Place]:
+def _origins(layout: Layout, per: int) -> Iterator[RowColumn]:
     """The place in the tile of the first element of each register of lane 0."""
     parts = layout.parts[:-1] if per == 2 else layout.parts
-    places: list[Place] = [(0, 0)]
+    places: list[RowColumn] = [(0, 0)]
     for count, rows, columns in parts:
         places = [(r + n * rows, c + n * columns) for r, c in places for n in range(count)]
     yield from places

@@ -19,7 +19,7 @@ from tir.traverse import substitute
 
 from .alignment import ALIGNMENT, rounded
 
-Address = Callable[[Buffer, Any, tuple[int, ...]], int]
+AddressOf = Callable[[Buffer, Any, tuple[int, ...]], int]
 
 # Bytes from the beginning of a numpy array, as an object of CPython, to the address of its elements: the first field of
 # PyArrayObject, which is part of numpy's binary interface. `array.ctypes.data` gives the same and takes ten times as long.
@@ -29,7 +29,7 @@ CPYTHON = sys.implementation.name == "cpython"
 DECLINED = -1  # the status of a call that did not run, since its arguments need a closer look
 
 
-def checked(func: PrimFunc, written: Set[str], arrays: Sequence[Any], address: Address) -> dict[str, int]:
+def checked(func: PrimFunc, written: Set[str], arrays: Sequence[Any], address: AddressOf) -> dict[str, int]:
     """The arguments as machine words by parameter name, in order: sizes, and addresses of arrays.
 
     `address(parameter, array, shape)` gives the address of an array that fits a buffer of that shape; `written` are the buffers
