@@ -58,7 +58,7 @@ def copy_bandwidth(target: Target | str = "llvm", *, threads: int | None = None)
     ValueError for a target that is not a processor.
     """
     target = _here(target, threads, "bandwidth")
-    nbytes = max(_step(target), min(MAX_COPIED_BYTES, max(MIN_COPIED_BYTES, 4 * target.l3)))
+    nbytes = max(_step_bytes(target), min(MAX_COPIED_BYTES, max(MIN_COPIED_BYTES, 4 * target.l3)))
     copy, moved = _copy(nbytes, target)
     return 2 * moved / _fastest(copy, ROUNDS)
 
@@ -67,8 +67,8 @@ def copier(nbytes: int, target: Target | str = "llvm", *, threads: int | None = 
     """A function that copies `nbytes` bytes or slightly fewer a call, as `copy_bandwidth` does, with threads of the OpenMP
     runtime; for timing in turns with other code. Raises ValueError for a target that is not a processor, or too few bytes."""
     target = _here(target, threads, "bandwidth")
-    if nbytes < _step(target):
-        each = _step(target) // target.num_cores
+    if nbytes < _step_bytes(target):
+        each = _step_bytes(target) // target.num_cores
         raise ValueError(f"{nbytes} bytes are too few for {target.num_cores} threads: each copies {each} or more")
     return _copy(nbytes, target)[0]
 
@@ -103,14 +103,14 @@ def _multiply_adds(target: Target, chains: int, lanes: int, dtype: str) -> Kerne
     return _built(s, target)
 
 
-def _step(target: Target) -> int:
+def _step_bytes(target: Target) -> int:
     """The bytes that the threads copy in one iteration each."""
     return COPY_VECTORS * 4 * target.lanes(32) * target.num_cores
 
 
 def _copy(nbytes: int, target: Target) -> tuple[Callable[[], None], int]:
     """A function that copies about `nbytes` bytes, and their exact number."""
-    moved = nbytes // _step(target) * _step(target)
+    moved = nbytes // _step_bytes(target) * _step_bytes(target)
     source, destination = _arrays(moved)
     return _copy_kernel(moved // 4, target).bind(source.view(np.float32), destination.view(np.float32)), moved
 

@@ -147,7 +147,7 @@ def read(asm: str, name: str, target, lowered: PrimFunc | None = None, llvm_ir: 
             counts = _counts(body)
             origin = re.match(r"loop\.\d+", inner[label].block)  # LLVM adds to the names of copies
             place = program.get((function, origin[0]), {}) if origin else {}
-            bounds = _bounds(body, core)
+            bounds = _resource_cycles(body, core)
             cycles = bounds[0][1] if bounds else 0.0
             bits = sum(i.width for i in body if i.fma)
             share = bits / core.fma_bits / cycles if bits and cycles else None
@@ -350,7 +350,7 @@ def _counts(body: list[Instruction]) -> Counts:
 LOAD_LATENCY = 5
 
 
-def _bounds(body: list[Instruction], core: Core) -> tuple[tuple[str, float], ...]:
+def _resource_cycles(body: list[Instruction], core: Core) -> tuple[tuple[str, float], ...]:
     """The cycles that each resource needs for one iteration, most first."""
     if not body:
         return ()
@@ -365,8 +365,8 @@ def _bounds(body: list[Instruction], core: Core) -> tuple[tuple[str, float], ...
         "fma": max(len(multiplies) / 2, sum(max(128, i.width) for i in multiplies) / core.fma_bits),
         "vector": sum(max(128, i.width) for i in computed) / core.vector_bits,
         "divide": sum((8 if i.name.endswith("d") else 5) * max(1.0, i.width / 256) for i in divisions),
-        "load": max((len(reads) + scattered) / core.reads, sum(_moved(i) for i in reads) / core.load_bits),
-        "store": max(float(len(writes)), sum(_moved(i) for i in writes) / core.store_bits),
+        "load": max((len(reads) + scattered) / core.reads, sum(_moved_bits(i) for i in reads) / core.load_bits),
+        "store": max(float(len(writes)), sum(_moved_bits(i) for i in writes) / core.store_bits),
         "issue": (len(body) - fused + 2 * scattered) / core.issue,
         "latency": _latency(body, core),
     }
@@ -378,7 +378,7 @@ def _compares(body: list[Instruction], at: int) -> bool:
     return at > 0 and re.match(r"cmp|test|add|sub|inc|dec|and", body[at - 1].name) is not None and not body[at - 1].vector
 
 
-def _moved(i: Instruction) -> int:
+def _moved_bits(i: Instruction) -> int:
     """Bits that a load or store moves."""
     return 64 if i.broadcast or not i.vector else i.width
 
@@ -406,18 +406,18 @@ _MERGES = re.compile(r"vfn?m|vpdp|vdp|vpermi2|vpermt2|vpternlog|vpmadd52")
 
 def _latency(body: list[Instruction], core: Core) -> float:
     """Cycles by which the longest chain of dependent instructions, through registers or fixed addresses, grows an iteration."""
-    moving = {r for i in body for r in _written(i)}
+    moving = {r for i in body for r in _written_registers(i)}
     ready: dict[str, float] = {}
     marks = []
     for turn in range(8):
         for i in body:
-            _step(i, core, ready, moving)
+            _advance(i, core, ready, moving)
         if turn in (3, 7):
             marks.append(dict(ready))
     return max((later - marks[0].get(name, 0.0) for name, later in marks[1].items()), default=0.0) / 4
 
 
-def _written(i: Instruction) -> list[str]:
+def _written_registers(i: Instruction) -> list[str]:
     """The registers that an instruction writes."""
     if not i.operands or i.jump or i.call or re.match(r"cmp[bwlq]$|test|push|prefetch|bt|v?u?comis", i.name):
         return []
@@ -425,11 +425,11 @@ def _written(i: Instruction) -> list[str]:
     return [] if "(" in last else _registers(last)
 
 
-def _step(i: Instruction, core: Core, ready: dict[str, float], moving: set[str]) -> None:
+def _advance(i: Instruction, core: Core, ready: dict[str, float], moving: set[str]) -> None:
     """Advance the times at which registers and memory are ready by one instruction."""
     if not i.operands:
         return
-    written = _written(i)
+    written = _written_registers(i)
     plain = [re.sub(r"\{z\}", "", o) for o in i.operands]
     memory = i.memory
     sources = {r for o in plain[:-1] if o != memory for r in _registers(o)}

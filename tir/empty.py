@@ -57,7 +57,7 @@ def without_empty(func: PrimFunc) -> PrimFunc:
     The attribute WRITTEN lists the parameters whose only stores were removed."""
     if not has_empty(func):
         return func
-    body = _kept(func.body) or NOTHING
+    body = _without_empty_loops(func.body) or NOTHING
     left = written_names(func) - stored_names(body)
     written = [p.name for p in func.buffers if p.name in left]
     attrs = annotated(func.attrs, WRITTEN, written) if written else func.attrs
@@ -69,15 +69,15 @@ def written_names(func: PrimFunc) -> frozenset[str]:
     return stored_names(func) | frozenset(annotation(func.attrs, WRITTEN, ()))
 
 
-def _kept(s: Stmt) -> Stmt | None:
+def _without_empty_loops(s: Stmt) -> Stmt | None:
     """A statement without its loops of no iterations; None where nothing remains."""
     match s:
         case For() if is_empty(s.extent):
             return inits_of_empty_reductions(s)
         case Seq() | If() | Block(init=None) | For() | Let() | Allocate():
-            return _left(s, _kept)
+            return _left(s, _without_empty_loops)
         case _:
-            return map_statements(s, lambda x: _kept(x) or NOTHING)
+            return map_statements(s, lambda x: _without_empty_loops(x) or NOTHING)
 
 
 def _left(s: Stmt, part: Callable[[Stmt], Stmt | None]) -> Stmt | None:

@@ -95,12 +95,12 @@ def substatements(node: Node) -> tuple[Stmt, ...]:
 
 def tree_size(node: Node) -> int:
     """The number of nodes of a tree. A shared node counts at each occurrence, and is visited once."""
-    return _extent(node)[0]
+    return _size_and_depth(node)[0]
 
 
 def tree_depth(node: Node) -> int:
     """The number of levels of nodes."""
-    return _extent(node)[1]
+    return _size_and_depth(node)[1]
 
 
 def make_room_for(node: N) -> N:
@@ -111,7 +111,7 @@ def make_room_for(node: N) -> N:
 
 def too_large(*nodes: Node) -> str:
     """A message on the limit that nodes exceed, of size or of depth; empty if none."""
-    sizes, depths = zip(*map(_extent, nodes), strict=True)
+    sizes, depths = zip(*map(_size_and_depth, nodes), strict=True)
     if sum(sizes) > MAX_NODES:
         return f"{sum(sizes)} nodes, and at most {MAX_NODES} can be compiled"
     if max(depths) > MAX_DEPTH:
@@ -120,7 +120,7 @@ def too_large(*nodes: Node) -> str:
 
 
 @memoized
-def _extent(node: Node) -> tuple[int, int]:
+def _size_and_depth(node: Node) -> tuple[int, int]:
     """The size and the depth of a tree; raises Python's recursion limit for that depth. Iterative: a tree may be deeper than
     the limit."""
     known: dict[int, tuple[int, int]] = {}
@@ -259,7 +259,7 @@ def substitute(node: N, mapping: Mapping[Var, Expr] | Mapping[str, Expr]) -> N:
                 known = buffers[id(n)] = map_children(n, visit)
             return known
         new = map_children(n, visit)
-        return _typed(new, n) if mixed and new is not n else new
+        return _fit_dtypes(new, n) if mixed and new is not n else new
 
     return visit(node)  # type: ignore[return-value]
 
@@ -268,12 +268,12 @@ _INDICES = ("int32", "int64")  # dtypes of index arithmetic, which is exact
 
 
 def _of_dtype(value: Expr, dtype: str) -> Expr:
-    """A value in place of a variable of another dtype: index arithmetic as it is (`_typed` then fits its users), else cast."""
+    """A value in place of a variable of another dtype: index arithmetic as it is (`_fit_dtypes` fits its users), else cast."""
     plain = value.dtype in _INDICES and dtype in _INDICES and not any(type(n) in (Load, Call) for n in walk(value))
     return value if plain else Cast(dtype, value)
 
 
-def _typed(n: Node, before: Node) -> Node:
+def _fit_dtypes(n: Node, before: Node) -> Node:
     """A node whose operands have other dtypes than `before`: widens those of index arithmetic, casts those of a fixed dtype."""
 
     def fitted(e: Expr, dtype: str) -> Expr:

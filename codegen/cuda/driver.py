@@ -75,7 +75,7 @@ def context(device: int = 0) -> None:
 
 
 @contextmanager
-def _within() -> Iterator[None]:
+def _current_context() -> Iterator[None]:
     """Make the context of the first device current in this thread, and at the end the previous one."""
     call("cuCtxPushCurrent", _primary(0))
     try:
@@ -158,7 +158,7 @@ def launch(
 
 def synchronize(stream: int = 0) -> None:
     """Wait for a stream; raises DeviceError for a failure in it."""
-    with _within():
+    with _current_context():
         call("cuStreamSynchronize", stream)
 
 
@@ -182,7 +182,7 @@ class DeviceArray:
     def numpy(self) -> np.ndarray:
         """A copy on the host."""
         result = np.empty(self.shape, self.dtype)
-        with _within():
+        with _current_context():
             if self.nbytes:
                 call("cuMemcpyDtoH", result.ctypes.data, self.pointer, self.nbytes)
         return result
@@ -193,7 +193,7 @@ class DeviceArray:
 
     def __del__(self) -> None:
         try:
-            with _within():  # whichever thread this is
+            with _current_context():  # whichever thread this is
                 call("cuMemFree", self.pointer)
         except (DeviceError, AttributeError, ImportError, TypeError):
             return  # the context, or the interpreter, is gone

@@ -236,7 +236,7 @@ class _Kernel:
 
     def indexes_local(self, s: For) -> bool:
         """True where a loop of constant extent indexes a local buffer, which has no addresses while in registers."""
-        if not isinstance(s.extent, Const) or _copies(s) > MAX_UNROLLED_STATEMENTS:
+        if not isinstance(s.extent, Const) or _count_stores(s) > MAX_UNROLLED_STATEMENTS:
             return False
         return any(
             isinstance(n, (Load, Store)) and n.buffer.scope == "local" and s.name in variables(*n.indices) for n in walk(s.body)
@@ -387,10 +387,10 @@ def _eager(e: Expr) -> list[Load]:
             return [x for c in children(e) if isinstance(c, Expr) for x in _eager(c)]
 
 
-def _copies(s: Stmt) -> int:
+def _count_stores(s: Stmt) -> int:
     """The stores of a statement once its loops are unrolled."""
     times = int(s.extent.value) if isinstance(s, For) and isinstance(s.extent, Const) else 1
-    return isinstance(s, Store) + times * sum(map(_copies, substatements(s)))
+    return isinstance(s, Store) + times * sum(map(_count_stores, substatements(s)))
 
 
 def _size(b: Buffer) -> int:

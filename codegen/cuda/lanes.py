@@ -21,7 +21,7 @@ def in_step(s: Stmt, lane: Var, ranges: dict[str, Interval]) -> Stmt:
             case Binary("//" | "%" as op, a, Const(c)) if (
                 c > 0 and lane.name in variables(a) and dtypes.is_int(a.dtype) and not wraps(a)
             ):
-                coarse, fine, g = _cells(polynomial(simplify(a, ranges)), int(c), ranges)
+                coarse, fine, g = _coarse_and_fine(polynomial(simplify(a, ranges)), int(c), ranges)
                 if coarse is not None:
                     inner = Binary(op, to_expr(coarse, a.dtype), Const(c // g, a.dtype))
                     return inner if op == "//" else inner * g + to_expr(fine, a.dtype)
@@ -30,7 +30,7 @@ def in_step(s: Stmt, lane: Var, ranges: dict[str, Interval]) -> Stmt:
     return rewrite(s, visit)
 
 
-def _cells(p: Polynomial, c: int, ranges: dict[str, Interval]) -> tuple[Polynomial | None, Polynomial, int]:
+def _coarse_and_fine(p: Polynomial, c: int, ranges: dict[str, Interval]) -> tuple[Polynomial | None, Polynomial, int]:
     """p = g * coarse + fine with 0 <= fine < g, for the largest such g > 1 that divides c; None where no g does."""
     for g in sorted((d for d in range(2, c + 1) if c % d == 0), reverse=True):
         coarse = {m: k // g for m, k in p.items() if k % g == 0}

@@ -24,11 +24,11 @@ BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor", "shl": "shl", "shr":
 OPCODES = {"+": "add", "-": "sub", "*": "mul", "/": "div"}  # those of floats begin with f
 
 
-def _clipped(e: Expr) -> tuple[float, float]:
+def _clip_bounds(e: Expr) -> tuple[float, float]:
     """Constant bounds of a float by its `min` and `max`; a NaN is within all bounds."""
     match e:
         case Binary("min" | "max" as op, a, Const(c)) | Binary("min" | "max" as op, Const(c), a):
-            low, high = _clipped(a)
+            low, high = _clip_bounds(a)
             return (min(low, c), min(high, c)) if op == "min" else (max(low, c), max(high, c))
     return -inf, inf
 
@@ -271,7 +271,7 @@ class Arithmetic(Division):
                 return self.rounded(self.convert(verb, v, wide), dtype)
             return self.convert(verb, v, to)
         if kind == "float":
-            return self._saturated(v, dtype, _clipped(value))
+            return self._saturated(v, dtype, _clip_bounds(value))
         if kind == "bool":
             return self.convert("zext", v, to)
         return self.as_type(v, dtype, signed=kind == "int")

@@ -46,10 +46,10 @@ def _fixed(divisor: Expr) -> bool:
 
 def factors(extent: Expr) -> set[Expr]:
     """Factors of the extent of a loop, and of the length that it divides: while the loop runs, none of them is 0."""
-    return {factor for part in min_operands(extent) for factor in _factors(part, 1)}
+    return {factor for part in min_operands(extent) for factor in _nonzero_factors(part, 1)}
 
 
-def _factors(e: Expr, below: int) -> Iterator[Expr]:
+def _nonzero_factors(e: Expr, below: int) -> Iterator[Expr]:
     """Expressions that are not 0 if `e // below` is not: the factors of a product, to which less than `below` is added."""
     p = dict(normal_form(e, {}))
     if 0 <= p.pop((), 0) < below and len(p) == 1:
@@ -57,7 +57,7 @@ def _factors(e: Expr, below: int) -> Iterator[Expr]:
             yield atom
             match atom:
                 case Binary("//", a, Const(int(c))) if c > 0:
-                    yield from _factors(a, c)
+                    yield from _nonzero_factors(a, c)
 
 
 class Division(Memory):

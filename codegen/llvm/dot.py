@@ -81,7 +81,7 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
     if not any(known.issuperset(wanted) for wanted in instruction.features(lanes)):
         return None
     addresses = [[writer.address_of(p[side]) for p in pairs] for side in (0, 1)]
-    runs = [_run(side, instruction.count) for side in addresses]
+    runs = [_adjacent(side, instruction.count) for side in addresses]
     if runs[0] is None or runs[1] is None or runs[0][1] != runs[1][1]:
         return None
     if e.dtype == "float32" and runs[0][1] != list(range(instruction.count))[::-1]:
@@ -120,7 +120,7 @@ def _terms(e: Expr, instruction: DotInstruction) -> tuple[Expr, list[tuple[Load,
     return (e, pairs[::-1]) if len({(x.dtype, y.dtype) for x, y in pairs}) == 1 else None
 
 
-def _run(addresses: list[AccessAddress], count: int) -> tuple[AccessAddress, list[int]] | None:
+def _adjacent(addresses: list[AccessAddress], count: int) -> tuple[AccessAddress, list[int]] | None:
     """The first address, and the order of all, if they are adjacent, either for all lanes or for each."""
     first = addresses[0]
     if any(p.stride not in (0, count) or p.stride != first.stride for p in addresses):

@@ -144,7 +144,7 @@ class Function(Arithmetic, Threads, Parts, Streams):
                 self.admit(*buffer.shape)
                 pinned = self.pinned
                 self.allocate(buffer)
-                if buffer.scope == "register" and _accumulated(body, buffer):
+                if buffer.scope == "register" and _accumulates(body, buffer):
                     self.pinned += prod(const_shape(buffer)[:-1])
                 self.stmt(body)
                 self.pinned = pinned
@@ -368,7 +368,7 @@ class Function(Arithmetic, Threads, Parts, Streams):
         parent.label = done
 
 
-def _accumulated(body: Stmt, buffer: Buffer) -> bool:
+def _accumulates(body: Stmt, buffer: Buffer) -> bool:
     """True where a statement accumulates into a buffer, which is live meanwhile."""
     return any(s.buffer == buffer and any(x.buffer == buffer for x in loads(s.value)) for s in stores(body))
 

@@ -39,12 +39,12 @@ def _conversion(source: str, result: str, native: bool) -> Callable[[Body, Value
         case "float64", _:
             return _to_odd
         case _ if native:
-            return lambda b, x: b.bitcast(b.convert("fptrunc", _kept(b, x), TYPES[result]), "i16")
+            return lambda b, x: b.bitcast(b.convert("fptrunc", _unfoldable(b, x), TYPES[result]), "i16")
         case _:
             return _to_half if result == "float16" else _to_bfloat
 
 
-def _kept(b: Body, x: Value) -> Value:
+def _unfoldable(b: Body, x: Value) -> Value:
     """The value, hidden from constant folding; no instruction. LLVM may find it constant as late as instruction selection, since
     a mask has no lane left. Then it makes a constant of a type without registers, and ends the process."""
     return b.intrinsic("arithmetic.fence", x)

@@ -218,7 +218,7 @@ def _exp_unfused(b: Body, fmt: Format, x: Value, addend: int) -> tuple[Value, Va
     return r * r * p + r + 1.0, t
 
 
-def _split(b: Body, fmt: Format, x: Value) -> tuple[Value, Value]:
+def _mantissa_and_exponent(b: Body, fmt: Format, x: Value) -> tuple[Value, Value]:
     """The mantissa m in [sqrt(1/2), sqrt(2)) and the exponent e, as floats, with x = m * 2^e, for finite x > 0."""
     tiny = b.compare("olt", x, 2.0 ** (1 - fmt.bias))
     normal = b.select(tiny, x * 2.0**fmt.mantissa, x)
@@ -280,7 +280,7 @@ def _exp2(b: Body, fmt: Format, x: Value) -> Value:
 
 
 def _log(b: Body, fmt: Format, x: Value) -> Value:
-    m, e = _split(b, fmt, x)
+    m, e = _mantissa_and_exponent(b, fmt, x)
     f = m - 1.0
     table = COEFFICIENTS["log", fmt.dtype]
     high, low = fmt.ln2
@@ -366,7 +366,7 @@ def _pow_float32(b: Body, fmt: Format, a: Value, y: Value) -> Value:
 
 def _pow_float64(b: Body, fmt: Format, a: Value, y: Value) -> Value:
     """a^y with the logarithm as a sum of two float64 (about 2^-64): its error is multiplied by up to 1075."""
-    m, e = _split(b, fmt, a)
+    m, e = _mantissa_and_exponent(b, fmt, a)
     # s = (m - 1) / (m + 1), high and low part
     f = m - 1.0
     u = m + 1.0

@@ -22,7 +22,7 @@ class Parts(Writer):
     def is_long(self, s: Stmt) -> bool:
         """True where a body is to be written in parts."""
         body = isinstance(s, Seq) or _is_memory(s)
-        return body and self.lane is None and self.mask is None and not self.constants and _size(s) > MAX_STATEMENTS
+        return body and self.lane is None and self.mask is None and not self.constants and _statement_count(s) > MAX_STATEMENTS
 
     def parts(self, s: Stmt) -> None:
         """Write a body as calls of its parts. Its temporaries belong to the function around."""
@@ -41,7 +41,7 @@ class Parts(Writer):
                     end()
                 self.allocate(x.buffer)
                 continue
-            more = _size(x)
+            more = _statement_count(x)
             if part and size + more > PART_STATEMENTS:
                 end()
             part.append(x)
@@ -71,7 +71,7 @@ def _is_memory(s: Stmt) -> TypeGuard[Allocate]:
     return isinstance(s, Allocate) and s.buffer.scope != "register"
 
 
-def _size(s: Stmt) -> int:
+def _statement_count(s: Stmt) -> int:
     """The number of loops and stores in a statement, or one more than a function may have."""
     return sum(1 for _ in islice((x for x in walk_stmts(s) if isinstance(x, For | Store)), MAX_STATEMENTS + 1))
 

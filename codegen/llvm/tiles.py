@@ -96,7 +96,7 @@ def write(writer: Function, s: For) -> bool:
     if not writer.tiles.configured:
         return _configured(writer, s)
     if inside[0][1] is s:
-        _product(writer, s)
+        _write_product(writer, s)
         return True
     return _sum(writer, s)
 
@@ -111,7 +111,7 @@ def clears(writer: Function, s: Stmt, following: Stmt) -> bool:
     wanted = [(w.access, w.start, [(w.stride, ROWS), (1, ROWS)]) for w in results.values()]
     cleared = [(x, around.loops) for x, around in accesses(s) if isinstance(x, Store) and x.value.is_zero]
     found = [(x, *_span(writer, x, around)) for x, around in cleared]
-    places = [_places(group) for group in (found, wanted)]
+    places = [_span_elements(group) for group in (found, wanted)]
     same = len(found) == len(stores(s)) and None not in places and places[0] == places[1]
     writer.tiles.cleared |= same
     return same
@@ -122,12 +122,12 @@ def _span(writer: Function, x: Load | Store, around: Sequence[For]) -> tuple[Pol
     extents = {loop.name: as_int(loop.extent) for loop in around}
     for loop in around:
         writer.runs_over(loop, extent_range(loop.extent, writer.ranges))
-    offset = _position(writer, x, {})
+    offset = _buffer_offset(writer, x, {})
     lone = {m: n for name, m in lone_variables(offset).items() if (n := extents.get(name)) is not None}
     return offset, [(offset.pop(m), n) for m, n in lone.items()]
 
 
-def _places(spans: Iterable[tuple[Load | Store, Polynomial, list[tuple[int, int]]]]) -> tuple[object, ...] | None:
+def _span_elements(spans: Iterable[tuple[Load | Store, Polynomial, list[tuple[int, int]]]]) -> tuple[object, ...] | None:
     """The elements of spans of one buffer whose starts differ by constants; None for others."""
     bases = {(x.buffer.name, frozenset((m, c) for m, c in start.items() if m)) for x, start, _ in spans}
     if len(bases) != 1:
@@ -212,7 +212,7 @@ def _sum(writer: Function, s: For) -> bool:
     return True
 
 
-def _product(writer: Function, s: For) -> None:
+def _write_product(writer: Function, s: For) -> None:
     """Write an instruction, whose result is in a register already, or is loaded and stored."""
     accesses, name = _tile_accesses(writer, s), instruction(writer, s)
     assert accesses is not None and name is not None
@@ -272,7 +272,7 @@ def _tile_access(
     writer: Function, access: Load | Store, row: str, within: Mapping[str, int], copy: Mapping[str, int]
 ) -> TileAccess | None:
     """The tile of an access, its rows along loop `row` and strides `within` of other loops; None for other strides."""
-    offset = _position(writer, access, copy)
+    offset = _buffer_offset(writer, access, copy)
     strides = {name: offset.pop(m) for name, m in lone_variables(offset).items() if name == row or name in within}
     stride = strides.pop(row, 0)
     if strides != within or names_in(offset) & {row, *within}:
@@ -280,7 +280,7 @@ def _tile_access(
     return TileAccess(access, offset, stride)
 
 
-def _position(writer: Function, access: Load | Store, copy: Mapping[str, int]) -> Polynomial:
+def _buffer_offset(writer: Function, access: Load | Store, copy: Mapping[str, int]) -> Polynomial:
     """The offset of an access in its buffer, in a copy of the unrolled loops around."""
     constants = {name: Const(n) for name, n in {**writer.constants, **copy}.items()}
     return position(access.buffer, [simplify(substitute(i, constants), writer.ranges) for i in access.indices])

@@ -48,7 +48,7 @@ def bound_exponents(func: PrimFunc, target) -> PrimFunc:
         known: list[_Maximum] = []  # in order
         found = []
         for part in s.stmts:
-            consumer = _nested(part)
+            consumer = _only_store_in(part)
             found.append(visit(part) if consumer is None else rewrite(part, partial(_bounded, consumer=consumer, known=known)))
             new = _maximum(consumer)
             written = stored_names(part)
@@ -60,7 +60,7 @@ def bound_exponents(func: PrimFunc, target) -> PrimFunc:
     return func.with_(body=visit(func.body))
 
 
-def _nested(s: Stmt) -> _Update | None:
+def _only_store_in(s: Stmt) -> _Update | None:
     """The only store of a statement, if only loops of constant extent and conditions are around it."""
     extents: dict[str, Expr] = {}
     conditions: list[Expr] = []

@@ -57,7 +57,7 @@ def by_registers(loop: For, lanes: int, taken: set[str]) -> Stmt:
     assert found is not None
     op, operand = found
     parts = [substitute(operand, {k: k + i * lanes}) if i else operand for i in range(count)]
-    parts = [_number(op, x) if i % 2 == 0 and i + 1 < count else x for i, x in enumerate(parts)]
+    parts = [_without_nan(op, x) if i % 2 == 0 and i + 1 < count else x for i, x in enumerate(parts)]
     while len(parts) > 1:
         pairs = [Binary(op, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = pairs + parts[len(pairs) * 2 :]
@@ -69,17 +69,17 @@ def by_registers(loop: For, lanes: int, taken: set[str]) -> Stmt:
 
 
 def _passing_over_nan(s: Stmt) -> Stmt:
-    """An update, which may stand under conditions, with its operand as `_number` has it."""
+    """An update, which may stand under conditions, with its operand as `_without_nan` has it."""
     if isinstance(s, If):
         return s.with_(then=_passing_over_nan(s.then))
     assert isinstance(s, Store)
     found = updated(s)
     assert found is not None
     op, operand = found
-    return s.with_(value=Binary(op, Load(s.buffer, s.indices), _number(op, operand)))
+    return s.with_(value=Binary(op, Load(s.buffer, s.indices), _without_nan(op, operand)))
 
 
-def _number(op: str, operand: Expr) -> Expr:
+def _without_nan(op: str, operand: Expr) -> Expr:
     """An operand; for a minimum or maximum of floats with the identity in place of NaN, as `max` of both is the first."""
     if op not in ("min", "max") or not dtypes.is_float(operand.dtype):
         return operand

@@ -79,7 +79,7 @@ def touched_region(s: Stmt, buffer: Buffer, ranges: Ranges) -> Region:
     return found[0] if len(found) == 1 else union(found[0], found[1])
 
 
-def _private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
+def _is_private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
     """True where an iteration writes elements of the buffer before it reads them, or the loop is parallel."""
     repeated = loop.kind is Kind.SERIAL or (loop.kind is Kind.UNROLLED and iterations_conflict(loop.body, buffer, ranges))
     return loop.kind is Kind.PARALLEL or (repeated and writes_before_reads(loop.body, buffer, ranges))
@@ -94,7 +94,7 @@ def allocate_deepest(
     s: Stmt,
     buffer: Buffer,
     ranges: Ranges,
-    private: Callable[[For, Buffer, Ranges], bool] = _private,
+    private: Callable[[For, Buffer, Ranges], bool] = _is_private,
     region: Callable[[Stmt, Buffer, Ranges], Region] | None = None,
 ) -> Stmt:
     """`s`, which holds all accesses of the buffer, with the buffer allocated as deep inside as possible: inside of loops to whose

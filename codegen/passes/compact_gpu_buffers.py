@@ -142,7 +142,7 @@ def _tile_complete(kernel: GPUKernel, body: Stmt, buffer: Buffer, ranges: dict[s
         within = frozenset(x.name for x in loops(step))
         sets = []
         for a in accesses:
-            inside = {g for i, d in zip(a.footprint.indices, buffer.shape, strict=True) for g in _inside(i, d)}
+            inside = {g for i, d in zip(a.footprint.indices, buffer.shape, strict=True) for g in _bound_conditions(i, d)}
             footprint = a.footprint.under(tuple(g for g in a.footprint.guards if not a.writes or simplify(g) not in inside))
             fixed, points = footprint.points(within)
             unknown = a.writes and any(not variables(g) <= set(footprint.moving) | within for g in footprint.guards)
@@ -163,7 +163,7 @@ def _tile_complete(kernel: GPUKernel, body: Stmt, buffer: Buffer, ranges: dict[s
     return True
 
 
-def _inside(index: Expr, dim: Expr) -> list[Expr]:
+def _bound_conditions(index: Expr, dim: Expr) -> list[Expr]:
     """The two conditions that keep an index within its dimension."""
     return [simplify(c) for c in (Binary("<", index, dim), Binary(">=", index, Const(0)))]
 
@@ -219,7 +219,7 @@ def _need_own(kernel: GPUKernel, body: Stmt, buffer: Buffer) -> None:
     threads = {kernel.indices[axis].name for axis in owners}
     parts: set[tuple] = set()
     offsets: list[np.ndarray | None] = []
-    for indices, inside in _places(body, buffer.name, ranges):
+    for indices, inside in _access_indices(body, buffer.name, ranges):
         inner = {name: interval for name, interval in inside.items() if name not in ranges}
         part, rests = [], []
         for i in indices:
@@ -242,11 +242,11 @@ def _need_own(kernel: GPUKernel, body: Stmt, buffer: Buffer) -> None:
     single = touched is not None and len(touched) == 1  # one element a thread; the thread loops are proved to keep apart
     if single or writes_before_reads(body, buffer, ranges):
         return
-    if touched is None or not _apart(kernel, owners, next(iter(parts)), touched):
+    if touched is None or not _owners_disjoint(kernel, owners, next(iter(parts)), touched):
         raise GPUError(f"`{buffer.name}` in local memory: it cannot be shown that a thread reads only what it wrote; {hint}")
 
 
-def _places(s: Stmt, name: str, ranges: Mapping[str, Interval]) -> list[tuple[tuple[Expr, ...], dict[str, Interval]]]:
+def _access_indices(s: Stmt, name: str, ranges: Mapping[str, Interval]) -> list[tuple[tuple[Expr, ...], dict[str, Interval]]]:
     """The indices of each access to a buffer, with the ranges of the variables around it."""
     return [(x.indices, {**ranges, **around.ranges(ranges)}) for x, around in accesses(s) if x.buffer.name == name]
 
@@ -265,7 +265,7 @@ def _values(rests: list[Expr], inner: Mapping[str, Interval]) -> np.ndarray | No
     return distinct_rows(np.stack(columns, 1))[0] if columns else np.zeros((1, 0), np.int64)
 
 
-def _apart(kernel: GPUKernel, owners: list[str], part: tuple, offsets: np.ndarray) -> bool:
+def _owners_disjoint(kernel: GPUKernel, owners: list[str], part: tuple, offsets: np.ndarray) -> bool:
     """True where no two threads, or warps, access one element: each accesses `offsets` from a start that `part` gives."""
     counts = {kernel.indices[axis].name: kernel.threads[axis] for axis in owners}
     columns, threads = grid(counts), prod(counts.values())
@@ -305,7 +305,7 @@ def compact_strides(func: PrimFunc, target) -> PrimFunc:
 
 
 def _fold(body: Stmt, name: str, d: int, ranges: Mapping[str, Interval]) -> Stmt:
-    found = [(polynomial(simplify(indices[d], inner)), inner) for indices, inner in _places(body, name, ranges)]
+    found = [(polynomial(simplify(indices[d], inner)), inner) for indices, inner in _access_indices(body, name, ranges)]
     strides = sorted({abs(c) for p, _ in found for m, c in p.items() if m} - {1})
     for stride in reversed(strides):
         split = [(*_halves(p, stride), inner) for p, inner in found]

@@ -223,7 +223,7 @@ def _partial_tile(tests: Sequence[_Test], body: Stmt, ranges: Ranges, extents: E
     value if the test fails for that alone. Where lanes are tested and `body` divides such a variable, it stays: by its quotients
     lanes that run on from row to row are recognised."""
     found = {m for t in tests for m in nonpositive(t.condition) or () if m}
-    if any(len(m) != 1 for m in found) or (any(t.lanes for t in tests) and any(_divided(m[0], body) for m in found)):
+    if any(len(m) != 1 for m in found) or (any(t.lanes for t in tests) and any(_occurs_divided(m[0], body) for m in found)):
         return body
     order = {name: n for n, name in enumerate(ranges)}
     last_tile, conditions = body, [t.condition for t in tests]
@@ -247,7 +247,7 @@ def _exchanged(node: N, atom: Expr, other: Expr) -> N:
     return substitute(node, {atom: other}) if isinstance(atom, Var) else rewrite(node, lambda n: other if n == atom else None)
 
 
-def _divided(atom: Expr, body: Stmt) -> bool:
+def _occurs_divided(atom: Expr, body: Stmt) -> bool:
     """True where a variable of an index occurs in a quotient or a remainder in `body`."""
     return bool(variables(atom) & variables(*divisions(body)))
 

@@ -98,13 +98,13 @@ class _Lowering:
                 block = loops[-1].body if isinstance(loops[-1].body, Block) else None
                 reducing = set() if block is None else axis_loops(block, Axis.REDUCE)
                 if block is not None and s.name in reducing and _starts_once(block, loops, reducing):
-                    found = self.init_nest(loops, block, reducing), nest(loops, _allocated(_own(block), self.flat(block)))
+                    found = self.init_nest(loops, block, reducing), nest(loops, _with_allocs(_own(block), self.flat(block)))
                     always = not any(variables(c) & reducing for c in conjuncts(block.predicate))
                     return seq(*(() if always else self.of_nothing(s)), *found)
                 return seq(*self.of_nothing(s), s.with_(body=self.stmt(s.body)))
             case Block():
                 first = () if s.init is None else (guarded(conjunction(s.predicate, *s.first_step), self.init(s)),)
-                return _allocated(_own(s), seq(*first, self.flat(s)))
+                return _with_allocs(_own(s), seq(*first, self.flat(s)))
             case Seq(stmts):
                 return seq(*(self.stmt(x) for x in stmts))
             case _:
@@ -121,7 +121,7 @@ class _Lowering:
 
     def flat(self, block: Block) -> Stmt:
         """The block's body under its predicate, without init and allocations."""
-        written = _written(block)
+        written = _written_buffers(block)
         for entry in annotation(block.annotations, "buffer_dim_align", ()):
             match entry:
                 case [int(number), *rule] if 0 <= number < len(written):
@@ -148,7 +148,7 @@ class _Lowering:
         # The predicate and the condition on the reduction axes, in the first iteration of the reduction loops here. Reduction
         # loops further out, with other statements between, stay in the condition.
         condition = conjunction(*(simplify(substitute(c, zero)) for c in (*conjuncts(block.predicate), *block.first_step)))
-        return nest(kept, guarded(condition, substitute(_allocated(_own(block), self.init(block)), zero)))
+        return nest(kept, guarded(condition, substitute(_with_allocs(_own(block), self.init(block)), zero)))
 
 
 def _starts_once(block: Block, loops: list[For], reducing: set[str]) -> bool:
@@ -170,7 +170,7 @@ def _own(block: Block) -> list[Buffer]:
     return [substitute(b, {it.var: it.binding for it in block.iters}) for b in block.allocs]
 
 
-def _allocated(buffers: Sequence[Buffer], s: Stmt) -> Stmt:
+def _with_allocs(buffers: Sequence[Buffer], s: Stmt) -> Stmt:
     """`s` inside allocations of those buffers that it uses."""
     used = accessed_names(s)
     for b in reversed(buffers):
@@ -196,7 +196,7 @@ def expand_per_iteration(loop: For, chosen: Callable[[Buffer], bool]) -> Stmt:
                 return n.with_(buffer=wide[buffer.name], indices=(*indices, loop.var))
         return None
 
-    return _allocated([*wide.values()], loop.with_(body=rewrite(loop.body, visit)) if wide else loop)
+    return _with_allocs([*wide.values()], loop.with_(body=rewrite(loop.body, visit)) if wide else loop)
 
 
 def _most(extent: Expr, loop: For, buffer: Buffer) -> Expr:
@@ -217,7 +217,7 @@ def _most(extent: Expr, loop: For, buffer: Buffer) -> Expr:
     return reduce(lambda a, b: simplify(Binary("max", a, b)), (substitute(extent, {loop.name: Const(n)}) for n in range(count)))
 
 
-def _written(block: Block) -> list[str]:
+def _written_buffers(block: Block) -> list[str]:
     """The buffers that a block writes, in order."""
     if block.writes is not None:
         return [r.buffer.name for r in block.writes]

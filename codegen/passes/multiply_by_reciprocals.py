@@ -62,18 +62,18 @@ def _certain(n: Node) -> Iterator[Node]:
 
 def scale(y: Expr) -> Expr:
     """A power of two by which the float y and its reciprocal become normal numbers; 1 for most y."""
-    far, near = _bounds(y)
+    far, near = _extreme_scales(y)
     size = magnitude(y)
     return Select(size < near, far, Select(size > far, near, Const(1.0, y.dtype)))
 
 
 def _near_one(y: Expr) -> Expr:
     """True where y and 1 / y are normal numbers without scaling."""
-    far, near = _bounds(y)
+    far, near = _extreme_scales(y)
     return conjunction(near <= magnitude(y), magnitude(y) <= far)
 
 
-def _bounds(y: Expr) -> tuple[Const, Const]:
+def _extreme_scales(y: Expr) -> tuple[Const, Const]:
     """A large power of two and its reciprocal, both far from the limits of normal numbers."""
     far = dtypes.TABLE[y.dtype].tiny ** -0.5
     return Const(far, y.dtype), Const(1 / far, y.dtype)

@@ -166,7 +166,7 @@ def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]
     promoted: list[Promoted] = []
     for buffer in stored.values():
         tiles = _tiles(body, buffer, moving, lanes)
-        if tiles is None or not all((runs and t.happens()) or _within(t, buffer, inner, facts) for t in tiles):
+        if tiles is None or not all((runs and t.happens()) or _tile_in_bounds(t, buffer, inner, facts) for t in tiles):
             continue
         for tile in tiles:
             shape = (*(extent for _, extent in tile.axes), tile.lanes)
@@ -241,7 +241,7 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
             known.conditions = [c for c in known.conditions if c in here]
         if store and len(kept) == len(around.conditions) and not around.otherwise:
             known.certain.append(here)
-    if not tiles or sum(len(t.offsets()) for t in tiles) > MAX_REGISTERS or not _apart(tiles):
+    if not tiles or sum(len(t.offsets()) for t in tiles) > MAX_REGISTERS or not _tiles_disjoint(tiles):
         return None
     return tiles
 
@@ -252,7 +252,7 @@ def _places_named(a: _RegisterTile, b: _RegisterTile) -> dict[str, Expr]:
     return dict(zip((v.name for v in a.loops), b.loops, strict=True)) | lane  # type: ignore[return-value]
 
 
-def _apart(tiles: list[_RegisterTile]) -> bool:
+def _tiles_disjoint(tiles: list[_RegisterTile]) -> bool:
     """True where all vectors of all tiles are disjoint."""
     spans: list[tuple[int, int]] = []
     for tile in tiles:
@@ -263,12 +263,12 @@ def _apart(tiles: list[_RegisterTile]) -> bool:
     return all(end <= start for (_, end), (start, _) in itertools.pairwise(sorted(spans)))
 
 
-def _within(tile: _RegisterTile, buffer: Buffer, ranges, facts: list[Expr]) -> bool:
+def _tile_in_bounds(tile: _RegisterTile, buffer: Buffer, ranges, facts: list[Expr]) -> bool:
     """True where the elements are in bounds under the conditions that will guard their loads and stores."""
     inner = dict(ranges)
     if tile.lane is not None:
         inner[tile.lane.name] = (0, tile.lanes - 1)
-    return _inside(Load(buffer, tile.indices), inner, [*facts, *tile.conditions])
+    return _load_in_bounds(Load(buffer, tile.indices), inner, [*facts, *tile.conditions])
 
 
 def _on_registers(body: Stmt, buffer: Buffer, tiles: list[_RegisterTile], outer_lanes: Loops) -> Stmt:
@@ -339,11 +339,11 @@ def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: l
     def load(e: Load, known: list[Expr], other: Const) -> Expr:
         """The load, or `other` where its conditions fail."""
         nonlocal failed
-        if e.buffer.scope == "register" or _inside(e, ranges, known):
+        if e.buffer.scope == "register" or _load_in_bounds(e, ranges, known):
             return map_children(e, lambda c: visit(c, known))
         sharing = [c for c in conditions if variables(c) & variables(*e.indices)]
         moving = [c for c in sharing if not variables(c) & own or variables(c) & own & variables(*e.indices)]
-        wanted = next((w for w in (moving, sharing) if _inside(e, ranges, [*known, *w]) or happened(e, w, known)), None)
+        wanted = next((w for w in (moving, sharing) if _load_in_bounds(e, ranges, [*known, *w]) or happened(e, w, known)), None)
         if wanted is None:
             failed = True
             return e
@@ -374,7 +374,7 @@ def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: l
     return None if failed else result  # type: ignore[return-value]
 
 
-def _inside(e: Load, ranges, known: list[Expr]) -> bool:
+def _load_in_bounds(e: Load, ranges, known: list[Expr]) -> bool:
     return all(
         prove(Binary(">=", i, Const(0)), ranges, known) and prove(Binary("<", i, dim), ranges, known)
         for i, dim in zip(e.indices, e.buffer.shape, strict=True)

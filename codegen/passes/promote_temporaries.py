@@ -36,7 +36,8 @@ def _promoted(s: Allocate, target) -> Allocate:
     buffer = s.buffer
     if not buffer.shape or not buffer.has_const_shape:
         return s
-    places = [_place(x, around) for x, around in accesses(statements_using(s.body, buffer.name)) if x.buffer.name == buffer.name]
+    name = buffer.name
+    places = [_place_of(x, around) for x, around in accesses(statements_using(s.body, name)) if x.buffer.name == name]
     known = [p for p in places if p is not None]
     lanes = max((p.lanes for p in known), default=1)
     if len(known) < len(places) or lanes == 1 or any(c % lanes for p in known for c in p.column.values()):
@@ -72,7 +73,7 @@ class _Place(NamedTuple):
     highest: list[int]
 
 
-def _place(x: Load | Store, around: Context) -> _Place | None:
+def _place_of(x: Load | Store, around: Context) -> _Place | None:
     """The place of an access over unrollable loops; None for any other, as in parallel loops or for no vector. A guarded place
     may be out of bounds."""
     if any(s.kind is Kind.PARALLEL for s in around.loops):

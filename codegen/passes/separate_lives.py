@@ -70,10 +70,10 @@ def iterations_conflict(s: Stmt, buffer: Buffer, outer: Ranges) -> bool:
         for loop in around.loops if x.buffer.name == buffer.name else ():
             if loop.kind in IN_ANY_ORDER and not loop.extent.is_one:
                 found.setdefault(id(loop), []).append((x, around))
-    return any(_meet(group, number, outer) for number, group in found.items() if any(type(x) is Store for x, _ in group))
+    return any(_may_meet(group, number, outer) for number, group in found.items() if any(type(x) is Store for x, _ in group))
 
 
-def _meet(group: list[tuple[Load | Store, Context]], number: int, outer: Ranges) -> bool:
+def _may_meet(group: list[tuple[Load | Store, Context]], number: int, outer: Ranges) -> bool:
     """True where iterations of the loop whose `id` is `number`, around all accesses, may access one element."""
     _, around = group[0]
     place = next(n for n, x in enumerate(around.loops) if id(x) == number)

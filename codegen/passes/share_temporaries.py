@@ -17,7 +17,7 @@ def share_temporaries(func: PrimFunc) -> PrimFunc:
     """Give temporaries of one type with disjoint live ranges one buffer, by linear scan as in register allocation."""
     if len(func.allocs) < MIN_TEMPORARIES or not isinstance(func.body, Seq):
         return func
-    kept = _named(func)
+    kept = _annotated_names(func)
     spans: dict[str, list[int]] = {b.name: [] for b in func.allocs if b.name not in kept and b.has_const_shape}
     for n, s in enumerate(func.body.stmts):
         for name in accessed_names(s) & spans.keys():
@@ -42,7 +42,7 @@ def share_temporaries(func: PrimFunc) -> PrimFunc:
     return func.with_(body=Seq(stmts), allocs=tuple(b for b in func.allocs if b.name not in moved))
 
 
-def _named(func: PrimFunc) -> set[str]:
+def _annotated_names(func: PrimFunc) -> set[str]:
     """The names in annotations; buffers of these names are not shared."""
     values: list[Any] = [v for s in walk_stmts(func.body) if isinstance(s, For) for _, v in s.annotations]
     found = set(annotation(func.attrs, ALIGNED, {}))

@@ -60,13 +60,13 @@ def slide_windows(func: PrimFunc, target) -> PrimFunc:
         match s:
             case For(kind=Kind.UNROLLED):
                 loops = perfect_nest(s, Kind.UNROLLED)[0]
-                window = _window(loops)
+                window = _window_loops(loops)
                 return s if window is None else _slid(loops, window, fresh(taken, "row"))
             case Allocate(Buffer(scope="register")):
                 buffers, parts = _flat(s)
                 for n, x in enumerate(parts):
                     loops = perfect_nest(x, Kind.UNROLLED)[0] if isinstance(x, For) and x.kind is Kind.UNROLLED else []
-                    window = _window(loops) if loops and crowded(loops[-1].body) else None
+                    window = _window_loops(loops) if loops and crowded(loops[-1].body) else None
                     if window is not None and loops[0] is window.kernel:
                         last = _following(loops, window, parts[n + 1 :])
                         rows = _slid(loops, window, fresh(taken, "row"), parts[n + 1 : n + 1 + last])
@@ -132,7 +132,7 @@ def _slid(loops: Sequence[For], window: _Window, name: str, following: Sequence[
     return rows_of_image.with_(body=seq(rows_of_image.body, *done))
 
 
-def _window(loops: Sequence[For]) -> _Window | None:
+def _window_loops(loops: Sequence[For]) -> _Window | None:
     """The loops of the window of a nest, the same for all updates of registers in it; None if it has no such window."""
     body = loops[-1].body
     parts = body.stmts if isinstance(body, Seq) else (body,)

@@ -132,7 +132,7 @@ class _BarrierInsertion:
     def visit(self, s: Stmt, path: Path, pending: list[MemoryAccess], ranges: dict[str, Interval]) -> list[MemoryAccess]:
         """The accesses since the last barrier after `s`, given those before it."""
         if path in self.before:
-            pending = _copies(pending)
+            pending = _pending_copies(pending)
         if _is_unit(s):
             return self.unit(s, path, pending, ranges)
         match s:
@@ -151,7 +151,7 @@ class _BarrierInsertion:
                     out = [replace(a, carried=(), varying=frozenset()) for a in self.visit(body, below, again, inside)]
                 first = self.visit(body, below, pending, inside)
                 if path in self.before:
-                    pending = _copies(pending)
+                    pending = _pending_copies(pending)
                 return _union(out, first if isinstance(extent, Const) else _union(first, pending))
             case If(_, then, orelse):
                 self.inner.add(path)
@@ -159,7 +159,7 @@ class _BarrierInsertion:
                 pending = self.check(condition, path, pending)
                 result = self.visit(then, (*path, 0), pending, ranges)
                 if path in self.before:  # a barrier that `then` asked for
-                    pending = _copies(pending)
+                    pending = _pending_copies(pending)
                 other = pending if orelse is None else self.visit(orelse, (*path, 1), pending, ranges)
                 return _union(result, other)
             case Let(_, value, body):
@@ -210,7 +210,7 @@ class _BarrierInsertion:
         return self.cache[path]
 
 
-def _copies(pending: list[MemoryAccess]) -> list[MemoryAccess]:
+def _pending_copies(pending: list[MemoryAccess]) -> list[MemoryAccess]:
     """The accesses that a barrier leaves pending: asynchronous copies that their threads have not waited for."""
     return [a for a in pending if a.copying]
 

@@ -46,7 +46,7 @@ def thread_temporaries(func: PrimFunc, target) -> PrimFunc:
             return new.body
         return new
 
-    body = hoist(_private(func.body, False), False)
+    body = hoist(_privatised(func.body, False), False)
     return func.with_(body=body, allocs=(*func.allocs, *hoisted.values()))
 
 
@@ -55,9 +55,9 @@ def _for_itself(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
     return loop.kind is not Kind.VECTORIZED and writes_before_reads(loop.body, buffer, ranges)
 
 
-def _private(s: Stmt, bound: bool) -> Stmt:
+def _privatised(s: Stmt, bound: bool) -> Stmt:
     """`s` with the allocations in block and thread loops private to an iteration; `bound`: `s` stands in such a loop."""
-    new = map_statements(s, lambda x: _private(x, bound or _is_bound(s)))
+    new = map_statements(s, lambda x: _privatised(x, bound or _is_bound(s)))
     if isinstance(new, For) and new.kind is Kind.THREAD:
         scopes = HELD_TOGETHER[new.thread.split(".")[0]]
         return expand_per_iteration(new, lambda b: b.scope in scopes)

@@ -31,7 +31,7 @@ def unroll_steps(func: PrimFunc, target) -> PrimFunc:
     def visit(s: Stmt, limit: int) -> Stmt:
         if isinstance(s, For):
             limit = value_of(s, PRAGMA, limit)
-            count = _steps(s, limit)
+            count = _steps_per_iteration(s, limit)
             if count > 1:
                 return _in_steps(s, count, taken)
         return map_statements(s, lambda c: visit(c, limit))
@@ -39,11 +39,11 @@ def unroll_steps(func: PrimFunc, target) -> PrimFunc:
     return func.with_(body=visit(func.body, 0))
 
 
-def _steps(loop: For, limit: int) -> int:
+def _steps_per_iteration(loop: For, limit: int) -> int:
     """The number of steps for an iteration; 1 leaves the loop as it is."""
-    made = _statements(loop.body) if limit and loop.kind is Kind.SERIAL else None
+    made = _stores_once_unrolled(loop.body) if limit and loop.kind is Kind.SERIAL else None
     most = min(MAX_STEPS, limit // made) if made else 1
-    if most > 1 and any(_meet(x, loop, most) for x in loads(loop.body)):
+    if most > 1 and any(_steps_meet(x, loop, most) for x in loads(loop.body)):
         return 1
     if not isinstance(loop.extent, Const):
         return most
@@ -51,7 +51,7 @@ def _steps(loop: For, limit: int) -> int:
     return next((count for count in range(most, most // 2, -1) if n % count == 0), most) if most < n else 1
 
 
-def _meet(load: Load, loop: For, count: int) -> bool:
+def _steps_meet(load: Load, loop: For, count: int) -> bool:
     """True where two of `count` steps may load one element, in any iterations of the unrolled loops inside."""
     place = position(load.buffer, load.indices)
     step, places = coefficient(place, loop.name), {0}
@@ -81,7 +81,7 @@ def _in_steps(s: For, count: int, taken: set[str]) -> Stmt:
     return main if left.is_zero else seq(main, several(left, simplify(whole * steps)))
 
 
-def _statements(s: Stmt) -> int | None:
+def _stores_once_unrolled(s: Stmt) -> int | None:
     """The stores of a statement once unrolled, each of a vector or an element; None if it has jumps."""
     for x in walk_stmts(s):
         written = isinstance(x, For) and x.kind in (Kind.UNROLLED, Kind.VECTORIZED) and isinstance(x.extent, Const)

@@ -80,7 +80,7 @@ def distribute_threads(func: PrimFunc, target) -> PrimFunc:
         s = map_statements(s, visit)
         if not is_thread(s, "threadIdx"):
             return s
-        return _push(s, s.body, partial(_uniform, s)) if any(_step(x, s) for x in walk_stmts(s.body)) else s
+        return _push(s, s.body, partial(_uniform, s)) if any(_is_block_step(x, s) for x in walk_stmts(s.body)) else s
 
     return func.with_(body=visit(func.body))
 
@@ -93,7 +93,7 @@ def _uniform(loop: For, x: Stmt) -> bool:
     return (inside and isinstance(x, For) and _bound_inside(x, loop.thread)) or (whole and loop.name not in variables(x))
 
 
-def _step(x: Stmt, loop: For) -> bool:
+def _is_block_step(x: Stmt, loop: For) -> bool:
     """True where a statement in a thread loop is one of the whole block."""
     match x:
         case Store(buffer):

@@ -301,7 +301,7 @@ class _Lowering:
     def pairs(self, s: Stmt) -> list[tuple[str, str]]:
         """The loops in `s` and around that walk the rows and the columns of tiles, for each access outside of instructions."""
         found: dict[tuple[str, str], None] = {}
-        for x in _accesses(s):
+        for x in _warp_accesses(s):
             held = self.held[x.buffer.name]
             pair = []
             for d in (held.rows, held.columns):
@@ -316,8 +316,8 @@ class _Lowering:
         => for i_tile in range(a): for j_tile in range(b): for each part of e: S(row of e, column of e)
         """
         found = self.pairs(s)
-        layouts = {self.held[x.buffer.name].layout for x in _accesses(s)}
-        accesses = ", ".join(dict.fromkeys(f"`{x.buffer.name}`" for x in _accesses(s)))
+        layouts = {self.held[x.buffer.name].layout for x in _warp_accesses(s)}
+        accesses = ", ".join(dict.fromkeys(f"`{x.buffer.name}`" for x in _warp_accesses(s)))
         if len(found) != 1 or len(layouts) != 1 or "" in found[0]:
             raise GPUError(f"loop `{s.name}`: {accesses} in scope `{WARP_SCOPE}` must be walked by the same two loops, over the "
                            "rows and columns of tiles of one layout; split by the tile, or keep the nests apart")  # fmt: skip
@@ -453,20 +453,20 @@ def _dimension(indices: tuple[Expr, ...], loop: str) -> int:
     return next(d for d, i in enumerate(indices) if coefficient(polynomial(i), loop) == 1)
 
 
-def _outside(s: Stmt) -> Iterator[Stmt]:
+def _outside_instructions(s: Stmt) -> Iterator[Stmt]:
     """The statements of `s` outside of instructions."""
     if isinstance(s, For) and annotation(s.annotations, INSTRUCTION) is not None:
         return
     yield s
     for c in substatements(s):
-        yield from _outside(c)
+        yield from _outside_instructions(c)
 
 
 def _single_stores(s: Stmt) -> list[Store]:
-    return [x for x in _outside(s) if isinstance(x, Store)]
+    return [x for x in _outside_instructions(s) if isinstance(x, Store)]
 
 
-def _accesses(s: Stmt) -> list[Load]:
+def _warp_accesses(s: Stmt) -> list[Load]:
     """The accesses to buffers in scope `warp` outside of instructions, stores as if they were loads."""
     found = []
     for x in _single_stores(s):

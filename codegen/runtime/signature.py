@@ -197,7 +197,7 @@ class Signature:
             shape = getattr(given[n], "shape", ()) if isinstance(b, Buffer) else ()
             if isinstance(b, Buffer) and len(shape) == len(b.shape):
                 for d, length in zip(b.shape, shape, strict=True):
-                    found = _solved(d, int(length), known)
+                    found = _solved_size(d, int(length), known)
                     if found is not None and found[0] in unknown:
                         return found
         return None
@@ -211,7 +211,7 @@ class Signature:
         return shape
 
 
-def _solved(d: Expr, length: int, known: Mapping[str, Expr]) -> tuple[str, int] | None:
+def _solved_size(d: Expr, length: int, known: Mapping[str, Expr]) -> tuple[str, int] | None:
     """The one unknown size of a dimension and its value, where the dimension is a linear form of it."""
     form = polynomial(d if isinstance(d, Var) else substitute(d, known))
     terms = [m for m in form if m]

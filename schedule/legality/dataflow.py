@@ -20,7 +20,7 @@ from ..primitive import KIND_WORDS, block_at, find_loop, loop_at
 
 
 @memoized
-def _accesses(stmt: Stmt) -> tuple[frozenset[str], frozenset[str]]:
+def _accessed_names(stmt: Stmt) -> tuple[frozenset[str], frozenset[str]]:
     """The names of the buffers that a statement reads, and of those that it writes."""
     read, written = set(), set()
     stack: list[Node] = [stmt]
@@ -50,7 +50,7 @@ class Leaf:
 
     @property
     def accesses(self) -> tuple[frozenset[str], frozenset[str]]:
-        return _accesses(self.stmt)
+        return _accessed_names(self.stmt)
 
     @property
     def reads(self) -> frozenset[str]:
@@ -164,11 +164,11 @@ class BlockScope:
 
     def writers(self, buffer: str) -> list[Leaf]:
         """The leaves that write a buffer, in program order."""
-        return [leaf for leaf in self.leaves if buffer in _accesses(leaf.stmt)[1]]
+        return [leaf for leaf in self.leaves if buffer in _accessed_names(leaf.stmt)[1]]
 
     def readers(self, buffer: str) -> list[Leaf]:
         """The leaves that read a buffer, in program order."""
-        return [leaf for leaf in self.leaves if buffer in _accesses(leaf.stmt)[0]]
+        return [leaf for leaf in self.leaves if buffer in _accessed_names(leaf.stmt)[0]]
 
     def buffer(self, name: str) -> Buffer:
         return next(n for n in walk(self.root) if type(n) is Buffer and n.name == name)
@@ -327,14 +327,14 @@ def buffer_called(stmt: For | Block, name: str) -> Buffer:
     return found[name]
 
 
-def _allocated(stmt: Stmt) -> dict[str, Block]:
+def _allocating_blocks(stmt: Stmt) -> dict[str, Block]:
     """The allocating block of each buffer that blocks in a statement, itself included, allocate."""
     return {b.name: owner for owner in blocks(stmt) for b in owner.allocs}
 
 
 def need_outside(stmt: For | Block, name: str) -> None:
     """Refuse a buffer that is allocated inside of a loop or block."""
-    if owner := _allocated(stmt).get(name):
+    if owner := _allocating_blocks(stmt).get(name):
         raise ScheduleError(
             f"`{name}` is allocated inside of `{owner.name}`, and nothing outside has it",
             (owner, f"allocates {name}"),
@@ -354,7 +354,7 @@ def used_buffers(block: Block, written: bool) -> dict[str, Buffer]:
     kind = Store if written else Load
     nodes = (n for part in (block.init, block.body) if part is not None for n in walk(part))
     found = {n.buffer.name: n.buffer for n in nodes if type(n) is kind}
-    left_out = {*_allocated(block)}
+    left_out = {*_allocating_blocks(block)}
     if not written and block.init is not None:
         left_out |= {s.buffer.name for s in walk(block.init) if type(s) is Store}
     return {name: buffer for name, buffer in found.items() if name not in left_out}

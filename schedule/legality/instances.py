@@ -109,7 +109,7 @@ def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) ->
         raise Unproved(f"it is left out unless `{left[0]}`")
     loops = [*inner]
     for number, terms in limited:
-        match _run(terms, extents, ranges), number.extent:
+        match _gapless_range(terms, extents, ranges), number.extent:
             case (_, Const(reach)), Const(limit):
                 loops.append(number.with_(extent=Const(min(reach, limit))))
             case _:
@@ -139,7 +139,7 @@ def _windows(axes: Sequence[Iter], inner: Sequence[For], loops: Ranges) -> list[
     for it, binding in zip(axes, bindings, strict=True):
         moving, fixed = split_terms(polynomial(simplify(substitute(binding, mapping), ranges)), extents)
         used = {name for name in names_in(moving) & extents.keys() if not extents[name].is_one}
-        found = None if used & seen else _run(moving, extents, ranges)
+        found = None if used & seen else _gapless_range(moving, extents, ranges)
         seen |= used
         if found is not None and type(found[1]) is Const:
             found = found[0], found[1].with_(dtype=it.extent.dtype)
@@ -159,7 +159,7 @@ def narrowed(ranges: Ranges, conditions: Iterable[Expr]) -> dict[str, Interval]:
     return found
 
 
-def _run(p: Polynomial, extents: dict[str, Expr], ranges: Ranges) -> tuple[int, Expr] | None:
+def _gapless_range(p: Polynomial, extents: dict[str, Expr], ranges: Ranges) -> tuple[int, Expr] | None:
     """The least value of a sum of loops and the number of its values; None unless these are provably without gaps."""
     low, high = polynomial_bounds(p, ranges)
     if low is None:

@@ -44,7 +44,7 @@ def laid_out(
     conditions: list[Expr] = []
     for it in block.iters:
         window = windows.get(it.var.name)
-        window = _clipped(window, it.extent, ranges, exact) if window else AxisWindow(Const(0, it.extent.dtype), it.extent)
+        window = _clipped_window(window, it.extent, ranges, exact) if window else AxisWindow(Const(0, it.extent.dtype), it.extent)
         if window.extent.is_one and not preserve_unit_loops:
             offset: Expr = Const(0, it.var.dtype)
         else:
@@ -64,7 +64,7 @@ def laid_out(
     return nest(loops, block.with_(iters=tuple(iters), predicate=conjunction(*conditions)))
 
 
-def _clipped(window: AxisWindow, extent: Expr, ranges: Ranges, exact: bool) -> AxisWindow:
+def _clipped_window(window: AxisWindow, extent: Expr, ranges: Ranges, exact: bool) -> AxisWindow:
     """The window without its part outside of range(extent), as far as no condition is needed."""
     size, _ = bounds(extent, ranges)
     reach, _ = bounds(window.extent, ranges)
@@ -108,7 +108,7 @@ def required_windows(block: Block, regions: Regions, ranges: Ranges, written: Co
             found: dict[str, AxisWindow] = {}
             inside = around.ranges(own)
             for index, r in zip(s.indices, region.ranges, strict=True):
-                solved = _solved(around.closed(index), r, spatial, ranges, inside)
+                solved = _window_of_index(around.closed(index), r, spatial, ranges, inside)
                 if solved is not None and _readable(solved[1], ranges, written):
                     found.setdefault(solved[0], solved[1])
             if result is not None:
@@ -125,7 +125,7 @@ def _readable(window: AxisWindow, ranges: Ranges, written: Collection[str]) -> b
     return kept and all(prove(i >= 0, ranges) and prove(i < dim, ranges) for i, dim in indices)
 
 
-def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges, inside: Ranges) -> tuple[str, AxisWindow] | None:
+def _window_of_index(index: Expr, r: Range, spatial: list[str], ranges: Ranges, inside: Ranges) -> tuple[str, AxisWindow] | None:
     """An iteration variable and the window of its values for which an index, over it and inner loops, is within a range."""
     match index:
         case Binary("//", Var(v), Const(c)) if v in spatial and c > 0:

@@ -120,7 +120,7 @@ class _Reader:
             if x.buffer.name == self.buffer.name and self.complete:
                 indices = [inside.closed(i) for i in x.indices]
                 ranges, facts = self.ranges(inside), [inside.closed(c) for c in (*inside.conditions, *inside.selected)]
-                self.complete = any(_holds(box, indices, self.buffer, ranges, facts) for box in written)
+                self.complete = any(_reads_inside(box, indices, self.buffer, ranges, facts) for box in written)
 
     def stmt(self, s: Stmt, written: list[_Box], around: Context) -> list[_Box]:
         """The boxes that `s` certainly writes, given those written before."""
@@ -181,7 +181,7 @@ def _expanded(block: Block) -> Stmt:
     return guarded(block.predicate, body)
 
 
-def _holds(box: _Box, indices: Iterable[Expr], buffer: Buffer, ranges: dict[str, Interval], facts: Iterable[Expr]) -> bool:
+def _reads_inside(box: _Box, indices: Iterable[Expr], buffer: Buffer, ranges: dict[str, Interval], facts: Iterable[Expr]) -> bool:
     """True where the element of the buffer that is read provably lies in the box, for all values of its indices."""
     facts = [*facts]
     if not all(c in facts or prove(c, ranges, facts) for c in box.given):
@@ -210,7 +210,7 @@ def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
         moved = [n for n, d in enumerate(box.dims) if name in names_in(d.base)]
         if any(name in names_in(d.last or {}) for d in box.dims) or name in variables(*box.given):
             continue
-        steps = _steps(name, int(extent.value), [box.dims[n].base for n in moved])
+        steps = _index_steps(name, int(extent.value), [box.dims[n].base for n in moved])
         if steps is not None:
             new = list(box.dims)
             for n, step in zip(moved, steps, strict=True):
@@ -220,7 +220,7 @@ def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
     return result
 
 
-def _steps(name: str, extent: int, indices: Sequence[Polynomial]) -> list[tuple[int, int]] | None:
+def _index_steps(name: str, extent: int, indices: Sequence[Polynomial]) -> list[tuple[int, int]] | None:
     """The step and the number of values of each index that a loop moves. It moves one index; or two, by its quotient and its
     remainder, which then take all pairs of values. None in other cases, or for a step below 1."""
     if len(indices) < 2:
@@ -262,11 +262,11 @@ def _under(condition: Expr, box: _Box, buffer: Buffer, first: set[str], ranges: 
         if wraps(c):
             return None
         if c != Const(True) and not _keeps_inside(c, box, buffer) and not _first_iteration(c, box, first):
-            box = _cut(c, box) or replace(box, given=(*box.given, c))
+            box = _part_under(c, box) or replace(box, given=(*box.given, c))
     return box
 
 
-def _cut(condition: Expr, box: _Box) -> _Box | None:
+def _part_under(condition: Expr, box: _Box) -> _Box | None:
     """The part of a box under a condition that is an upper bound of an index; None for any other condition."""
     limits = [] if wraps(condition) else nonnegative(simplify(condition))
     if len(limits) != 1:

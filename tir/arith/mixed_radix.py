@@ -17,18 +17,18 @@ def lower_factors(exprs: Iterable[Expr]) -> dict[str, list[int]]:
     for e in exprs:
         for n in walk(e) if type(e) is not Var else ():
             match n:
-                case Binary("//" | "%", a, Const(c)) if c > 1 and (divided := _divided(a)) is not None:
+                case Binary("//" | "%", a, Const(c)) if c > 1 and (divided := _divided_variable(a)) is not None:
                     name, by = divided
                     found.setdefault(name, set()).add(by * c)
     return {name: sorted(weights) for name, weights in found.items()}
 
 
-def _divided(e: Expr) -> tuple[str, int] | None:
+def _divided_variable(e: Expr) -> tuple[str, int] | None:
     """The variable of a chain of // and % by constants, and the product of the divisors; None for any other expression."""
     match e:
         case Var(name):
             return name, 1
-        case Binary("//" | "%" as op, a, Const(c)) if (divided := _divided(a)) is not None:
+        case Binary("//" | "%" as op, a, Const(c)) if (divided := _divided_variable(a)) is not None:
             return divided if op == "%" else (divided[0], divided[1] * c)
     return None
 

@@ -43,7 +43,7 @@ def _deferred(op: str, a: int, b: int) -> SymbolicInt:
     return self
 
 
-def _divided(op: str, a: int, b: int) -> int:
+def _division(op: str, a: int, b: int) -> int:
     """`a // b` or `a % b`; a plain integer where the formula simplifies to a constant."""
     value = PYTHON_OPERATORS[op](int(a), int(b))
     f, g = formula(a), formula(b)
@@ -82,8 +82,8 @@ class SymbolicInt(int):
     __add__, __radd__ = _methods("+", _deferred)
     __sub__, __rsub__ = _methods("-", _deferred)
     __mul__, __rmul__ = _methods("*", _deferred)
-    __floordiv__, __rfloordiv__ = _methods("//", _divided)
-    __mod__, __rmod__ = _methods("%", _divided)
+    __floordiv__, __rfloordiv__ = _methods("//", _division)
+    __mod__, __rmod__ = _methods("%", _division)
 
     def __divmod__(self, other):
         return self // other, self % other

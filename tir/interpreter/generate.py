@@ -341,7 +341,7 @@ class Generator:
                     text = f"({self._expr(t, 1)} if {self._expr(c, 1)} else {self._expr(f, 1)})"
                 else:
                     text = f"select({self._expr(c)}, {self._expr(t)}, {self._expr(f)})"
-                return _cut(text, e.dtype, t, f)
+                return _wrapped_choice(text, e.dtype, t, f)
             case Call(op, (a, by)) if op in SHIFTS and not isinstance(by, Const):
                 bits = dtypes.bits(e.dtype)
                 site = self._site(InvalidShift, f"`{e}` shifts by {{value}}, and {e.dtype} has {bits} bits")
@@ -363,7 +363,7 @@ class Generator:
 
     def _binary(self, e: Binary, op: str, a: Expr, b: Expr, outer: int) -> str:
         if op in ("min", "max"):
-            return _cut(f"{op}({self._expr(a)}, {self._expr(b)})", a.dtype, a, b)
+            return _wrapped_choice(f"{op}({self._expr(a)}, {self._expr(b)})", a.dtype, a, b)
         if op in ("and", "or") and loads(b):
             return f"{'both' if op == 'and' else 'either'}({self._expr(a)}, {self._expr(b)})"
         p = PRECEDENCE[op]
@@ -402,7 +402,7 @@ def _accumulates(loop: For) -> bool:
     return loop.kind is Kind.THREAD and any(b.init and loop.name in axis_loops(b, Axis.REDUCE) for b in blocks(loop))
 
 
-def _cut(text: str, dtype: str, *choices: Expr) -> str:
+def _wrapped_choice(text: str, dtype: str, *choices: Expr) -> str:
     """A choice among values, wrapped into the range of its dtype where exact index arithmetic is beside wrapping arithmetic."""
     low, high = dtypes.limits(dtype)
     kinds = {wraps(x) for x in choices if not (isinstance(x, Const) and low <= x.value <= high)}

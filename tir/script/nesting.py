@@ -64,7 +64,7 @@ def _deep(text: str) -> list[tuple[int, int]]:
     return found if not opened and _CUT.format("") not in text else []
 
 
-def _inside(opening: str, text: str, first: int, inner: str) -> Any:
+def _parenthesised(opening: str, text: str, first: int, inner: str) -> Any:
     """The expression of a piece of text in parentheses, with its positions in the whole text."""
     line = text.count("\n", 0, first)
     column = len(text[text.rfind("\n", 0, first) + 1 : first].encode()) - len(opening)
@@ -98,11 +98,11 @@ class _Joining(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.Call:
         match node.args:
             case [ast.Name(name)] if name in self._found and not node.keywords:
-                call = _inside("_(", *self._found[name])
+                call = _parenthesised("_(", *self._found[name])
                 node.args, node.keywords = call.args, call.keywords
                 node.func = self.visit(node.func)
                 return node
         return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return _inside("(", *self._found[node.id]) if node.id in self._found else node
+        return _parenthesised("(", *self._found[node.id]) if node.id in self._found else node

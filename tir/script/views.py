@@ -65,7 +65,7 @@ class Reshaped(View):
     def indices(self, indices: Sequence[Expr], ranges: Mapping[str, Interval], lets: Mapping[str, Expr]) -> tuple[Expr, ...]:
         if self.shape == self.buffer.shape and self.offset == Const(0):
             return tuple(indices)
-        flat = simplify(_position(self.offset, indices, self.strides), ranges)
+        flat = simplify(_memory_position(self.offset, indices, self.strides), ranges)
         result = self._place(flat, ranges)
         if lets and divisions(*result):
             while any(isinstance(n, Var) and n.name in lets for n in walk(flat)):
@@ -98,7 +98,7 @@ class Subview(View):
 
     @property
     def first(self) -> Expr:
-        return simplify(_position(Const(0), self.starts, strides(self.buffer.shape)))
+        return simplify(_memory_position(Const(0), self.starts, strides(self.buffer.shape)))
 
     def indices(self, indices: Sequence[Expr], ranges: Mapping[str, Interval], lets: Mapping[str, Expr]) -> tuple[Expr, ...]:
         result = list(self.starts)
@@ -114,7 +114,7 @@ def as_view(value: Any) -> View | None:
     return Reshaped(value, value.shape) if isinstance(value, Buffer) else value if isinstance(value, View) else None
 
 
-def _position(first: Expr, indices: Sequence[Expr], strides: Sequence[Expr]) -> Expr:
+def _memory_position(first: Expr, indices: Sequence[Expr], strides: Sequence[Expr]) -> Expr:
     """The position of an element in memory, where the element at indices 0 is at `first`."""
     for index, stride in zip(indices, strides, strict=True):
         first = binary("+", first, binary("*", index, stride))

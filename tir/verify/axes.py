@@ -29,7 +29,7 @@ def check_axes(func: PrimFunc, only: str | None = None) -> Iterator[Finding]:
     """Findings on the axes of all blocks, or `only` of one: spatial iterations in conflict; reductions that overwrite, repeat a
     step, or start without init."""
     blocks = [(s.stmt, s) for s in iteration_scopes(func) if isinstance(s.stmt, Block)]
-    for findings in (_block_axes, partial(_repeated, blocks), _started):
+    for findings in (_block_axes, partial(_repeated_steps, blocks), _started):
         for block, scope in blocks:
             if only in (None, block.name):
                 yield from findings(block, scope)
@@ -71,7 +71,7 @@ def _reduction(b: Block, group: Sequence[Access], scope: IterationScope) -> Iter
     for a in group:
         if not a.is_store or not isinstance(a.stmt, Store) or (b.init is not None and any(n is a.stmt for n in walk(b.init))):
             continue
-        used = variables(_without(a.stmt.value, own - {a.stmt.buffer})) & reduce
+        used = variables(_with_zero_loads(a.stmt.value, own - {a.stmt.buffer})) & reduce
         spatial = {it.var.name for it in b.iters if it.axis is not Axis.REDUCE}
         if (
             used
@@ -84,7 +84,7 @@ def _reduction(b: Block, group: Sequence[Access], scope: IterationScope) -> Iter
             )
 
 
-def _without(value: Expr, buffers: Collection[Buffer]) -> Expr:
+def _with_zero_loads(value: Expr, buffers: Collection[Buffer]) -> Expr:
     """A value with 0 for loads from some buffers."""
     return rewrite(value, lambda n: Const(0, n.dtype) if type(n) is Load and n.buffer in buffers else None)
 
@@ -112,7 +112,7 @@ def _restarts_elsewhere(
         shared = [x.name for x, y in zip(scope.loops, around.loops, strict=False) if x is y]
         if other is b or other.init is None or not shared:
             continue
-        found, updated, begun = around.points(), _elements(b.body, b), _elements(other.init, other)
+        found, updated, begun = around.points(), _stored_elements(b.body, b), _stored_elements(other.init, other)
         if found is None or not found.certain or not updated or not updated.keys() <= begun.keys():
             continue
         steps = found.evaluate(it.binding for it in other.reduction)
@@ -130,7 +130,7 @@ def _restarts_elsewhere(
     return count
 
 
-def _elements(s: Stmt, block: Block) -> dict[str, tuple[Expr, ...]]:
+def _stored_elements(s: Stmt, block: Block) -> dict[str, tuple[Expr, ...]]:
     """The element, over the loops, of each buffer that a part of a block stores to; empty unless it only stores, once each."""
     parts = s.stmts if isinstance(s, Seq) else (s,)
     bindings = {it.var: it.binding for it in block.iters}
@@ -145,7 +145,7 @@ def _first_equal(columns: Sequence[np.ndarray], count: int) -> np.ndarray:
     return first[group]
 
 
-def _repeated(blocks: Sequence[tuple[Block, IterationScope]], b: Block, scope: IterationScope) -> Iterator[Finding]:
+def _repeated_steps(blocks: Sequence[tuple[Block, IterationScope]], b: Block, scope: IterationScope) -> Iterator[Finding]:
     """Findings where a block runs an iteration of its reduction twice, or may do so."""
     reduced = axis_loops(b, Axis.REDUCE)
     start = next((n for n, loop in enumerate(scope.loops) if loop.name in reduced), len(scope.loops))

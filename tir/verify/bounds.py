@@ -33,14 +33,14 @@ def check_bounds(func: PrimFunc) -> Iterator[Finding]:
         if isinstance(n, Block):
             for it in n.iters:
                 what = f"`{it.var.name}` of block `{n.name}` = `{it.binding}`"
-                yield from _within(it.binding, it.extent, what, "its domain", stmt, place)
+                yield from _findings(it.binding, it.extent, what, "its domain", stmt, place)
         else:
             for dim, (index, extent) in enumerate(zip(n.indices, n.buffer.shape, strict=True)):
                 what = f"index `{index}` of dimension {dim} of `{n.buffer.name}`"
-                yield from _within(index, extent, what, f"0 .. {last_index(extent)}", stmt, place)
+                yield from _findings(index, extent, what, f"0 .. {last_index(extent)}", stmt, place)
 
 
-def _within(index: Expr, extent: Expr, what: str, domain: str, stmt: Stmt | None, place: ProgramPoint) -> Iterator[Finding]:
+def _findings(index: Expr, extent: Expr, what: str, domain: str, stmt: Stmt | None, place: ProgramPoint) -> Iterator[Finding]:
     """Findings where an index may be outside 0 .. extent - 1."""
     # Over the loops: they may reach less than the domains of the axes.
     loops = [(x.var, simplify(place.closed(x.extent))) for x in place.loops]

@@ -32,14 +32,14 @@ def check_initialised(func: PrimFunc, only: Collection[str] | None = None) -> It
             owned = {b.name: accesses.get(b.name, []) for b in buffers}
             for buffer in (b for b in buffers if only is None or b.name in only):
                 found = owned[buffer.name]
-                tried = _written_first(buffer, owned)
+                tried = _unwritten_findings(buffer, owned)
                 if tried is not None:
                     yield from tried
                 elif not writes_before_reads(owner.body, buffer, size_ranges(func)):
-                    yield from _outside(buffer, found)
+                    yield from _outside_boxes(buffer, found)
 
 
-def _written_first(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Sequence[Finding] | None:
+def _unwritten_findings(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Sequence[Finding] | None:
     """Findings by enumeration; None where iterations or elements are too many or unknown. A copy of an unwritten element is no
     fault: it counts as unwritten, too. `owned` are the accesses to all buffers of one owner."""
     accesses = owned[buffer.name]
@@ -51,11 +51,11 @@ def _written_first(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Sequenc
     if not accesses[0].is_store:
         severity = "unproved" if accesses[0].guarded else "error"
         return (Finding(severity, f"`{buffer.name}` is read before anything is written to it", accesses[0].stmt),)
-    written = _written(buffer.name, owned, frozenset())
+    written = _written_mask(buffer.name, owned, frozenset())
     if written is None:
         return None
     for a in distinct_accesses([a for a in reads if _copied_to(a) not in owned.keys() - {buffer.name}]):
-        elements = _elements(a)
+        elements = _touched_elements(a)
         if elements is None or not elements[1]:
             return None
         missing = ~written[elements[0]]
@@ -64,7 +64,7 @@ def _written_first(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Sequenc
     return ()
 
 
-def _written(name: str, owned: Mapping[str, list[Access]], outer: frozenset[str]) -> np.ndarray | None:
+def _written_mask(name: str, owned: Mapping[str, list[Access]], outer: frozenset[str]) -> np.ndarray | None:
     """A mask of the written elements of a buffer, without copies of unwritten ones; None where that is unknown."""
     shape = constant_shape(owned[name][0].buffer)
     if None in shape or prod(d or 0 for d in shape) > MAX_MARKED_ELEMENTS:
@@ -74,15 +74,15 @@ def _written(name: str, owned: Mapping[str, list[Access]], outer: frozenset[str]
     copies = {(id(a.stmt), a.loops, a.conditions): a for a in others}
     stores = [(a, copies.get((id(a.stmt), a.loops, a.conditions))) for a in owned[name] if a.is_store]
     for a in distinct_accesses([a for a, source in stores if source is None]):
-        elements = _elements(a)
+        elements = _touched_elements(a)
         if elements is None:
             return None
         written[elements[0]] = True
     for a, source in stores:
         if source is None:
             continue
-        there = _written(source.buffer.name, owned, outer | {name})
-        elements = _elements(a, source)
+        there = _written_mask(source.buffer.name, owned, outer | {name})
+        elements = _touched_elements(a, source)
         if there is None or elements is None:
             return None
         kept = there[elements[0][len(shape) :]]
@@ -103,9 +103,9 @@ def _missing(buffer: Buffer, elements: Sequence[np.ndarray], n: int, read: Acces
     return Finding("error", f"`{buffer.name}[{place}]` is read, but never written", read.stmt)
 
 
-def _outside(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:
+def _outside_boxes(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:
     """A finding among too many iterations: an element certainly read outside the boxes of all writes, else an unproved one."""
-    boxes = [_box(a) for a in accesses if a.is_store]
+    boxes = [_bounding_box(a) for a in accesses if a.is_store]
     known = [box for box in boxes if box is not None]
     for a in accesses if len(known) == len(boxes) else []:
         points = enumerate_points(constant_extents(a.loops), variables(*a.indices), a.conditions)
@@ -120,14 +120,14 @@ def _outside(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:
     yield Finding("unproved", f"cannot prove that all is written that is read of `{buffer.name}`", accesses[0].stmt)
 
 
-def _box(a: Access) -> list[tuple[int, int]] | None:
+def _bounding_box(a: Access) -> list[tuple[int, int]] | None:
     """The bounding box of an access; None where it is unknown."""
     ranges = {name: extent_range(extent) for name, extent in a.loops}
     found = [bounds(i, ranges) for i in a.indices]
     return None if any(None in interval for interval in found) else found  # type: ignore[return-value]
 
 
-def _elements(*accesses: Access) -> tuple[tuple[np.ndarray, ...], bool] | None:
+def _touched_elements(*accesses: Access) -> tuple[tuple[np.ndarray, ...], bool] | None:
     """The index arrays of the elements that accesses of the same iterations touch, and True if all these iterations happen. None
     if they are too many or unknown."""
     first = accesses[0]

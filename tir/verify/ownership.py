@@ -33,7 +33,7 @@ def provably_disjoint(accesses: Sequence[Access], owners: set[str], scope: Itera
         return owners <= determined(indices[0], fixed, ranges)
     equations: list[Polynomial] = []
     for dim in range(len(indices[0])):
-        parts = [_split(i[dim], owners | fixed, ranges) for i in indices]
+        parts = [_own_terms(i[dim], owners | fixed, ranges) for i in indices]
         own = parts[0][0]
         if any(p[0] != own for p in parts):
             continue
@@ -46,7 +46,7 @@ def provably_disjoint(accesses: Sequence[Access], owners: set[str], scope: Itera
     return owners <= determined(equations, fixed, ranges)
 
 
-def _split(p: Polynomial, own: set[str], ranges: Mapping[str, Interval]) -> tuple[Polynomial, int | None, int | None]:
+def _own_terms(p: Polynomial, own: set[str], ranges: Mapping[str, Interval]) -> tuple[Polynomial, int | None, int | None]:
     """The terms in which only variables of `own` occur, and the bounds of the sum of all others, the constant included."""
     other, mine = split_terms(p, names_in(p) - own)
     offset = mine.pop((), 0)

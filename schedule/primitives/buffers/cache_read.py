@@ -64,7 +64,7 @@ def cache_read(
             raise ScheduleError("`consumer_blocks` is empty; leave it out for all blocks that read the buffer")
     for c in consumers:
         need_only_reads(c, source.name)
-    near, place = _place(scope, consumers, source.name)
+    near, place = _copy_place(scope, consumers, source.name)
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{source.name}_{memory}"), source.shape, source.dtype, storage_scope)
     copying = copy_block(names, copy.name, source, copy)
@@ -99,7 +99,7 @@ def _need_apart(scope: BlockScope, name: str, result: PrimFunc) -> None:
         )
 
 
-def _place(scope: BlockScope, consumers: list[Leaf], name: str) -> tuple[list[Leaf], CopyPlace]:
+def _copy_place(scope: BlockScope, consumers: list[Leaf], name: str) -> tuple[list[Leaf], CopyPlace]:
     """The readers that determine the place of a buffer's copy, and the place: all `consumers` if possible.
 
     Else the consumers after the place in the same loops, if nothing writes the buffer between these and the others."""

@@ -69,7 +69,7 @@ def cache_write(
         return func, back
     updating = _updates(producer, target)
     if not updating:
-        if not _written_first(scope, leaf):
+        if not _reads_own_writes(scope, leaf):
             need_complete(scope, leaf, "given a copy to write")
         need_whole_reduction(scope, leaf, "its copy is")
     need_only_writer(scope, leaf, "given a copy to write")
@@ -114,7 +114,7 @@ def cache_write(
     return with_buffer(edited(func, changes, *insertions), scope.block, copy), copying.name
 
 
-def _written_first(scope: BlockScope, leaf: Leaf) -> bool:
+def _reads_own_writes(scope: BlockScope, leaf: Leaf) -> bool:
     """True where a block without an init reads from its outputs, and only elements written before in the same instance."""
     block, ranges = leaf.block, ranges_of([leaf.block], scope.ranges)
     itself = {s.buffer.name: s.buffer for s in stores(block) if s.buffer.name in leaf.reads}

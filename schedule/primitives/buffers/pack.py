@@ -49,7 +49,7 @@ def pack(
     source = buffer_of(leaf.block, read_buffer_index, written=False)
     index_map = _walk_order(leaf.block, source, leaf.loops, preserve_unit_loops)
     if _is_part(leaf.block, source):
-        func, copying = reindex_cache_read(func, block, source.name, storage_scope, _used_axes(leaf.block, source))
+        func, copying = reindex_cache_read(func, block, source.name, storage_scope, _map_to_used_axes(leaf.block, source))
         _, leaf = locate(func, block)
         part = buffer_of(find_block(func, copying), 0, written=True)
         index_map = _walk_order(leaf.block, part, leaf.loops, preserve_unit_loops)
@@ -72,7 +72,7 @@ def _is_part(block: Block, source: Buffer) -> bool:
     )  # fmt: skip
 
 
-def _used_axes(block: Block, source: Buffer) -> IndexMap:
+def _map_to_used_axes(block: Block, source: Buffer) -> IndexMap:
     """The index map from all axes of a block to those in its indices of a buffer."""
     used = {v for load in loads(block) if load.buffer.name == source.name for i in load.indices for v in variables(i)}
     axes = tuple(it.var for it in block.iters)

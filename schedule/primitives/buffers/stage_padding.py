@@ -61,13 +61,13 @@ def stage_padding(func: PrimFunc, block: BlockName, buffer: BufferOfBlock) -> tu
     reader = _with_padded_factor(leaf.block, source, ranges)
     choice, read = _padded_read(reader, source)
     stand = place_to_copy(scope, [leaf], source.name)
-    starts, extents = _box(reader, read, ranges)
+    starts, extents = _read_box(reader, read, ranges)
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{source.name}_padded"), tuple(map(Const, extents)), source.dtype, source.scope)
     iters = copy_axes(names, [(Const(n), "int32") for n in extents])
     inside = ranges_of([Block("", iters, reader.body)])
     places = [simplify(it.var + start) for it, start in zip(iters, starts, strict=True)]
-    condition = conjunction(*(_moved(c, reader, read, places, inside) for c in conjuncts(choice.condition)))
+    condition = conjunction(*(_condition_on_copy(c, reader, read, places, inside) for c in conjuncts(choice.condition)))
     value = Select(condition, Load(source, tuple(places)), choice.false_value, lazy=True)
     making = Block(names.block(copy.name), iters, Store(copy, tuple(it.var for it in iters), value))
     if not in_bounds(making, inside):  # if dimensions share an axis, or another statement guards the block
@@ -136,7 +136,7 @@ def _padded_read(block: Block, source: Buffer) -> tuple[Select, Load]:
     return next(iter(found.items()))
 
 
-def _box(block: Block, read: Load, ranges: Ranges) -> tuple[list[int], list[int]]:
+def _read_box(block: Block, read: Load, ranges: Ranges) -> tuple[list[int], list[int]]:
     """The first place in each dimension that a load reads, padding included, and the number of places."""
     starts, extents = [], []
     for i in read.indices:
@@ -153,7 +153,7 @@ def _box(block: Block, read: Load, ranges: Ranges) -> tuple[list[int], list[int]
     return starts, extents
 
 
-def _moved(condition: Expr, block: Block, read: Load, places: list[Expr], ranges: Ranges) -> Expr:
+def _condition_on_copy(condition: Expr, block: Block, read: Load, places: list[Expr], ranges: Ranges) -> Expr:
     """A condition on an index of a load as a condition on the copy's axis for that dimension."""
     if isinstance(condition, Binary) and condition.op in COMPARISONS and condition.a.dtype in ("int32", "int64"):
         difference = add(polynomial(condition.a), polynomial(condition.b), -1)

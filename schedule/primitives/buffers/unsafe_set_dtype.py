@@ -56,14 +56,14 @@ def unsafe_set_dtype(func: PrimFunc, block: BlockName, buffer_index: BufferPlace
             case Load() if n.buffer.name == buffer.name:
                 return Cast(buffer.dtype, n.with_(buffer=new))
             case Store() if n.buffer.name == buffer.name:
-                return n.with_(buffer=new, value=_converted(n.value, dtype))
+                return n.with_(buffer=new, value=_in_dtype(n.value, dtype))
         return None
 
     func = rewrite(func, visit)
     return rewrite(func, lambda n: new if n == buffer else None), None
 
 
-def _converted(value: Expr, dtype: str) -> Expr:
+def _in_dtype(value: Expr, dtype: str) -> Expr:
     """A value in another dtype; an exact cast from this dtype is undone."""
     match value:
         case Cast(wide, inner) if inner.dtype == dtype and dtypes.holds(wide, dtype):

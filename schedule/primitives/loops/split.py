@@ -93,7 +93,7 @@ def split(
                 hint=f"split({loop!r}, {[None, *factors[1:]]})",
             )
     if tail == "cut" and constant_extent(target) % product:
-        return _cut(func, target, factors, product, preserve_unit_iters, names)
+        return _with_rest_after(func, target, factors, product, preserve_unit_iters, names)
 
     if type(extent) is Const:
         inferred: Expr = Const(-(-extent.value // product), extent.dtype)
@@ -138,7 +138,7 @@ def _checked_names(func: PrimFunc, given: list[str], replaced: list[str], count:
     return given
 
 
-def _cut(
+def _with_rest_after(
     func: PrimFunc, target: For, factors: list[int | None], product: int, preserve_unit_iters: bool, names: list[str] | None
 ) -> tuple[PrimFunc, list[str]]:
     """`func` with the loop in whole tiles, and a loop after them for the rest; the names of all new loops."""

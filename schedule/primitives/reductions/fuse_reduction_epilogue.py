@@ -47,7 +47,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: BlockName, epilogue
     if other.root is not scope.root:
         raise _refusal(f"`{reduction_block}` and `{epilogue_block}` are not inside the same block", epilogue_block, *marks)
     last = scope.leaf(epilogue)
-    accumulated = _accumulated(reduction)
+    accumulated = _accumulation(reduction)
     what = "fused with an epilogue"
     need_own_temporary(scope, first, what)
     result = accumulated.store.buffer
@@ -64,7 +64,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: BlockName, epilogue
         raise _refusal(f"`{output.name}` holds {output.dtype}, and `{result.name}` {result.dtype}", epilogue_block, *marks)
     rest, place = _combined_with(epilogue, store.value, result.name, accumulated.op)
     own = own_axes(reduction, accumulated.store)
-    axes = _matched_axes(reduction, epilogue, own, place)
+    axes = _epilogue_axes(reduction, epilogue, own, place)
     own_axes(epilogue, store)
     _need_whole_domain(epilogue, last)
     _need_nothing_between(scope, first, last, output.name)
@@ -83,7 +83,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: BlockName, epilogue
     return without_buffers(edited(func, changes), [result.name]), None
 
 
-def _accumulated(block: Block) -> Accumulation:
+def _accumulation(block: Block) -> Accumulation:
     """The accumulation of a reduction, from its inputs alone; refuses any other block."""
     found = accumulation(block)
     if found is not None and block.is_reduction and not _uses(found.added, found.store.buffer.name) and not loads(found.start):
@@ -125,7 +125,7 @@ def _uses(value: Expr, name: str) -> bool:
     return any(n.buffer.name == name for n in loads(value))
 
 
-def _matched_axes(reduction: Block, epilogue: Block, own: list[str | None], place: tuple[Expr, ...]) -> dict[str, Expr]:
+def _epilogue_axes(reduction: Block, epilogue: Block, own: list[str | None], place: tuple[Expr, ...]) -> dict[str, Expr]:
     """The axis of the reduction for each axis of the epilogue."""
     written = {it.var.name: it for it in reduction.iters}
     read = {it.var.name: it for it in epilogue.iters}

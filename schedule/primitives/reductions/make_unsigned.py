@@ -37,7 +37,7 @@ def make_unsigned(func: PrimFunc, block: BlockName, buffer: BufferName) -> tuple
     """
     scope, leaf = locate(func, block)
     target, chain = leaf.block, leaf.exclusive_loops
-    other, result = _product(target, buffer)
+    other, result = _other_factor(target, buffer)
     if len(chain) < len(leaf.loops) or not chain or target.predicate != TRUE:
         raise ScheduleError(
             f"`{block}` is not alone in its loops, over its whole domain",
@@ -66,7 +66,7 @@ def make_unsigned(func: PrimFunc, block: BlockName, buffer: BufferName) -> tuple
     return with_buffer(func, scope.block, sums), (shifting, summing.name, correcting)
 
 
-def _product(block: Block, buffer: str) -> tuple[Load, Store]:
+def _other_factor(block: Block, buffer: str) -> tuple[Load, Store]:
     """The load of the other factor in a sum of products with `buffer`, and the store; refuses any other block."""
     found = accumulation(block)
     if found is not None and found.op == "+" and found.start == Const(0, "int32"):
