@@ -279,7 +279,7 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class _Code:
+class _BasicBlock:
     """A basic block: its label, the block of the IR it came from, and its innermost loop from LLVM's comments."""
 
     label: str
@@ -290,7 +290,7 @@ class _Code:
     instructions: tuple[Instruction, ...]
 
 
-def _functions(asm: str) -> Iterator[tuple[str, list[_Code]]]:
+def _functions(asm: str) -> Iterator[tuple[str, list[_BasicBlock]]]:
     """The functions of annotated assembly, as their basic blocks."""
     for part in re.split(r"^(?=\S+:\s+# @)", asm, flags=re.MULTILINE)[1:]:
         function = re.match(r'"?([^":]+)"?:', part)
@@ -299,7 +299,7 @@ def _functions(asm: str) -> Iterator[tuple[str, list[_Code]]]:
         yield function[1] if function else "", blocks
 
 
-def _block(text: str) -> _Code:
+def _block(text: str) -> _BasicBlock:
     first, *lines = text.splitlines()
     start = re.match(r"(?:\.L(BB\d+_\d+):|# (%bb\.\d+):)\s*(?:# %(.*))?", first)
     notes: list[str] = []
@@ -312,7 +312,7 @@ def _block(text: str) -> _Code:
     depth = inner[1] if inner else own[1] if own else within[2] if within else 0
     label, block = (start[1] or start[2], (start[3] or "").strip()) if start else ("", "")
     header = "" if inner or own or not within else within[1]
-    return _Code(label, block, inner is not None, header, int(depth), tuple(_instructions(lines)))
+    return _BasicBlock(label, block, inner is not None, header, int(depth), tuple(_instructions(lines)))
 
 
 def _instructions(lines: Iterable[str]) -> Iterator[Instruction]:

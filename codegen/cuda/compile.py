@@ -28,7 +28,7 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class Binary:
+class Cubin:
     """Machine code of a program (a CUBIN), with the resources of its kernels and NVRTC's log."""
 
     code: bytes
@@ -36,7 +36,7 @@ class Binary:
     log: str
 
 
-def compile_cubin(text: str, arch: str, *, fast_math: bool = False, lines: dict[int, str] | None = None) -> Binary:
+def compile_cubin(text: str, arch: str, *, fast_math: bool = False, lines: dict[int, str] | None = None) -> Cubin:
     """Compile CUDA C for `arch` ("sm_90"). `lines` maps lines to their statements of the IR, for messages.
 
     Raises CompileError, and ImportError, which says what to install, where NVRTC is missing.
@@ -57,7 +57,7 @@ def compile_cubin(text: str, arch: str, *, fast_math: bool = False, lines: dict[
         _ok(nvrtc, nvrtc.nvrtcGetCUBIN(program, code))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return Binary(bytes(code), _resources(message), message)
+    return Cubin(bytes(code), _resources(message), message)
 
 
 def available() -> str:

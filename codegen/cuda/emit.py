@@ -51,7 +51,7 @@ from ..passes.software_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied
 from ..passes.thread_storage_sync import BARRIER
 from ..passes.warp_memory import LDMATRIX, PRODUCTS, TRANSPOSED
 from .banks import BankAccess
-from .expressions import STORAGE, VALUE, Expressions, at_once, flat, stored
+from .expressions import STORAGE, VALUE, ExpressionWriter, at_once, flat, stored
 from .lanes import in_step, together
 from .prelude import prelude
 from .program import DeviceFunction, Program, lower_cuda
@@ -70,7 +70,7 @@ KEYWORDS = C_WORDS | frozenset(_WORDS.split()) | frozenset(INTRINSICS)
 
 
 @dataclass(frozen=True)
-class Source:
+class CudaSource:
     """CUDA C of a program: the whole `text`, and its functions alone in `kernels`. `lines` maps line numbers, from 1, to
     statements of the IR. `shared_bytes` is the dynamic shared memory of each kernel, `accesses` its accesses to shared memory
     with the ranges of their variables."""
@@ -87,7 +87,7 @@ def cuda_source(func: PrimFunc | Program, target=None) -> str:
     return emit(func if isinstance(func, Program) else lower_cuda(func, target)).text
 
 
-def emit(program: Program) -> Source:
+def emit(program: Program) -> CudaSource:
     """The CUDA C of a program."""
     writers = [_Kernel(k) for k in program.kernels]
     kernels = "\n\n".join("\n".join(w.lines) for w in writers) + "\n"
@@ -99,7 +99,7 @@ def emit(program: Program) -> Source:
         notes |= {line + n + 1: note for n, note in w.notes.items()}
         line += len(w.lines) + 1
     accesses = tuple((tuple(w.write.shared), w.write.ranges) for w in writers)
-    return Source(head + kernels, kernels, notes, tuple(w.dynamic for w in writers), accesses)
+    return CudaSource(head + kernels, kernels, notes, tuple(w.dynamic for w in writers), accesses)
 
 
 class _Kernel:
@@ -111,7 +111,7 @@ class _Kernel:
         self.taken = set(KEYWORDS)
         self.depth = 1
         self.dynamic = 0
-        self.write = Expressions(self.names, {**scalar_ranges(kernel.params), **kernel.ranges})
+        self.write = ExpressionWriter(self.names, {**scalar_ranges(kernel.params), **kernel.ranges})
         self.head()
         self.stmt(kernel.body)
         self.lines.append("}")

@@ -35,7 +35,7 @@ ATOM = 9
 MIN_LONG_OFFSET = 2**31  # elements from which an offset needs 64 bits
 
 
-class Expressions:
+class ExpressionWriter:
     """Writes expressions. `names` has the C names of variables and buffers, `lanes` the registers of vector loads. `bound` has
     the values of bound variables, `unrolled` the extents of unrolled loops, and `shared` all accesses to shared memory."""
 

@@ -20,9 +20,9 @@ from ..runtime.arguments import ArgumentError, checked
 from ..runtime.signature import LibraryOfOne
 from ..runtime.timing import Timing, sampled
 from .banks import ways
-from .compile import Binary, Resources
+from .compile import Cubin, Resources
 from .driver import DeviceArray, Module, attribute, call, context, described, launch, synchronize
-from .emit import Source
+from .emit import CudaSource
 from .launch import launches
 from .program import Program
 
@@ -62,7 +62,7 @@ class CudaKernel(LibraryOfOne):
     `source` is its CUDA C and `code` the CUBIN; neither needs a GPU.
     """
 
-    def __init__(self, program: Program, source: Source, binary: Binary, target: Any):
+    def __init__(self, program: Program, source: CudaSource, binary: Cubin, target: Any):
         self.program, self.target, self.binary = program, target, binary
         self.func: PrimFunc = program.func
         self.source, self._source = source.text, source

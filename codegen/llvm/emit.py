@@ -75,7 +75,7 @@ def emit(func: PrimFunc, target, numbers: bool = True) -> str:
     """
     module = Module(target, faults=numbered(func) if numbers else {})
     params = []
-    writer = Function(module)
+    writer = FunctionWriter(module)
     for p in func.params:
         if isinstance(p, Buffer):
             writer.buffers[p.name] = writer.fresh(p.name)
@@ -111,7 +111,7 @@ def versions(func: PrimFunc, target) -> int:
     return 2 if beside_streams(func.body, arrays, target.vector_bits // 8) else 1
 
 
-class Function(Arithmetic, Threads, Parts, Streams):
+class FunctionWriter(Arithmetic, Threads, Parts, Streams):
     """Writes one LLVM function, statement by statement."""
 
     def __init__(self, module: Module, parallel: bool = False, share: bool = False):

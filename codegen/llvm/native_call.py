@@ -41,7 +41,7 @@ FASTCALL = 0x80  # CPython's convention of a call: an array of pointers to the a
 RUNTIME = ("PyLong_AsLongLongAndOverflow", "PyLong_FromLongLong", "PyEval_SaveThread", "PyEval_RestoreThread")
 
 
-class Kind(NamedTuple):
+class ArgumentForm(NamedTuple):
     """The form of an argument to check: an array of a rank, which may be written, or a size where the rank is None."""
 
     rank: int | None
@@ -61,7 +61,7 @@ def native_call(entry: Callable, params: Sequence[Buffer | Var], written: Set[st
     table = np.array(words, np.uint64).view(_Table)
     table.entry = entry
     table.method = method = _method(
-        tuple(Kind(len(p.shape), p.name in written) if isinstance(p, Buffer) else Kind(None) for p in params)
+        tuple(ArgumentForm(len(p.shape), p.name in written) if isinstance(p, Buffer) else ArgumentForm(None) for p in params)
     )
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     return new(("PyCFunction_NewEx", ctypes.pythonapi))(ctypes.addressof(method), table, None)
@@ -155,7 +155,7 @@ def _length(d: Expr, sizes: Sequence[str]) -> list[int] | None:
 
 
 @lru_cache(256)
-def _method(kinds: tuple[Kind, ...]) -> _MethodDef:
+def _method(kinds: tuple[ArgumentForm, ...]) -> _MethodDef:
     """The method definition with the code for arguments of these kinds; kernels keep theirs alive."""
     module = llvm.parse_assembly(_Code().text(kinds))
     module.verify()
@@ -197,7 +197,7 @@ class _Code:
             all_of = self.op(f"and i1 {all_of}, {other}")
         self.lines += [f"  br i1 {all_of}, label %next{self.count}, label %decline", f"next{self.count}:"]
 
-    def text(self, kinds: tuple[Kind, ...]) -> str:
+    def text(self, kinds: tuple[ArgumentForm, ...]) -> str:
         """The module."""
         self.need(f"eq i64 %count, {len(kinds)}")
         self.table = self.load("%table", DATA, "ptr")

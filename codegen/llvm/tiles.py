@@ -27,7 +27,7 @@ from ..processor import ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA
 from .values import Value, lone_variables
 
 if TYPE_CHECKING:
-    from .emit import Function
+    from .emit import FunctionWriter
 
 REGISTERS = 8
 ROWS, ROW_BYTES = 16, 64  # rows of a register, and bytes of a row
@@ -79,14 +79,14 @@ class TileRegisters:
         return register, False
 
 
-def instruction(writer: Function, s: Stmt) -> str | None:
+def instruction(writer: FunctionWriter, s: Stmt) -> str | None:
     """The instruction that a statement is, if the processor has it."""
     name = annotation(s.annotations, INSTRUCTION) if isinstance(s, For) else None
     known = writer.module.target.features
     return name if name in INSTRUCTIONS and {"amx-tile", INSTRUCTIONS[name]} <= known and writer.lane is None else None
 
 
-def write(writer: Function, s: For) -> bool:
+def write(writer: FunctionWriter, s: For) -> bool:
     """Write a loop that is an instruction or has instructions inside; False where it writes nothing."""
     if not any(annotation(x.annotations, INSTRUCTION) for x in loops(s)):
         return False
@@ -101,7 +101,7 @@ def write(writer: Function, s: For) -> bool:
     return _sum(writer, s)
 
 
-def clears(writer: Function, s: Stmt, following: Stmt) -> bool:
+def clears(writer: FunctionWriter, s: Stmt, following: Stmt) -> bool:
     """True where a statement only sets the results of the sum that follows to 0; then the sum starts with that."""
     if not writer.tiles.configured or not isinstance(following, For) or loads(s):
         return False
@@ -117,7 +117,7 @@ def clears(writer: Function, s: Stmt, following: Stmt) -> bool:
     return same
 
 
-def _span(writer: Function, x: Load | Store, around: Sequence[For]) -> tuple[Polynomial, list[tuple[int, int]]]:
+def _span(writer: FunctionWriter, x: Load | Store, around: Sequence[For]) -> tuple[Polynomial, list[tuple[int, int]]]:
     """The start of an access, with terms that are not linear in the loops around it, and its (stride, extent) in each of them."""
     extents = {loop.name: as_int(loop.extent) for loop in around}
     for loop in around:
@@ -139,7 +139,7 @@ def _span_elements(spans: Iterable[tuple[Load | Store, Polynomial, list[tuple[in
     return *bases, frozenset(offsets)
 
 
-def _instructions(writer: Function, s: Stmt, around: tuple[For, ...] = ()) -> Iterator[tuple[tuple[For, ...], For]]:
+def _instructions(writer: FunctionWriter, s: Stmt, around: tuple[For, ...] = ()) -> Iterator[tuple[tuple[For, ...], For]]:
     """The nests in a statement that are instructions, with the loops around them."""
     match s:
         case For() if instruction(writer, s) is not None:
@@ -151,7 +151,7 @@ def _instructions(writer: Function, s: Stmt, around: tuple[For, ...] = ()) -> It
                 yield from _instructions(writer, x, around)
 
 
-def _configured(writer: Function, s: For) -> bool:
+def _configured(writer: FunctionWriter, s: For) -> bool:
     """Write a loop between the configuration of the tile registers and their release; a parallel loop in it has its own."""
     if any(writer.runs_parallel(x) for x in loops(s) if x.kind is Kind.PARALLEL):
         return False
@@ -174,7 +174,7 @@ def _configured(writer: Function, s: For) -> bool:
     return True
 
 
-def _results(writer: Function, s: For) -> dict[object, TileAccess] | None:
+def _results(writer: FunctionWriter, s: For) -> dict[object, TileAccess] | None:
     """The tiles, by their keys, of a loop that only accumulates into them, if they fit the registers; else None."""
     inside = [*_instructions(writer, s)]
     if s.kind is not Kind.SERIAL or not inside or inside[0][1] is s or len(stores(s)) != len(inside):
@@ -192,7 +192,7 @@ def _results(writer: Function, s: For) -> dict[object, TileAccess] | None:
     return found if len(found) <= MAX_RESULTS else None
 
 
-def _sum(writer: Function, s: For) -> bool:
+def _sum(writer: FunctionWriter, s: For) -> bool:
     """Write a loop that accumulates into tiles in registers; False for any other loop."""
     found = None if writer.tiles.results else _results(writer, s)
     if found is None:
@@ -212,7 +212,7 @@ def _sum(writer: Function, s: For) -> bool:
     return True
 
 
-def _write_product(writer: Function, s: For) -> None:
+def _write_product(writer: FunctionWriter, s: For) -> None:
     """Write an instruction, whose result is in a register already, or is loaded and stored."""
     accesses, name = _tile_accesses(writer, s), instruction(writer, s)
     assert accesses is not None and name is not None
@@ -235,7 +235,7 @@ def _write_product(writer: Function, s: For) -> None:
         del registers.operands[None]
 
 
-def _move(writer: Function, verb: str, register: int, tile: TileAccess) -> None:
+def _move(writer: FunctionWriter, verb: str, register: int, tile: TileAccess) -> None:
     """Load a tile, or store it."""
     buffer = tile.access.buffer
     pointer, stride = writer.pointer_at(buffer, tile.start), tile.stride * dtypes.nbytes(buffer.dtype)
@@ -244,7 +244,7 @@ def _move(writer: Function, verb: str, register: int, tile: TileAccess) -> None:
         writer.versions[buffer.name] = writer.versions.get(buffer.name, 0) + 1
 
 
-def _tile_accesses(writer: Function, s: For, copy: Mapping[str, int] = MappingProxyType({})) -> list[TileAccess] | None:
+def _tile_accesses(writer: FunctionWriter, s: For, copy: Mapping[str, int] = MappingProxyType({})) -> list[TileAccess] | None:
     """The tiles of the result, the rows and the columns of an instruction, in a copy of unrolled loops; None if misplaced."""
     nest = perfect_nest(s)[0]
     store, extents = nest[-1].body, [as_int(x.extent) for x in nest]
@@ -269,7 +269,7 @@ def _tile_accesses(writer: Function, s: For, copy: Mapping[str, int] = MappingPr
 
 
 def _tile_access(
-    writer: Function, access: Load | Store, row: str, within: Mapping[str, int], copy: Mapping[str, int]
+    writer: FunctionWriter, access: Load | Store, row: str, within: Mapping[str, int], copy: Mapping[str, int]
 ) -> TileAccess | None:
     """The tile of an access, its rows along loop `row` and strides `within` of other loops; None for other strides."""
     offset = _buffer_offset(writer, access, copy)
@@ -280,7 +280,7 @@ def _tile_access(
     return TileAccess(access, offset, stride)
 
 
-def _buffer_offset(writer: Function, access: Load | Store, copy: Mapping[str, int]) -> Polynomial:
+def _buffer_offset(writer: FunctionWriter, access: Load | Store, copy: Mapping[str, int]) -> Polynomial:
     """The offset of an access in its buffer, in a copy of the unrolled loops around."""
     constants = {name: Const(n) for name, n in {**writer.constants, **copy}.items()}
     return position(access.buffer, [simplify(substitute(i, constants), writer.ranges) for i in access.indices])

@@ -66,7 +66,7 @@ RowColumn = tuple[int, int]  # a row and a column, or a step in each
 
 
 @dataclass(frozen=True)
-class Layout:
+class WarpLayout:
     """The layout of a tile in a warp. Lane l has the elements e = 0, 1, ... at
 
         (row, column) = (l // 4) * group + (l % 4) * member + the sum over the parts of e,
@@ -90,15 +90,18 @@ class Layout:
 class Product:
     """An instruction that multiplies: the layouts of its factors; its result is 16 x 8."""
 
-    left: Layout
-    right: Layout
+    left: WarpLayout
+    right: WarpLayout
 
 
-RESULT = Layout((16, 8), (1, 0), (0, 2), ((2, 8, 0), (2, 0, 1)))
+RESULT = WarpLayout((16, 8), (1, 0), (0, 2), ((2, 8, 0), (2, 0, 1)))
 _HALVES = Product(
-    Layout((16, 16), (1, 0), (0, 2), ((2, 0, 8), (2, 8, 0), (2, 0, 1))), Layout((16, 8), (0, 1), (2, 0), ((2, 8, 0), (2, 1, 0)))
+    WarpLayout((16, 16), (1, 0), (0, 2), ((2, 0, 8), (2, 8, 0), (2, 0, 1))),
+    WarpLayout((16, 8), (0, 1), (2, 0), ((2, 8, 0), (2, 1, 0))),
 )
-_TF32 = Product(Layout((16, 8), (1, 0), (0, 1), ((2, 0, 4), (2, 8, 0)), True), Layout((8, 8), (0, 1), (1, 0), ((2, 4, 0),), True))
+_TF32 = Product(
+    WarpLayout((16, 8), (1, 0), (0, 1), ((2, 0, 4), (2, 8, 0)), True), WarpLayout((8, 8), (0, 1), (1, 0), ((2, 4, 0),), True)
+)
 PRODUCTS = {
     "mma_m16n8k16_f16_f32": _HALVES, "mma_m16n8k16_bf16_f32": _HALVES, "mma_m16n8k16_f16_f16": _HALVES,
     "mma_m16n8k8_tf32_f32": _TF32,
@@ -109,7 +112,7 @@ PRODUCTS = {
 class Held:
     """The layout of a buffer in scope `warp`, and its dimensions that are the rows and the columns of tiles."""
 
-    layout: Layout
+    layout: WarpLayout
     rows: int
     columns: int
 
@@ -134,12 +137,12 @@ def lower_warp_memory(func: PrimFunc, target) -> PrimFunc:
                 f"{kernel.name}: tensor cores are used through instructions of sm_{AMPERE_CAPABILITY} and later, "
                 f"the target is sm_{capability}"
             )
-        return _Lowering(kernel.body, kernel.indices["threadIdx.x"], kernel.ranges).run()
+        return _WarpLowering(kernel.body, kernel.indices["threadIdx.x"], kernel.ranges).run()
 
     return map_kernels(func, change)
 
 
-class _Lowering:
+class _WarpLowering:
     def __init__(self, body: Stmt, lane: Var, ranges: dict[str, Interval]):
         self.body, self.lane, self.ranges = body, lane, ranges
         self.taken = variables(body) | {n.name for n in walk(body) if isinstance(n, (Var, Buffer))} | set(ranges)
@@ -166,7 +169,7 @@ class _Lowering:
         self.note(left, product.left, row, step)
         self.note(right, product.right, step, column)
 
-    def note(self, x: Load, layout: Layout, row: str, column: str) -> None:
+    def note(self, x: Load, layout: WarpLayout, row: str, column: str) -> None:
         self.keep(x.buffer, Held(layout, _dimension(x.indices, row), _dimension(x.indices, column)))
 
     def keep(self, buffer: Buffer, held: Held) -> None:
@@ -391,7 +394,7 @@ def _down_to(s: For, missing: set[str], accesses: str) -> tuple[list[For], list[
     return around, conditions, inner
 
 
-def _origins(layout: Layout, per: int) -> Iterator[RowColumn]:
+def _origins(layout: WarpLayout, per: int) -> Iterator[RowColumn]:
     """The place in the tile of the first element of each register of lane 0."""
     parts = layout.parts[:-1] if per == 2 else layout.parts
     places: list[RowColumn] = [(0, 0)]

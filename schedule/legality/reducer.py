@@ -23,7 +23,7 @@ MAX_TRIED = 1 << 20  # largest absolute value of a number that is tried
 
 
 @dataclass(frozen=True)
-class Reducer:
+class Reduction:
     """A reduction into the elements `outputs`: each step combines them with `sources`, where `condition` holds.
 
     `combined` are the results over the variables `old` (accumulators) and `new` (sources); `identities` are the values that the
@@ -74,7 +74,7 @@ def accumulation(block: Block) -> Accumulation | None:
     return None
 
 
-def reducer_of(block: Block, reordered: bool) -> Reducer:
+def reducer_of(block: Block, reordered: bool) -> Reduction:
     """The reducer of a block; refuses operations that are not recognised as associative, on one or several values.
 
     `reordered` requires a commutative operation, too: terms will be combined in another order. On one value, +, *, min, max,
@@ -96,7 +96,7 @@ def reducer_of(block: Block, reordered: bool) -> Reducer:
     for c in combined:
         if loads(c) or not variables(c) <= {v.name for v in (*old, *new)}:
             raise _unknown(block)
-    result = Reducer(outputs, sources, identities, condition, old, new, combined)
+    result = Reduction(outputs, sources, identities, condition, old, new, combined)
     if len(outputs) == 1:
         _need_known_identity(block, result)
     else:
@@ -189,7 +189,7 @@ def _replaced(e: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
     return map_children(e, lambda n: _replaced(n, mapping) if isinstance(n, Expr) else n)
 
 
-def _need_known_identity(block: Block, r: Reducer) -> None:
+def _need_known_identity(block: Block, r: Reduction) -> None:
     """Refuse unless the operation is known and starts from its identity, or, if idempotent, from any constant."""
     (value,), (old,), (new,), (start,) = r.combined, r.old, r.new, r.identities
     match value:
@@ -208,7 +208,7 @@ def _need_known_identity(block: Block, r: Reducer) -> None:
         )
 
 
-def _need_associative(block: Block, r: Reducer, reordered: bool) -> None:
+def _need_associative(block: Block, r: Reduction, reordered: bool) -> None:
     """Refuse an operation on several values that trials show not to be associative (or, if `reordered`, not commutative).
 
     Three small numbers for each value are tried in all combinations. For operations that only compare and select values of one
@@ -249,7 +249,7 @@ def _need_associative(block: Block, r: Reducer, reordered: bool) -> None:
             refuse("associative", left, f(f(a, b), c), right, f(a, f(b, c)))
 
 
-def _critical_numbers(r: Reducer, dtype: str, draw: random.Random) -> list:
+def _critical_numbers(r: Reduction, dtype: str, draw: random.Random) -> list:
     """Trial values of a dtype: integers around the constants of an operation, and random ones up to MAX_TRIED."""
     if dtype == "bool":
         return [False, True]

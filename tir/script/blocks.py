@@ -8,7 +8,7 @@ from typing import Any
 from ..ir import NOTHING, Axis, Block, Expr, Iter, Let, Region, Stmt, Var
 from ..traverse import variables
 from . import namespace
-from .declarations import Declarations, Frame
+from .declarations import BlockHeader, Declarations
 
 
 class Blocks(Declarations):
@@ -16,7 +16,7 @@ class Blocks(Declarations):
         arguments = self.arguments(namespace.block, call)
         name = self.string(arguments["name"]) if "name" in arguments else ""
         outer = self.enter()
-        frame = Frame(self.scope, block=True)
+        frame = BlockHeader(self.scope, block=True)
         self.frames.append(frame)
         label = self.names.block(name)
         result = self.statements(body)
@@ -62,7 +62,7 @@ class Blocks(Declarations):
             self.iteration(frame, self.identifier(t), Axis(letter), domain.start, domain.extent, domain.variable, dtype)
 
     def iteration(
-        self, frame: Frame, name: str, axis: Axis, start: Expr, extent: Expr, binding: Expr, dtype: str | None = None
+        self, frame: BlockHeader, name: str, axis: Axis, start: Expr, extent: Expr, binding: Expr, dtype: str | None = None
     ) -> None:
         """An iteration variable; one that starts elsewhere than at 0 is shifted."""
         var = Var(self.names.local(name, self.scope), dtype or extent.dtype)
@@ -98,7 +98,7 @@ class Blocks(Declarations):
         else:
             frame.stated[field] = tuple(frame.closed(r) for r in self.regions(node.args))
 
-    def frame(self, node: ast.Call) -> Frame:
+    def frame(self, node: ast.Call) -> BlockHeader:
         """The block whose body directly contains a statement."""
         frame = self.frames[-1]
         if not frame.block or frame.scope is not self.scope:

@@ -20,7 +20,7 @@ from . import namespace
 from .error import ScriptError
 from .source import Source
 from .values import Handle, Pointer, Scope, Thread
-from .views import View
+from .views import ArrayView
 
 NUMBER = (bool, int, float)
 
@@ -38,7 +38,7 @@ class Lane:
     count: Expr | None = None
 
 
-class Context(ABC):
+class FunctionContext(ABC):
     """Reads one function.
 
     `captured` are the names from outside the function. Where they come from running Python (`live`), attributes of captured
@@ -143,7 +143,7 @@ class Context(ABC):
             return value
         hint = None
         match value:
-            case Buffer() | View():
+            case Buffer() | ArrayView():
                 rank = len(value.shape)
                 what = f"a buffer of {rank} dimension{'s' * (rank != 1)}"
                 hint = f"index it: {self.text(node)}[{', '.join('ijklmnopq'[:rank]) if rank else '()'}]"

@@ -37,17 +37,17 @@ from ..ir import (
 from ..memory import check_scope
 from ..traverse import N, substitute
 from . import namespace
-from .expressions import Expressions
-from .names import Names
+from .expressions import ExpressionReader
+from .names import SourceNames
 from .source import Source, python_tree
 from .values import NAMEABLE, Handle, Pointer, Scope, Thread, is_python_value
-from .views import Reshaped, Subview, View, element_count
+from .views import ArrayView, Reshaped, Subview, element_count
 
 Wrapper = Callable[[Stmt], Stmt]  # a statement around all that follow it
 
 
 @dataclass
-class Frame:
+class BlockHeader:
     """The header of a block or of the function, collected while its statements are parsed."""
 
     scope: Scope
@@ -73,13 +73,13 @@ class Domain:
     variable: Var
 
 
-class Declarations(Expressions):
+class Declarations(ExpressionReader):
     """Evaluates the declarations of one function."""
 
     def __init__(self, source: Source, captured: Mapping[str, Any], live: bool):
         super().__init__(source, captured, live)
-        self.names: Names
-        self.frames: list[Frame] = []
+        self.names: SourceNames
+        self.frames: list[BlockHeader] = []
         self.sizes: list[Var] = []  # symbolic sizes that the body declares
         self.passed: dict[str, Buffer] = {}  # by name, parameters that callers pass in another shape
         self.domains: dict[Expr, Domain] = {}
@@ -243,7 +243,7 @@ class Declarations(Expressions):
             self.declare_size(inner, "int32", node)
         return self.index(inner)
 
-    def declaration(self, form: Any, node: ast.Call, region: Region | None = None) -> tuple[View, dict[str, ast.expr]]:
+    def declaration(self, form: Any, node: ast.Call, region: Region | None = None) -> tuple[ArrayView, dict[str, ast.expr]]:
         """A declared buffer, still without a name, or a window on `region`; and all arguments of the call. Sizes in place of
         strides or offset take their values. Declarations that the IR cannot express are errors."""
         arguments = self.arguments(form, node)

@@ -9,12 +9,12 @@ from typing import Any
 from ..arith.simplify import simplify
 from ..ir import Buffer, Const, Expr, Load, Range, Region, binary
 from . import namespace
-from .context import Context
+from .context import FunctionContext
 from .values import Handle, Pointer
-from .views import Reshaped, Subview, View, as_view
+from .views import ArrayView, Reshaped, Subview, as_view
 
 
-class Elements(Context):
+class Elements(FunctionContext):
     def subscript(self, node: ast.Subscript) -> Any:
         base = self.array(node.value)
         if (view := as_view(base)) is not None:
@@ -48,13 +48,13 @@ class Elements(Context):
         value = self.value(node)
         return value.array if isinstance(value, Pointer) else value
 
-    def element(self, base: View, node: ast.Subscript) -> tuple[Buffer, tuple[Expr, ...]]:
+    def element(self, base: ArrayView, node: ast.Subscript) -> tuple[Buffer, tuple[Expr, ...]]:
         """The buffer and the indices that a subscript means."""
         indices = self.indices(self.index_nodes(node))
         self.rank(base, len(indices), node)
         return base.buffer, base.indices(indices, self.ranges, self.lets)
 
-    def rank(self, base: View, found: int, node: ast.Subscript) -> None:
+    def rank(self, base: ArrayView, found: int, node: ast.Subscript) -> None:
         wanted = len(base.shape)
         if found != wanted:
             name, shape = self.text(node.value), ", ".join(map(str, base.shape))
@@ -63,7 +63,7 @@ class Elements(Context):
             hint = f"its shape is ({shape}{',' * (wanted == 1)})" + (f"; write {name}[()]" if wanted == 0 else "")
             raise self.error(f"`{name}` has {rank}, but {given} given", node, hint)
 
-    def region(self, base: View, nodes: list[ast.expr], node: ast.Subscript) -> Region:
+    def region(self, base: ArrayView, nodes: list[ast.expr], node: ast.Subscript) -> Region:
         """A subscript with slices."""
         if isinstance(base, Reshaped) and base.shape != base.buffer.shape:
             raise self.error(

@@ -23,13 +23,13 @@ from . import ir as namespace_ir
 from . import namespace
 from .context import MAX_BITS, MAX_ITEMS, NUMBER
 from .elements import Elements
-from .operators import Operators
+from .operators import OperatorReader
 from .source import syntax
 from .values import Pointer, Scope, is_python_value
-from .views import View, as_view
+from .views import ArrayView, as_view
 
 # The attributes of buffers and views, by name.
-_OF_VIEWS: dict[str, Callable[[View], Any]] = {
+_OF_VIEWS: dict[str, Callable[[ArrayView], Any]] = {
     "data": lambda v: Address(v.buffer),
     "shape": lambda v: _plain(v.shape),
     "strides": lambda v: _plain(v.strides),
@@ -52,7 +52,7 @@ _PURE = ("call_pure_extern", "call_extern", "call_llvm_pure_intrin", "call_llvm_
 _OUR_MODULES = (namespace.__name__, elementwise.__name__)
 
 
-class Expressions(Operators, Elements):
+class ExpressionReader(OperatorReader, Elements):
     """Evaluates the expressions of one function."""
 
     def value(self, node: ast.expr) -> Any:
@@ -216,7 +216,7 @@ class Expressions(Operators, Elements):
             return self.of_dtype(called, args, keywords, node)
         if any(called is getattr(builtins, name) for name in BUILTINS):
             return self.builtin(called, args, keywords, node)
-        if isinstance(getattr(called, "__self__", None), (Expr, View)):  # x.astype(dtype), A.access_ptr("r")
+        if isinstance(getattr(called, "__self__", None), (Expr, ArrayView)):  # x.astype(dtype), A.access_ptr("r")
             return self.guard(called, node, *args, **keywords)
         if not callable(called):
             raise self.error(f"`{self.text(node.func)}` cannot be called", node)

@@ -10,7 +10,7 @@ from .values import Scope
 BUFFERS = ("match_buffer", "alloc_buffer", "allocate", "allocate_const", "decl_buffer", "Buffer", "sblock_alloc_buffer")
 
 
-class Names:
+class SourceNames:
     """The names that a source binds, and those given so far."""
 
     def __init__(self, node: ast.FunctionDef):

@@ -10,7 +10,7 @@ from typing import Any
 from .. import elementwise
 from ..ir import Const, Expr, binary, negative
 from . import namespace
-from .context import MAX_BITS, MAX_ITEMS, Context
+from .context import MAX_BITS, MAX_ITEMS, FunctionContext
 from .source import syntax
 from .values import is_python_value
 
@@ -69,7 +69,7 @@ def on_python(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     return function(a, b)
 
 
-class Operators(Context):
+class OperatorReader(FunctionContext):
     def operate(self, a: Any, b: Any, node: ast.BinOp) -> Any:
         """A binary operator: on numbers Python's, else a node."""
         function = _BINARY[type(node.op)]

@@ -17,10 +17,10 @@ from ..ir import PrimFunc, deeply
 from . import ir as namespace_ir
 from . import namespace
 from .error import ScriptError
-from .expressions import Expressions
+from .expressions import ExpressionReader
 from .module import Module
 from .source import Source, python_tree
-from .statements import Function
+from .statements import FunctionReader
 
 R = TypeVar("R")
 
@@ -41,7 +41,7 @@ def parse(source: str, filename: str = "<script>") -> PrimFunc | Module:
 
 def _parsed(text: Source) -> PrimFunc | Module:
     captured: dict[str, Any] = {"T": namespace, "I": namespace_ir}
-    outside = Expressions(text, captured, live=False)
+    outside = ExpressionReader(text, captured, live=False)
     functions: list[PrimFunc] = []
     modules: list[Module] = []
     for s in _statements(text):
@@ -61,7 +61,7 @@ def _parsed(text: Source) -> PrimFunc | Module:
                 captured |= dict(zip([n.id for n in names], outside.items(values), strict=True))  # type: ignore[attr-defined]
             case ast.FunctionDef():
                 _decorated(s, "prim_func", outside)
-                functions.append(Function(text, captured, live=False).function(s))
+                functions.append(FunctionReader(text, captured, live=False).function(s))
             case ast.ClassDef():
                 _decorated(s, "ir_module", outside)
                 modules.append(_module(s, text, captured, outside))
@@ -125,7 +125,7 @@ def _parse_function(function: Callable, around: Mapping[str, Any]) -> PrimFunc:
         definition = _statements(source)[0]
         if not isinstance(definition, ast.FunctionDef):
             raise source.error("@T.prim_func stands above a `def`", definition)
-        return Function(source, captured, live=True).function(definition)
+        return FunctionReader(source, captured, live=True).function(definition)
 
     return _not_too_deep(filename, read)
 
@@ -157,7 +157,7 @@ def _import(s: ast.Import | ast.ImportFrom, captured: dict[str, Any]) -> None:
                 captured[alias.asname or alias.name] = space
 
 
-def _decorated(s: ast.FunctionDef | ast.ClassDef, name: str, outside: Expressions) -> None:
+def _decorated(s: ast.FunctionDef | ast.ClassDef, name: str, outside: ExpressionReader) -> None:
     """Check that `@T.prim_func` (or `@I.ir_module`) is the only decorator."""
     names = [ast.unparse(d.func if isinstance(d, ast.Call) else d).split(".")[-1] for d in s.decorator_list]
     if names != [name]:
@@ -168,13 +168,13 @@ def _decorated(s: ast.FunctionDef | ast.ClassDef, name: str, outside: Expression
         raise outside.error(f"{above} belongs above the {what} `{s.name}`, and nothing else", s, hint)
 
 
-def _module(s: ast.ClassDef, text: Source, captured: dict[str, Any], outside: Expressions) -> Module:
+def _module(s: ast.ClassDef, text: Source, captured: dict[str, Any], outside: ExpressionReader) -> Module:
     functions: dict[str, PrimFunc] = {}
     for item in s.body:
         match item:
             case ast.FunctionDef():
                 _decorated(item, "prim_func", outside)
-                functions[item.name] = Function(text, captured, live=False).function(item)
+                functions[item.name] = FunctionReader(text, captured, live=False).function(item)
             case ast.Pass() | ast.Expr(value=ast.Constant()):
                 pass
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="module_attrs" | "module_global_infos"))):

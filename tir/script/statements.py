@@ -33,10 +33,10 @@ from ..traverse import loads, named_buffers, tree_depth, variables, written_by
 from . import namespace
 from .blocks import Blocks
 from .context import Lane
-from .declarations import Frame, Wrapper
+from .declarations import BlockHeader, Wrapper
 from .error import ScriptError
 from .loops import Loops
-from .names import BUFFERS, Names
+from .names import BUFFERS, SourceNames
 from .values import Handle, is_python_value
 from .views import as_view
 
@@ -56,7 +56,7 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
 }
 
 
-class Function(Loops, Blocks):
+class FunctionReader(Loops, Blocks):
     """Reads one function."""
 
     def function(self, node: ast.FunctionDef) -> PrimFunc:
@@ -64,7 +64,7 @@ class Function(Loops, Blocks):
         a = node.args
         if a.vararg or a.kwarg or a.kwonlyargs or a.posonlyargs or a.defaults:
             raise self.error("a function of the dialect has plain parameters only", node)
-        self.names = Names(node)
+        self.names = SourceNames(node)
         self.scalars: list[Var] = []
         params: dict[str, Any] = {}
         late: list[tuple[ast.arg, ast.expr]] = []
@@ -86,7 +86,7 @@ class Function(Loops, Blocks):
                 late.append((p, annotation))
         for p, annotation in late:
             params[p.arg] = self.bind(p.arg, self.parameter(p, annotation))
-        self.frames.append(Frame(self.scope, block=False))
+        self.frames.append(BlockHeader(self.scope, block=False))
         body = self.statements(self.without_root(node.body))
         result: list[Buffer | Var] = []
         for p in a.args:
@@ -398,7 +398,7 @@ class Function(Loops, Blocks):
                 return self.inside(body)
             case "let" | "LetStmt" | "allocate" | "allocate_const" | "decl_buffer" | "launch_thread":
                 outer = self.enter()
-                wrap = _DECLARATIONS.get(form.name, Function.let_statement)(self, bound, call, form)
+                wrap = _DECLARATIONS.get(form.name, FunctionReader.let_statement)(self, bound, call, form)
                 result = self.statements(body)
                 self.leave(outer)
                 return wrap(result or NOTHING) if wrap is not None else result
@@ -406,17 +406,17 @@ class Function(Loops, Blocks):
 
 
 # The forms that bind names, and the methods that read them from target, call and form.
-_DECLARATIONS: dict[str, Callable[[Function, Any, ast.Call, Any], Wrapper | None]] = {
-    "match_buffer": Function.match_buffer,
-    "alloc_buffer": Function.alloc_buffer,
-    "allocate": Function.allocate,
-    "allocate_const": Function.allocate_const,
-    "decl_buffer": Function.declare_buffer,
-    "Buffer": Function.declare_buffer,
-    **dict.fromkeys(AXES, Function.axes),
-    "var": Function.var,
-    "env_thread": Function.env_thread,
-    "launch_thread": Function.launch,
+_DECLARATIONS: dict[str, Callable[[FunctionReader, Any, ast.Call, Any], Wrapper | None]] = {
+    "match_buffer": FunctionReader.match_buffer,
+    "alloc_buffer": FunctionReader.alloc_buffer,
+    "allocate": FunctionReader.allocate,
+    "allocate_const": FunctionReader.allocate_const,
+    "decl_buffer": FunctionReader.declare_buffer,
+    "Buffer": FunctionReader.declare_buffer,
+    **dict.fromkeys(AXES, FunctionReader.axes),
+    "var": FunctionReader.var,
+    "env_thread": FunctionReader.env_thread,
+    "launch_thread": FunctionReader.launch,
 }
 
 

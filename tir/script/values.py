@@ -10,7 +10,7 @@ from typing import Any
 from ..ir import Address, Buffer, Expr, Foreign, Region
 from ..traverse import variables
 from . import namespace
-from .views import View, element_count
+from .views import ArrayView, element_count
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Scope:
 
 
 # Values with a meaning in the dialect, on which Python does not compute. A name may be bound to a NAMEABLE one or an expression.
-NAMEABLE = (Buffer, View, Pointer, Address, Foreign, namespace.Form, namespace.Type)
+NAMEABLE = (Buffer, ArrayView, Pointer, Address, Foreign, namespace.Form, namespace.Type)
 _DIALECT_VALUES = (Expr, Region, Handle, Thread, ModuleType, *NAMEABLE)
 
 

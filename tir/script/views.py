@@ -17,7 +17,7 @@ _ACCESS = {"r": 1, "w": 2, "rw": 3, "wr": 3}  # the mode of a pointer, as tvm_ac
 
 
 @dataclass(frozen=True, slots=True)
-class View(ABC):
+class ArrayView(ABC):
     """Elements of `buffer` as an array of a shape of its own."""
 
     buffer: Buffer
@@ -49,7 +49,7 @@ class View(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Reshaped(View):
+class Reshaped(ArrayView):
     """The elements of `buffer`, from `offset` on, in row-major order as an array of another shape."""
 
     offset: Expr = Const(0)  # noqa: RUF009 - a frozen node
@@ -85,7 +85,7 @@ class Reshaped(View):
 
 
 @dataclass(frozen=True, slots=True)
-class Subview(View):
+class Subview(ArrayView):
     """A box of `buffer` that starts at `starts`, with the dimensions `dims` of it; the others have extent 1."""
 
     starts: tuple[Expr, ...]
@@ -109,9 +109,9 @@ class Subview(View):
         return tuple(result)
 
 
-def as_view(value: Any) -> View | None:
+def as_view(value: Any) -> ArrayView | None:
     """A buffer, all of it, or a view; None for anything else."""
-    return Reshaped(value, value.shape) if isinstance(value, Buffer) else value if isinstance(value, View) else None
+    return Reshaped(value, value.shape) if isinstance(value, Buffer) else value if isinstance(value, ArrayView) else None
 
 
 def _memory_position(first: Expr, indices: Sequence[Expr], strides: Sequence[Expr]) -> Expr:

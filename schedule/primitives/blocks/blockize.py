@@ -59,7 +59,7 @@ from ...rewriting.loops import substitute_loops
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
+class BindingSplit:
     """A binding as `outer * size + inner`, 0 <= inner < size: `outer` over the loops outside, `inner` over those inside."""
 
     outer: Expr
@@ -233,7 +233,7 @@ def _tile_nest(above: Sequence[Stmt]) -> TileNest:
     return TileNest(block, outer, inner, ranges_of([*around, *outer, *inner]))
 
 
-def _split_axes(n: TileNest, divisions: dict[str, Division], keep_units: bool, names: Names, visible: set[str]) -> SplitAxes:
+def _split_axes(n: TileNest, divisions: dict[str, BindingSplit], keep_units: bool, names: Names, visible: set[str]) -> SplitAxes:
     outside: list[Iter] = []
     inside: list[Iter] = []
     places: dict[str, Var] = {}
@@ -262,7 +262,7 @@ def _split_axes(n: TileNest, divisions: dict[str, Division], keep_units: bool, n
     return SplitAxes(tuple(outside), tuple(inside), places, mapping)
 
 
-def _split_predicate(n: TileNest, divisions: dict[str, Division], axes: SplitAxes) -> tuple[list[Expr], list[Expr]]:
+def _split_predicate(n: TileNest, divisions: dict[str, BindingSplit], axes: SplitAxes) -> tuple[list[Expr], list[Expr]]:
     """The conditions of the block outside, and those of the block inside."""
     inside = {loop.name for loop in n.inner}
     outer_conditions: list[Expr] = []
@@ -293,7 +293,7 @@ def _substituted(regions: tuple[Region, ...] | None, mapping: dict[str, Expr]) -
     return None if regions is None else tuple(substitute(r, mapping) for r in regions)
 
 
-def _division(it: Iter, n: TileNest) -> Division:
+def _division(it: Iter, n: TileNest) -> BindingSplit:
     """The binding of an iteration variable as a tile number and a place in the tile."""
     inside = {loop.name for loop in n.inner}
     dtype = it.binding.dtype
@@ -309,9 +309,9 @@ def _division(it: Iter, n: TileNest) -> Division:
             hint="blockize before the loops are fused, or split them by a factor that divides",
         )
     if not here:
-        return Division(it.binding, Const(0, dtype), Const(1, it.extent.dtype))
+        return BindingSplit(it.binding, Const(0, dtype), Const(1, it.extent.dtype))
     if not there:
-        return Division(Const(0, dtype), it.binding, it.extent)
+        return BindingSplit(Const(0, dtype), it.binding, it.extent)
     low, high = bounds(to_expr(here, dtype), n.ranges)
     weights = gcd(*there.values())
     if low is None or high is None or low < 0 or high >= weights:
@@ -323,11 +323,11 @@ def _division(it: Iter, n: TileNest) -> Division:
         )
     size = high + 1 if weights % (high + 1) == 0 else weights
     tiles: Polynomial = {m: c // size for m, c in there.items()}
-    return Division(to_expr(tiles, dtype), to_expr(here, dtype), Const(size, it.extent.dtype))
+    return BindingSplit(to_expr(tiles, dtype), to_expr(here, dtype), Const(size, it.extent.dtype))
 
 
 def _inner_condition(
-    condition: Expr, block: Block, divisions: dict[str, Division], places: dict[str, Var], inner: set[str]
+    condition: Expr, block: Block, divisions: dict[str, BindingSplit], places: dict[str, Var], inner: set[str]
 ) -> Expr:
     """A condition for the block inside, with the outer iteration variable of one axis in place of the loops outside."""
     match condition:
@@ -355,7 +355,7 @@ def _inner_condition(
     )
 
 
-def _need_first(n: TileNest, divisions: dict[str, Division], axes: SplitAxes) -> dict[str, Expr]:
+def _need_first(n: TileNest, divisions: dict[str, BindingSplit], axes: SplitAxes) -> dict[str, Expr]:
     """The loops of the tile and the axes outside that drive the reduction, each with its first value, 0.
 
     Refuses a loop that drives both kinds of axes, and a reduction that does not start there."""

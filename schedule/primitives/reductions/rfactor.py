@@ -32,7 +32,7 @@ from ...error import ScheduleError, listing
 from ...legality.axis_windows import need_distinct
 from ...legality.dataflow import Leaf, locate
 from ...legality.iter_map import proving
-from ...legality.reducer import Reducer, reducer_of
+from ...legality.reducer import Reduction, reducer_of
 from ...legality.requirements import drives_both, need_complete, need_whole_reduction
 from ...primitive import DEPENDENT_EXTENT_HINT, LoopName, blocks_below, find_loop, primitive
 from ...rewriting.clones import in_own_loops
@@ -50,7 +50,7 @@ class Factorisation:
     target: For
     chain: Sequence[For]
     outer: Sequence[For]
-    reducer: Reducer
+    reducer: Reduction
     places: tuple[Load, ...]
     lane: Var
     lets: tuple[Var, ...]

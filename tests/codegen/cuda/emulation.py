@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from codegen.cuda.emit import Source, emit
+from codegen.cuda.emit import CudaSource, emit
 from codegen.cuda.expressions import STORAGE
 from codegen.cuda.launch import launches
 from codegen.cuda.prelude import FUNCTIONS
@@ -41,7 +41,7 @@ class EmulationError(AssertionError):
 class Emulated:
     """A program that runs on the CPU: call it with numpy arrays, and sizes as ints, in the order of the function's parameters."""
 
-    def __init__(self, program: Program, source: Source, library: ctypes.CDLL, number: int):
+    def __init__(self, program: Program, source: CudaSource, library: ctypes.CDLL, number: int):
         self.program, self.source, self.library, self.number = program, source, library, number
 
     def __call__(self, *args, seed: int = 0) -> None:
@@ -109,7 +109,7 @@ def library(path: Path, *programs: Program) -> None:
     _build(text, path)
 
 
-def _compile(parts: list[tuple[Program, Source, str]]) -> list[Emulated]:
+def _compile(parts: list[tuple[Program, CudaSource, str]]) -> list[Emulated]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernels.so")
         _build(_text(parts), path)
@@ -144,7 +144,7 @@ def machine() -> str:
     return os.environ[COMPILED]
 
 
-def _text(parts: list[tuple[Program, Source, str]]) -> str:
+def _text(parts: list[tuple[Program, CudaSource, str]]) -> str:
     """C++ of programs, each in a namespace."""
     text = [f'#include "{HEADER.name}"']
     for n, (program, _, kernels) in enumerate(parts):

@@ -154,7 +154,7 @@ def test_a_call_keeps_what_checks_it():
     native_call._method.cache_clear()
     kernel, a, b = _double(3, 5, "float32"), _ones(3, 5), np.zeros((3, 5), "float32")
     assert kernel._run(a, b) == 0
-    method = weakref.ref(native_call._method((native_call.Kind(2), native_call.Kind(2, written=True))))
+    method = weakref.ref(native_call._method((native_call.ArgumentForm(2), native_call.ArgumentForm(2, written=True))))
     native_call._method.cache_clear()
     gc.collect()
     assert method() is not None and kernel._run(a, b) == 0
