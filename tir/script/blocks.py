@@ -16,19 +16,19 @@ class Blocks(Declarations):
         arguments = self.arguments(namespace.block, call)
         name = self.string(arguments["name"]) if "name" in arguments else ""
         outer = self.enter()
-        frame = BlockHeader(self.scope, block=True)
-        self.frames.append(frame)
+        header = BlockHeader(self.scope, block=True)
+        self.headers.append(header)
         label = self.names.block(name)
         result = self.statements(body)
-        self.frames.pop()
+        self.headers.pop()
         self.leave(outer)
-        fields = {"allocs": tuple(frame.allocs), "annotations": tuple(sorted(frame.annotations.items())), **frame.stated}
-        return Block(label, tuple(frame.iters), result or NOTHING, **fields)
+        fields = {"allocs": tuple(header.allocs), "annotations": tuple(sorted(header.annotations.items())), **header.stated}
+        return Block(label, tuple(header.iters), result or NOTHING, **fields)
 
     def axes(self, target: ast.expr, node: ast.Call, form: Any) -> None:
         """`vi = T.axis.spatial(128, i)`, and the like."""
-        frame = self.frame(node)
-        if frame.begun:
+        header = self.block_header(node)
+        if header.begun:
             raise self.error("the axes of a block stand before its statements", node)
         arguments = self.arguments(form, node)
         dtype = self.dtype(arguments) if "dtype" in arguments else None
@@ -39,7 +39,7 @@ class Blocks(Declarations):
             start, stop = (self.integer(v, arguments["dom"]) for v in span)
             extent, binding = (self.between(start, e) for e in (stop, self.index(arguments["binding"])))
             axis = Axis.OPAQUE if form is namespace.axis.scan else Axis[form.name.upper()]
-            self.iteration(frame, name, axis, start, extent, binding, dtype)
+            self.iteration(header, name, axis, start, extent, binding, dtype)
             return
         targets = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
         kinds = self.string(arguments["kinds"])
@@ -59,51 +59,51 @@ class Blocks(Declarations):
                 raise self.error(
                     f"`{self.text(n)}` is no loop variable", n, f"{self.text(t)} = T.axis.spatial(extent, {self.text(n)})"
                 )
-            self.iteration(frame, self.identifier(t), Axis(letter), domain.start, domain.extent, domain.variable, dtype)
+            self.iteration(header, self.identifier(t), Axis(letter), domain.start, domain.extent, domain.variable, dtype)
 
     def iteration(
-        self, frame: BlockHeader, name: str, axis: Axis, start: Expr, extent: Expr, binding: Expr, dtype: str | None = None
+        self, header: BlockHeader, name: str, axis: Axis, start: Expr, extent: Expr, binding: Expr, dtype: str | None = None
     ) -> None:
         """An iteration variable; one that starts elsewhere than at 0 is shifted."""
         var = Var(self.names.local(name, self.scope), dtype or extent.dtype)
-        frame.iters.append(Iter(var, frame.closed(extent), axis, frame.closed(binding)))
+        header.iters.append(Iter(var, header.closed(extent), axis, header.closed(binding)))
         self.bind(name, self.running(var, start, extent))
         self.scope.variables.add(var.name)
 
     def init(self, call: ast.Call, body: list[ast.stmt]) -> None:
         """`with T.init():`, the init of a block, which runs before its first reduction."""
-        frame = self.frame(call)
-        if "init" in frame.stated:
+        header = self.block_header(call)
+        if "init" in header.stated:
             raise self.error("T.init is stated twice in this block", call)
         init = self.inside(body)
-        if frame.lets and init is not None:
+        if header.lets and init is not None:
             used = variables(init)
-            for let, value in frame.lets.items():
+            for let, value in header.lets.items():
                 if let in used:
                     init = Let(Var(let, value.dtype), value, init)
-        frame.stated["init"] = init
+        header.stated["init"] = init
 
     def state(self, form: Any, node: ast.Call) -> None:
         """Note a statement of a block's header: its predicate, regions or annotations."""
-        frame = self.frame(node)
+        header = self.block_header(node)
         arguments = self.arguments(form, node)
         if form is namespace.block_attr:
-            frame.annotations |= self.mapping(arguments["attrs"])
+            header.annotations |= self.mapping(arguments["attrs"])
             return
         field = "predicate" if form is namespace.where else form.name
-        if field in frame.stated:
+        if field in header.stated:
             raise self.error(f"`{self.text(node.func)}` is stated twice in this block", node)
         if form is namespace.where:
-            frame.stated[field] = frame.closed(self.condition(self.value(arguments[field]), arguments[field]))
+            header.stated[field] = header.closed(self.condition(self.value(arguments[field]), arguments[field]))
         else:
-            frame.stated[field] = tuple(frame.closed(r) for r in self.regions(node.args))
+            header.stated[field] = tuple(header.closed(r) for r in self.regions(node.args))
 
-    def frame(self, node: ast.Call) -> BlockHeader:
+    def block_header(self, node: ast.Call) -> BlockHeader:
         """The block whose body directly contains a statement."""
-        frame = self.frames[-1]
-        if not frame.block or frame.scope is not self.scope:
+        header = self.headers[-1]
+        if not header.block or header.scope is not self.scope:
             raise self.error(f"`{self.text(node.func)}` stands directly in a block", node, 'with T.block("C"): ...')
-        return frame
+        return header
 
     def regions(self, nodes: list[ast.expr]) -> tuple[Region, ...]:
         result: list[Region] = []
@@ -115,7 +115,7 @@ class Blocks(Declarations):
             if not isinstance(value, Region):
                 raise self.error(f"`{self.text(n)}` is no region of a buffer", n, "A[i, j] or A[0:16, j]")
             result.append(value)
-            if result[-1].buffer in self.frames[-1].allocs:
+            if result[-1].buffer in self.headers[-1].allocs:
                 name = result[-1].buffer.name
                 raise self.error(
                     f"`{name}` is allocated in this block", n, "a block states what it reads and writes of buffers around it"

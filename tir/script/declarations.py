@@ -79,7 +79,7 @@ class Declarations(ExpressionReader):
     def __init__(self, source: Source, captured: Mapping[str, Any], live: bool):
         super().__init__(source, captured, live)
         self.names: SourceNames
-        self.frames: list[BlockHeader] = []
+        self.headers: list[BlockHeader] = []
         self.sizes: list[Var] = []  # symbolic sizes that the body declares
         self.passed: dict[str, Buffer] = {}  # by name, parameters that callers pass in another shape
         self.domains: dict[Expr, Domain] = {}
@@ -186,8 +186,8 @@ class Declarations(ExpressionReader):
             )
         var = Var(self.names.local(name, self.scope), value.dtype)
         self.let_range(var.name, value)
-        if self.frames[-1].scope is self.scope:
-            self.frames[-1].lets[var.name] = self.frames[-1].closed(value)
+        if self.headers[-1].scope is self.scope:
+            self.headers[-1].lets[var.name] = self.headers[-1].closed(value)
         self.bind(name, var)
         return lambda rest: Let(var, value, rest)
 
@@ -328,9 +328,9 @@ class Declarations(ExpressionReader):
         view, arguments = self.declaration(form, node)
         if "data" in arguments:
             raise self.error("T.alloc_buffer makes memory of its own", arguments["data"], "T.Buffer(shape, data=...) is a view")
-        frame = self.frames[-1]
-        buffer = view.buffer.with_(shape=tuple(frame.closed(d) for d in view.shape))
-        frame.allocs.append(self.declare(self.identifier(target), buffer))
+        header = self.headers[-1]
+        buffer = view.buffer.with_(shape=tuple(header.closed(d) for d in view.shape))
+        header.allocs.append(self.declare(self.identifier(target), buffer))
 
     def allocate(self, target: ast.expr, node: ast.Call, form: Any) -> Wrapper:
         arguments = self.arguments(form, node)
@@ -349,7 +349,7 @@ class Declarations(ExpressionReader):
             raise self.error(f"{len(values)} number(s) for the extents ({', '.join(map(str, extents))})", node)
         pointer = self.memory(target, arguments, extents)
         buffer, label = pointer.array, self.names.block(self.identifier(target))
-        self.frames[-1].allocs.append(buffer)
+        self.headers[-1].allocs.append(buffer)
         stores = [
             Store(buffer, tuple(map(Const, map(int, place))), self.guard(const, node, value, buffer.dtype))
             for place, value in zip(np.ndindex(*const_shape(buffer)), values, strict=True)
@@ -367,7 +367,7 @@ class Declarations(ExpressionReader):
         buffer = self.value(arguments["postflattened"])
         if not isinstance(buffer, Buffer) or not isinstance(arguments["postflattened"], ast.Name) or buffer.name in self.passed:
             raise self.error("the parameter to be passed in another shape is missing", node, "T.preflattened_buffer(A, [7, 5])")
-        if self.frames[0].begun:
+        if self.headers[0].begun:
             raise self.error("T.preflattened_buffer stands before the statements of the function", node)
         self.same_dtype(view.buffer.dtype if "dtype" in arguments else buffer.dtype, buffer, node)
         count = element_count(view.shape)

@@ -15,7 +15,7 @@ from .values import Thread
 
 
 @dataclass(frozen=True)
-class Header:
+class LoopHeader:
     """The header of a `for`: start and stop of each of its variables, and the kind of its loops."""
 
     spans: tuple[tuple[Expr, Expr], ...]
@@ -30,7 +30,7 @@ class Loops(Declarations):
     def loop(self, node: ast.For) -> Stmt:
         if node.orelse:
             raise self.error("`else` of a loop is not in the dialect", node.orelse[0])
-        header = self.header(node.iter)
+        header = self.loop_header(node.iter)
         targets = node.target.elts if isinstance(node.target, (ast.Tuple, ast.List)) else [node.target]
         if len(targets) != len(header.spans):
             found, wanted = len(targets), len(header.spans)
@@ -51,7 +51,7 @@ class Loops(Declarations):
             body = For(var, extent, body, header.kind, header.annotations, header.thread)
         return body
 
-    def header(self, call: ast.expr) -> Header:
+    def loop_header(self, call: ast.expr) -> LoopHeader:
         """The header of a `for`, read from the call that it runs over."""
         form = self.form(call)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range":
@@ -62,7 +62,7 @@ class Loops(Declarations):
         if form is namespace.grid:
             if call.keywords:
                 raise self.error("T.grid takes extents only", call.keywords[0].value)
-            return Header(tuple((Const(0), extent) for extent in self.indices(call.args)))
+            return LoopHeader(tuple((Const(0), extent) for extent in self.indices(call.args)))
         given = {k: n for k, n in self.arguments(form, call).items() if not (isinstance(n, ast.Constant) and n.value is None)}
         kind, thread = Kind(form.name), ""
         if kind is Kind.THREAD:
@@ -75,20 +75,20 @@ class Loops(Declarations):
         first = self.index(given["start"])
         span = (first, self.index(given["stop"])) if "stop" in given else (Const(0), first)
         notes = tuple(sorted(self.mapping(given["annotations"]).items())) if "annotations" in given else ()
-        return Header((span,), kind, notes, thread, dtype=self.dtype(given) if "dtype" in given else None)
+        return LoopHeader((span,), kind, notes, thread, dtype=self.dtype(given) if "dtype" in given else None)
 
-    def python_range(self, call: ast.Call) -> Header:
+    def python_range(self, call: ast.Call) -> LoopHeader:
         if call.keywords or not 1 <= len(call.args) <= 3:
             raise self.error("range takes one to three numbers", call)
         first, *others = (self.index(a) for a in call.args)
         if not others:
-            return Header(((Const(0), first),))
+            return LoopHeader(((Const(0), first),))
         if len(others) == 1:
-            return Header(((first, others[0]),))
+            return LoopHeader(((first, others[0]),))
         step = others[1].value if isinstance(others[1], Const) else 0
         if step < 1:
             raise self.error(f"the step of a loop is a positive constant, not `{self.text(call.args[2])}`", call.args[2])
-        return Header(((first, others[0]),), step=step)
+        return LoopHeader(((first, others[0]),), step=step)
 
     def thread_axis(self, tag: str, node: ast.expr) -> str:
         if tag not in THREAD_AXES:

@@ -86,7 +86,7 @@ class FunctionReader(Loops, Blocks):
                 late.append((p, annotation))
         for p, annotation in late:
             params[p.arg] = self.bind(p.arg, self.parameter(p, annotation))
-        self.frames.append(BlockHeader(self.scope, block=False))
+        self.headers.append(BlockHeader(self.scope, block=False))
         body = self.statements(self.without_root(node.body))
         result: list[Buffer | Var] = []
         for p in a.args:
@@ -96,9 +96,9 @@ class FunctionReader(Loops, Blocks):
                     raise self.error(f"the handle `{p.arg}` is given no shape", p, f"A = T.match_buffer({p.arg}, (128,))")
                 value = value.buffer
             result.append(self.passed.get(value.name, value))
-        frame = self.frames.pop()
-        attrs = tuple(sorted(frame.annotations.items()))
-        func = PrimFunc(node.name, (*result, *self.sizes), body or NOTHING, tuple(frame.allocs), attrs)
+        header = self.headers.pop()
+        attrs = tuple(sorted(header.annotations.items()))
+        func = PrimFunc(node.name, (*result, *self.sizes), body or NOTHING, tuple(header.allocs), attrs)
         try:
             constants(func)
             assumptions(func)
@@ -168,8 +168,8 @@ class FunctionReader(Loops, Blocks):
             result = self.statement(node)
             if isinstance(result, Stmt):
                 done.append(result)
-                if self.frames[-1].scope is self.scope:
-                    self.frames[-1].begun = True
+                if self.headers[-1].scope is self.scope:
+                    self.headers[-1].begun = True
             elif result is not None:  # it wraps the rest
                 done.append(result(self.statements(nodes[n + 1 :]) or NOTHING))
                 break
@@ -241,7 +241,7 @@ class FunctionReader(Loops, Blocks):
                 self.assume(self.condition(self.value(condition), condition), condition, known=True)
                 return None
             case "func_attr":
-                self.frames[0].annotations |= self.mapping(self.arguments(form, node)["attrs"])
+                self.headers[0].annotations |= self.mapping(self.arguments(form, node)["attrs"])
                 return None
             case "attr":
                 self.remark(node)
@@ -261,8 +261,8 @@ class FunctionReader(Loops, Blocks):
     def foreign_statement(self, call: Foreign) -> Opaque:
         """A foreign call as a statement. The buffers that it writes are limited by the stated writes of the block around."""
         writes = written_by(call)
-        if "writes" in self.frames[-1].stated:
-            writes &= {r.buffer.name for r in self.frames[-1].stated["writes"]}
+        if "writes" in self.headers[-1].stated:
+            writes &= {r.buffer.name for r in self.headers[-1].stated["writes"]}
         buffers = named_buffers(call)
         return opaque(call, buffers, self.names.loop, {b.name for b in buffers} - writes)
 
