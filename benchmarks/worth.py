@@ -20,7 +20,7 @@ from costmodel import Boosting, GBDTModel, Loss, ThroughputSum, TimeSum
 from costmodel.dataset import FORMULA, Dataset
 from costmodel.pretrained import train
 from costmodel.trees import Forest
-from tir.display import aligned
+from tir.display import aligned_columns
 
 BATCH, TRIALS, SEEDS, MIN_POOL = 8, 24, 2, 48
 MACHINE = Target("llvm", num_cores=1).machine
@@ -89,7 +89,7 @@ def main(files: Sequence[str]) -> None:
         c = np.array(found)
         figures = c[:, 0].mean(), c[:, BATCH - 1].mean(), c[:, BATCH - 1].min(), c[:, -1].mean(), c.mean()
         lines.append((model, *(f"{x:.3f}" for x in figures)))
-    print(f"{len(curves['oracle'])} tasks\n{aligned(lines)}")
+    print(f"{len(curves['oracle'])} tasks\n{aligned_columns(lines)}")
 
 
 if __name__ == "__main__":

@@ -64,10 +64,10 @@ def compiled(graph: Graph, target: Target, records: str | None = None) -> Model:
 
 def check_exportable(path: str) -> None:
     """Raise Usage if a network cannot be written there, as far as that is known before."""
-    from codegen.export import ExportError, checked
+    from codegen.export import ExportError, file_and_name
 
     with refusing("--export", ExportError):
-        checked(Path(path), None)
+        file_and_name(Path(path), None)
     writable("--export", path)
 
 

@@ -70,7 +70,7 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
     from .llvm.emit import symbol
     from .llvm.scratch import RELEASE
 
-    path, name = checked(path, name)
+    path, name = file_and_name(path, name)
     modules = []
     for part, called in _functions(kernel, name):
         module, machine = optimize(without_moving(part.llvm_ir()), part.target)
@@ -82,10 +82,10 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
     for other in others:
         module.link_in(other)
     code = machine.emit_object(module)
-    return write(path, name, code, header_text(kernel, name, path, parallel(code)), compiler)
+    return write(path, name, code, header_text(kernel, name, path, calls_openmp(code)), compiler)
 
 
-def checked(path: str | Path, name: str | None) -> tuple[Path, str]:
+def file_and_name(path: str | Path, name: str | None) -> tuple[Path, str]:
     """A file, and the name of its C function, by default as the file without "lib" and suffix. Raises ExportError for an invalid
     name, an unknown suffix or a missing folder, and TypeError for another type."""
     if not isinstance(path, (str, Path)) or not isinstance(name, (str, type(None))):
@@ -109,7 +109,7 @@ def write(path: Path, name: str, code: bytes, header: str, compiler: str | None,
         else:
             source = made.with_suffix(".o")
             source.write_bytes(code)
-            _link(source, made, parallel(code), compiler)
+            _link(source, made, calls_openmp(code), compiler)
         beside = {f"{name}.h": (header.encode(),)} | {f"{name}.{suffix}": pieces for suffix, pieces in others.items()}
         for called, pieces in beside.items():
             with (Path(folder) / called).open("wb") as file:
@@ -131,7 +131,7 @@ def keeps(kernel) -> bool:
     return f"{RELEASE}()" in kernel.llvm_ir()
 
 
-def parallel(code: bytes) -> bool:
+def calls_openmp(code: bytes) -> bool:
     """True where an object file calls the OpenMP runtime."""
     return b"GOMP_parallel\0" in code
 

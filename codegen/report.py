@@ -125,10 +125,10 @@ def report(kernel) -> Report:
     if not re.match(r"x86_64|i[3-6]86", triple):
         raise ValueError(f"report reads x86 assembly, and this kernel is for {triple}")
     text = assembly(kernel.llvm_ir(), kernel.target, comments=True)
-    return read(text, kernel.func.name, kernel.target, kernel.lowered, kernel.llvm_ir())
+    return read_assembly(text, kernel.func.name, kernel.target, kernel.lowered, kernel.llvm_ir())
 
 
-def read(asm: str, name: str, target, lowered: PrimFunc | None = None, llvm_ir: str = "") -> Report:
+def read_assembly(asm: str, name: str, target, lowered: PrimFunc | None = None, llvm_ir: str = "") -> Report:
     """The report of annotated assembly; with the lowered program and its LLVM IR, its loops are known by name."""
     from .llvm.scratch import RELEASE
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codegen.export import KEYWORDS, Parameter, checked, declared, framed, parallel, parameters, write
+from codegen.export import KEYWORDS, Parameter, calls_openmp, declared, file_and_name, framed, parameters, write
 from codegen.llvm.compile import optimize
 from codegen.llvm.cores import without_moving
 from codegen.llvm.program import entry
@@ -27,14 +27,14 @@ def export(model: Model, path: str | Path, name: str | None = None, *, compiler:
 
     Returns the header's path. Raises ExportError.
     """
-    path, name = checked(path, name)
+    path, name = file_and_name(path, name)
     kernels = {k.main.symbol: k for k in model.kernels}
     text = entry(name, model.bases, model.steps, model.keeping)
     module, machine = optimize(text, model.target, [without_moving(k.llvm_ir()) for k in kernels.values()])
     if model.keeping:
         module.get_function(f"{name}{RELEASE}").name = f"{name}_release"
     code = machine.emit_object(module)
-    header = header_text(model, name, path, parallel(code))
+    header = header_text(model, name, path, calls_openmp(code))
     return write(path, name, code, header, compiler, weights=_contents(model))
 
 

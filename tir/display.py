@@ -28,7 +28,7 @@ def preformatted(text: str) -> str:
     return f"<pre>{escape(text)}</pre>"
 
 
-def changes(text: str) -> Bundle:
+def coloured_diff(text: str) -> Bundle:
     """A unified diff, its lines coloured."""
     lines = []
     for line in text.splitlines():
@@ -38,7 +38,7 @@ def changes(text: str) -> Bundle:
     return bundle(text, "<pre>" + "\n".join(lines) + "</pre>")
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], text: Container[int] = (0,)) -> str:
+def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], text: Container[int] = (0,)) -> str:
     """An HTML table. Columns numbered in `text` are aligned left; the page's style aligns the others right."""
 
     def line(cells: Sequence[str], tag: str) -> str:
@@ -48,7 +48,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], text: Container[in
     return f"<table><thead>{line(head, 'th')}</thead><tbody>{''.join(line(row, 'td') for row in rows)}</tbody></table>"
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
+def aligned_columns(rows: Sequence[Sequence[str]]) -> str:
     """Rows as lines of text in columns: the first aligned left, the others right."""
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))] if rows else []
     return "\n".join(

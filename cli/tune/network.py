@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any
 
 from codegen.runtime.timing import duration
-from tir.display import aligned, count_text
+from tir.display import aligned_columns, count_text
 
 from ..networks import check_exportable, export, load, parse_processor
 from ..options import Usage, measurable, writable
@@ -182,7 +182,7 @@ def _summary(found: TunedNetwork) -> str:
 
     progress = found.progress
     lines = [("kernel", *COLUMNS), *rows(joined(task_times(progress), MAX_TASK_ROWS))]
-    text = [aligned(lines)]
+    text = [aligned_columns(lines)]
     ended = "interrupted after " if found.interrupted else ""
     text += [f"kept with the default schedule, which is faster in the network: {label}" for label in found.kept]
     text.append(f"{ended}{count_text(progress.trials, 'trial')} in {found.elapsed:.1f} s")

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from codegen.runtime.timing import duration
-from tir.display import aligned
+from tir.display import aligned_columns
 
 from ..options import Usage, input_shape, measurable, parse_target, positive_int, refusing
 from .arguments import parts, searching
@@ -70,7 +70,7 @@ def _print(found: SizesResult, args: argparse.Namespace) -> int:
     for row, r in zip(found.sizes, found.results, strict=True):
         baseline = "-" if r is None or r.baseline is None else duration(r.baseline, 3)
         rows.append((_label(row), str(r.trials if r else 0), baseline, duration(r.seconds, 3) if r else "nothing valid"))
-    print(aligned(rows), file=sys.stderr if args.json else sys.stdout)
+    print(aligned_columns(rows), file=sys.stderr if args.json else sys.stdout)
     for problem in dict.fromkeys(p for p in found.tasks.problems if p):
         print(f"warning: {problem}", file=sys.stderr)
     if args.json:

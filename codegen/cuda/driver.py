@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..runtime.dlpack import contiguous, exported
+from ..runtime.dlpack import exported, is_row_major
 from .compile import INSTALL, available
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def described(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
     if interface is not None and "V" not in interface["typestr"]:  # as which torch describes bfloat16
         dtype = np.dtype(interface["typestr"])
         shape, strides = tuple(interface["shape"]), interface.get("strides")
-        whole = strides is None or contiguous(shape, strides, dtype.itemsize)
+        whole = strides is None or is_row_major(shape, strides, dtype.itemsize)
         return int(interface["data"][0] or 0), shape, dtype.name, whole, a
     if not hasattr(a, "__dlpack__"):
         raise TypeError(f"must be on the device, with DLPack or __cuda_array_interface__, got {type(a).__name__}")

@@ -120,7 +120,7 @@ class ExpressionWriter:
         if op in ("//", "%"):
             if dtypes.is_float(a.dtype):
                 name = "float_quotient" if op == "//" else "float_remainder"
-                return rounded(f"{name}<{kind}>({self(a)}, {self(b)})", a.dtype), ATOM
+                return rounded_to_half(f"{name}<{kind}>({self(a)}, {self(b)})", a.dtype), ATOM
             (low, _), (least, _) = self.bounds(a), self.bounds(b)
             if a.dtype.startswith("u") or (low is not None and low >= 0 and least is not None and least > 0):
                 return f"{self.at(a, 6)} {'/' if op == '//' else '%'} {self.at(b, 7)}", 6
@@ -131,7 +131,7 @@ class ExpressionWriter:
         if dtypes.is_int(a.dtype) and wraps(e):
             return self._wrapped(symbol, self.at(a, own), self.at(b, own + 1), a.dtype), 7
         text = f"{self.at(a, own)} {symbol} {self.at(b, own + 1)}"
-        return (rounded(text, a.dtype), ATOM) if dtypes.is_half(a.dtype) else (text, own)
+        return (rounded_to_half(text, a.dtype), ATOM) if dtypes.is_half(a.dtype) else (text, own)
 
     def _wrapped(self, symbol: str, a: str, b: str, dtype: str) -> str:
         """An operation that may wrap around, in unsigned arithmetic: signed overflow is undefined in C."""
@@ -149,7 +149,7 @@ class ExpressionWriter:
             return f"{self.at(value, 4)} != 0", 3
         if dtypes.is_half(dtype):
             text = self(value) if VALUE[origin] == "float" else f"(float)({self(value)})"
-            return rounded(text, dtype), ATOM
+            return rounded_to_half(text, dtype), ATOM
         if dtypes.is_half(origin) and dtype == "float32":
             return self._text(value)
         if dtypes.is_float(origin) and dtypes.is_int(dtype):
@@ -172,9 +172,9 @@ class ExpressionWriter:
         if op in BITS:
             return f"(({texts[0]}) {BITS[op]} ({texts[1]}))"
         if op == "sigmoid":
-            return rounded(f"sigmoid<{VALUE[dtype]}>({texts[0]})", dtype)
+            return rounded_to_half(f"sigmoid<{VALUE[dtype]}>({texts[0]})", dtype)
         name = _function("fabs" if op == "abs" else op, dtype)
-        return rounded(f"{name}({', '.join(texts)})", dtype)
+        return rounded_to_half(f"{name}({', '.join(texts)})", dtype)
 
     # places
 
@@ -269,7 +269,7 @@ def stored(value: str, dtype: str) -> str:
     return f"{dtype}_bits({value})" if dtypes.is_half(dtype) else value
 
 
-def rounded(text: str, dtype: str) -> str:
+def rounded_to_half(text: str, dtype: str) -> str:
     """A float rounded to a half; other values unchanged."""
     return f"{dtype}_value({dtype}_bits({text}))" if dtypes.is_half(dtype) else text
 

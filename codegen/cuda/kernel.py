@@ -16,7 +16,7 @@ from tir.arith.enumeration import evaluate
 from tir.empty import written_names
 from tir.ir import Buffer, PrimFunc
 
-from ..runtime.arguments import ArgumentError, checked
+from ..runtime.arguments import ArgumentError, argument_words
 from ..runtime.signature import LibraryOfOne
 from ..runtime.timing import Timing, sampled
 from .banks import ways
@@ -107,7 +107,7 @@ class CudaKernel(LibraryOfOne):
         """The launches of one call, each a function of the stream, and the objects that must live until they end."""
         context()
         alive: list[Any] = []
-        words = checked(self.func, self._written, arrays, partial(self._address, alive))
+        words = argument_words(self.func, self._written, arrays, partial(self._address, alive))
         sizes = {p.name: words[p.name] for p in self.func.params if not isinstance(p, Buffer)}
         for b in self.program.temporaries:
             words[b.name] = self._workspace(stream, b, tuple(int(evaluate(d, sizes)) for d in b.shape)).pointer

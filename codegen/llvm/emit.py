@@ -272,7 +272,7 @@ class FunctionWriter(Arithmetic, Threads, Parts, Streams):
         self.fork(some, run, None)
 
     def loop(self, s: For) -> None:
-        if tiles.write(self, s):
+        if tiles.write_tiles(self, s):
             return
         outer = self.ahead
         self.ahead += tuple((s.name, buffer, distance) for buffer, distance in prefetches(s))

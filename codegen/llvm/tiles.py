@@ -86,7 +86,7 @@ def instruction(writer: FunctionWriter, s: Stmt) -> str | None:
     return name if name in INSTRUCTIONS and {"amx-tile", INSTRUCTIONS[name]} <= known and writer.lane is None else None
 
 
-def write(writer: FunctionWriter, s: For) -> bool:
+def write_tiles(writer: FunctionWriter, s: For) -> bool:
     """Write a loop that is an instruction or has instructions inside; False where it writes nothing."""
     if not any(annotation(x.annotations, INSTRUCTION) for x in loops(s)):
         return False

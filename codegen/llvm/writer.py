@@ -13,7 +13,7 @@ from tir.ir import Buffer, Expr, For, Kind, Stmt
 from tir.traverse import stores, variable_names
 
 from ..passes.free_variables import free_names
-from ..runtime.alignment import ALIGNMENT, rounded
+from ..runtime.alignment import ALIGNMENT, size_and_alignment
 from ..runtime.faults import NO_MEMORY
 from . import halves, scratch
 from .values import TYPES, AccessAddress, Frame, Instructions, Module, Value, ascii_name, constant, typed, zero
@@ -152,7 +152,7 @@ class Writer(Instructions):
         module.slots.append((slots, count))
         module.library["tir.take"] = scratch.definitions(linux=sys.platform == "linux")
         module.declarations.add("declare i32 @madvise(ptr, i64, i32)")
-        size, alignment = rounded(self.heap_size, ALIGNMENT)
+        size, alignment = size_and_alignment(self.heap_size, ALIGNMENT)
         take = f"%heap = call noalias align {ALIGNMENT} ptr @tir.take(ptr {slots}, i64 {count}, i64 {size}, i64 {alignment})"
         return take, f"call void @tir.give(ptr {slots}, i64 {count}, ptr %heap)"
 

@@ -43,7 +43,7 @@ def multiply_by_reciprocals(func: PrimFunc, target) -> PrimFunc:
                         divisors[y] = None
                         if not scaled:
                             return x * (Const(1.0, y.dtype) / y)
-                    c = scale(y)
+                    c = normal_scale(y)
                     return x * c * (Const(1.0, y.dtype) / (y * c))
             return None
 
@@ -60,7 +60,7 @@ def _certain(n: Node) -> Iterator[Node]:
         yield from _certain(part)
 
 
-def scale(y: Expr) -> Expr:
+def normal_scale(y: Expr) -> Expr:
     """A power of two by which the float y and its reciprocal become normal numbers; 1 for most y."""
     far, near = _extreme_scales(y)
     size = magnitude(y)

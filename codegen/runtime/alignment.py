@@ -5,7 +5,7 @@ MIN_HUGE_BYTES = 4 << 20  # bytes: larger blocks use large pages, where the syst
 HUGE_PAGE_BYTES = 2 << 20
 
 
-def rounded(size: int, alignment: int) -> tuple[int, int]:
+def size_and_alignment(size: int, alignment: int) -> tuple[int, int]:
     """The size and the alignment in bytes of a block that holds `size` bytes: large ones are whole pages."""
     alignment = HUGE_PAGE_BYTES if size >= MIN_HUGE_BYTES else alignment
     return (size + alignment - 1) // alignment * alignment, alignment

@@ -17,7 +17,7 @@ from tir.assumptions import broken_assumption
 from tir.ir import Buffer, Const, Expr, PrimFunc
 from tir.traverse import substitute
 
-from .alignment import ALIGNMENT, rounded
+from .alignment import ALIGNMENT, size_and_alignment
 
 AddressOf = Callable[[Buffer, Any, tuple[int, ...]], int]
 
@@ -29,7 +29,7 @@ CPYTHON = sys.implementation.name == "cpython"
 DECLINED = -1  # the status of a call that did not run, since its arguments need a closer look
 
 
-def checked(func: PrimFunc, written: Set[str], arrays: Sequence[Any], address: AddressOf) -> dict[str, int]:
+def argument_words(func: PrimFunc, written: Set[str], arrays: Sequence[Any], address: AddressOf) -> dict[str, int]:
     """The arguments as machine words by parameter name, in order: sizes, and addresses of arrays.
 
     `address(parameter, array, shape)` gives the address of an array that fits a buffer of that shape; `written` are the buffers
@@ -73,20 +73,20 @@ def address(array: np.ndarray) -> int:
 
 def block(nbytes: int) -> np.ndarray:
     """Memory of `nbytes` bytes that begins at a cache line; large blocks are in large pages, where the system has them."""
-    size, alignment = rounded(max(nbytes, 1), ALIGNMENT)
+    size, alignment = size_and_alignment(max(nbytes, 1), ALIGNMENT)
     memory = np.empty(size + alignment, np.uint8)
     start = -address(memory) % alignment
     return memory[start : start + nbytes]
 
 
-def evaluated(d: Expr, sizes: Mapping[str, Expr]) -> int | None:
+def dimension_value(d: Expr, sizes: Mapping[str, Expr]) -> int | None:
     """A dimension for these sizes; None where it depends on others."""
     found = d if isinstance(d, Const) else simplify(substitute(d, sizes))
     return int(found.value) if isinstance(found, Const) else None
 
 
 def _shape(name: str, p: Buffer, sizes: Mapping[str, Expr]) -> tuple[int, ...]:
-    dims = tuple(n for d in p.shape if (n := evaluated(d, sizes)) is not None)
+    dims = tuple(n for d in p.shape if (n := dimension_value(d, sizes)) is not None)
     if len(dims) < len(p.shape):
         known = ", ".join(map(str, p.shape)) + "," * (len(p.shape) == 1)
         raise ArgumentError(

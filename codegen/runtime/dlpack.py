@@ -35,7 +35,7 @@ class DLTensor(ctypes.Structure):
     @property
     def contiguous(self) -> bool:
         """True where its elements are row-major without gaps."""
-        return not self.strides or contiguous(self.lengths, [self.strides[n] for n in range(self.ndim)], 1)
+        return not self.strides or is_row_major(self.lengths, [self.strides[n] for n in range(self.ndim)], 1)
 
 
 class _Versioned(ctypes.Structure):
@@ -47,7 +47,7 @@ class _Versioned(ctypes.Structure):
     ]  # fmt: skip
 
 
-def contiguous(shape: Sequence[int], strides: Sequence[int], unit: int) -> bool:
+def is_row_major(shape: Sequence[int], strides: Sequence[int], unit: int) -> bool:
     """True where these strides are those of a row-major array whose elements are `unit` apart."""
     for n, stride in zip(reversed(shape), reversed(strides), strict=True):
         if n != 1 and stride != unit:

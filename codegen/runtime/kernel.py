@@ -21,7 +21,7 @@ from tir.ir import Buffer, For, Kind, PrimFunc, Stmt, Store, buffer_nbytes, cons
 from tir.script.outline import signature_text
 from tir.traverse import substatements
 
-from .arguments import DECLINED, ArgumentError, address, block, checked
+from .arguments import DECLINED, ArgumentError, address, argument_words, block
 from .faults import failure
 from .signature import LibraryOfOne
 from .timing import Timing, sampled, seconds_of, without_collector
@@ -100,7 +100,7 @@ class Kernel(LibraryOfOne):
         from ..llvm.native_call import native_call
 
         run = native_call(self._entry, self.func.params, self._written, _locked_size(self.lowered))
-        return (lambda *arguments: DECLINED) if assumptions(self.func) else run  # which `arguments.checked` tests
+        return (lambda *arguments: DECLINED) if assumptions(self.func) else run  # which `arguments.argument_words` tests
 
     def load(self) -> None:
         """Load the machine code and the check of its arguments into this process, as else the first call does. Raises
@@ -209,7 +209,7 @@ class Kernel(LibraryOfOne):
 
     def pointers(self, *arrays) -> list[int]:
         """The checked arguments as machine words."""
-        return list(checked(self.func, self._written, arrays, self._address).values())
+        return list(argument_words(self.func, self._written, arrays, self._address).values())
 
     def _viewed(self, a: Any, p: Buffer) -> Any:
         """An argument as a numpy array for the parameter; itself where it is not an array. Raises TypeError."""

@@ -16,7 +16,7 @@ from tir.ir import Block, Buffer, Const, Evaluate, Expr, Load, PrimFunc, Stmt, S
 from tir.nearest import did_you_mean, no_such
 from tir.traverse import children, fresh, loads, names, substatements, substitute
 
-from .arguments import evaluated
+from .arguments import dimension_value
 
 MAX_PLANS = 64  # orders of a kernel's arguments that are remembered, as names may come in any
 
@@ -204,7 +204,7 @@ class Signature:
 
     def _shape(self, b: Buffer, given: Sequence[Any]) -> tuple[int, ...]:
         sizes = self._known(given)
-        shape = tuple(found for d in b.shape if (found := evaluated(d, sizes)) is not None)
+        shape = tuple(found for d in b.shape if (found := dimension_value(d, sizes)) is not None)
         if len(shape) < len(b.shape) or any(length < 0 for length in shape):
             wrong = ", ".join(f"{p.name} = {given[n]!r}" for n, p in enumerate(self.func.params) if isinstance(p, Var))
             raise ArgumentError(f"{self.func.name}: there is no array {b.name} for {wrong or 'its shape'}; pass {b.name}")

@@ -174,14 +174,14 @@ def parse_index_map(index_map: IndexFunction, func: PrimFunc, before: Sequence[E
     if isinstance(index_map, IndexMap):
         return index_map
     text = function_text(index_map, lambda: len(before), INDEX_MAP)
-    inputs, result = evaluated(text, func, [e.dtype for e in before], INDEX_MAP)
+    inputs, result = parsed_function(text, func, [e.dtype for e in before], INDEX_MAP)
     try:
         return _from_outputs(inputs, result)
     except TypeError as error:
         raise ScheduleError(f"the index map {text!r} cannot be evaluated: {error}") from None
 
 
-def evaluated(text: str, func: PrimFunc, dtypes: Sequence[str], what: str) -> tuple[tuple[Var, ...], Any]:
+def parsed_function(text: str, func: PrimFunc, dtypes: Sequence[str], what: str) -> tuple[tuple[Var, ...], Any]:
     """The parameters of a function given as text, one for each of `dtypes`, and its result; it may use the sizes of `func`."""
     rank = len(dtypes)
     try:

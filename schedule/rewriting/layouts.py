@@ -42,7 +42,7 @@ from ..legality.iter_map import Unproved
 from ..legality.requirements import own_axes, single_store
 from ..primitive import BufferOfBlock
 from .edits import Insertion, Names, edited, statements_of, unstated
-from .index_map import IndexMap, Layout, PadValue, evaluated, function_text, invert, place_names
+from .index_map import IndexMap, Layout, PadValue, function_text, invert, parsed_function, place_names
 
 
 def transformed_layout(
@@ -73,7 +73,7 @@ def transformed_layout(
             padding: Expr = const(pad_value, target.dtype)
         else:
             text = function_text(pad_value, lambda: len(layout.places), "`pad_value`")
-            inputs, value = evaluated(text, func, [v.dtype for v in layout.places], "`pad_value`")
+            inputs, value = parsed_function(text, func, [v.dtype for v in layout.places], "`pad_value`")
             padding = substitute(_padding(value, text, target, *marks), dict(zip(inputs, layout.places, strict=True)))
     except TypeError:
         raise ScheduleError(

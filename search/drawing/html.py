@@ -39,7 +39,7 @@ def section(title: str, text: str, content: str | None) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], text: Container[int] = (0,)) -> str:
     """A table, which scrolls sideways on small screens."""
-    return f'<div class="wide">{display.table(head, rows, text)}</div>'
+    return f'<div class="wide">{display.html_table(head, rows, text)}</div>'
 
 
 def alone(drawn: str) -> str:

@@ -53,11 +53,11 @@ class Compared:
         return rows
 
     def __str__(self) -> str:
-        return display.aligned([_HEAD, *self._rows()]) + "\n"
+        return display.aligned_columns([_HEAD, *self._rows()]) + "\n"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> display.Bundle:
         drawn = strips("samples of each program", [(name, self.samples[name]) for name in self.seconds], 600)
-        return display.bundle(str(self), display.table(_HEAD, self._rows()) + alone(drawn))
+        return display.bundle(str(self), display.html_table(_HEAD, self._rows()) + alone(drawn))
 
 
 def compare(

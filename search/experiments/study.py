@@ -79,19 +79,19 @@ class Study:
         return rows
 
     def __str__(self) -> str:
-        return f"{self.name} for {self.target}\n{display.aligned([_HEAD, *self._rows()])}\n"
+        return f"{self.name} for {self.target}\n{display.aligned_columns([_HEAD, *self._rows()])}\n"
 
     def __repr__(self) -> str:
         return f"<Study of {self.name}, {len(self.runs)} runs>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> display.Bundle:
-        return display.bundle(str(self), display.table(_HEAD, self._rows()) + alone(plot(self.curves)))
+        return display.bundle(str(self), display.html_table(_HEAD, self._rows()) + alone(plot(self.curves)))
 
     def write(self, path: str | Path) -> None:
         """Write the study as one self-contained page of HTML."""
         title = f"{self.name}: a study of the search"
         said = "The line is the median over seeds, the band goes from the fastest to the slowest of them."
-        parts = [f"<h1>{escape(title)}</h1><p>{escape(self.target)}</p>", display.table(_HEAD, self._rows())]
+        parts = [f"<h1>{escape(title)}</h1><p>{escape(self.target)}</p>", display.html_table(_HEAD, self._rows())]
         write_atomically(Path(path), document(title, [*parts, f"<p>{said}</p>{plot(self.curves)}"]))
 
 

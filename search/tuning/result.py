@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from codegen.runtime.timing import duration
-from tir.display import bundle, preformatted, table, tally
+from tir.display import bundle, html_table, preformatted, tally
 from tir.script.outline import signature_text
 
 from ..drawing.curves import plot
@@ -123,7 +123,8 @@ class Result:
         """The result with the curve of the best so far, and the best program."""
         best = [math.inf if row["best"] is None else row["best"] for row in self.history]
         curve = alone(plot({"best so far": np.array([best])})) if best else ""
-        return bundle(str(self), table(("", ""), self._rows(), text=(0, 1)) + curve + preformatted(self.schedule.func.outline()))
+        rows = html_table(("", ""), self._rows(), text=(0, 1))
+        return bundle(str(self), rows + curve + preformatted(self.schedule.func.outline()))
 
     @cached_property
     def schedule(self) -> Schedule:

@@ -7,7 +7,7 @@ import pytest
 
 import codegen
 from codegen import report as reports
-from codegen.report import Counts, Instruction, Loop, Report, read
+from codegen.report import Counts, Instruction, Loop, Report, read_assembly
 from schedule import Schedule
 from schedule.machine import Core
 from tir import te
@@ -206,6 +206,6 @@ def test_assembly_without_a_program():
     kernel = codegen.build(tiled(12, 7, 64, 6, 64), SKX)
     from codegen.llvm.compile import assembly
 
-    r = read(assembly(kernel.llvm_ir(), kernel.target, comments=True), "f", kernel.target)
+    r = read_assembly(assembly(kernel.llvm_ir(), kernel.target, comments=True), "f", kernel.target)
     assert [loop.name for loop in r.loops] == [None] * len(r.loops)
     assert max(loop.fma for loop in r.loops) == 24 and ".L" not in str(r) and "BB0_" in str(r)

@@ -48,7 +48,7 @@ class FunctionContext(ABC):
     def __init__(self, source: Source, captured: Mapping[str, Any], live: bool):
         self.source, self.captured, self.live = source, captured, live
         self.scope = Scope()
-        self.left: dict[str, int] = {}  # names whose scope has ended, and the line where they were bound
+        self.ended: dict[str, int] = {}  # names whose scope has ended, and the line where they were bound
         self.ranges: dict[str, Interval] = {}
         self.lets: dict[str, Expr] = {}  # lets whose value is index arithmetic
         self.lane: Lane | None = None  # in a statement on vectors

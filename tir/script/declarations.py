@@ -106,7 +106,7 @@ class Declarations(ExpressionReader):
     def leave(self, outer: Scope) -> None:
         """End a scope, and remember where its names were bound, for messages."""
         for name in self.scope.names:
-            self.left[name] = self.lines[name]
+            self.ended[name] = self.lines[name]
         self.scope = outer
 
     def inside(

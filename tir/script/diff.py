@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from ..display import changes
+from ..display import coloured_diff
 from ..ir import PrimFunc, need_func
 from .printer import printed
 
@@ -14,7 +14,7 @@ class Diff(str):
     """A unified diff, which a notebook shows in colours."""
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return changes(str(self))
+        return coloured_diff(str(self))
 
 
 def diff(before: PrimFunc, after: PrimFunc, context: int = 3) -> Diff:

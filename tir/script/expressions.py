@@ -123,11 +123,11 @@ class ExpressionReader(OperatorReader, Elements):
             return value
         if name in BUILTINS:
             return getattr(builtins, name)
-        if name in self.left:
+        if name in self.ended:
             raise self.error(
                 f"`{name}` is not visible here",
                 node,
-                f"line {self.left[name]} binds it only within the statement that it stands in",
+                f"line {self.ended[name]} binds it only within the statement that it stands in",
             )
         captured = [n for n, v in self.captured.items() if not n.startswith("__") and not isinstance(v, ModuleType)]
         known = (*self.scope.visible(), *captured, *BUILTINS)

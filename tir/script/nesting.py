@@ -20,7 +20,7 @@ _TOKENS = re.compile(
 _CUT = "_cut_{}"
 
 
-def parse(text: str, mode: str = "exec") -> Any:
+def parse_nested(text: str, mode: str = "exec") -> Any:
     """The tree of a text, as of `ast.parse`, which fails within deep brackets: pieces PARSED_BRACKETS deep are parsed alone."""
     cuts = _deep(text)
     if not cuts:
@@ -69,7 +69,7 @@ def _parenthesised(opening: str, text: str, first: int, inner: str) -> Any:
     line = text.count("\n", 0, first)
     column = len(text[text.rfind("\n", 0, first) + 1 : first].encode()) - len(opening)
     try:
-        found = parse(f"{opening}{inner}\n)", mode="eval").body
+        found = parse_nested(f"{opening}{inner}\n)", mode="eval").body
     except SyntaxError as error:
         if error.offset is not None and error.lineno == 1:
             error.offset += column

@@ -13,7 +13,7 @@ from .error import ScriptError
 def python_tree(text: str, mode: str = "exec") -> Any:
     """Python's syntax tree of a text, as of `ast.parse`. Raises SyntaxError also where it is nested too deeply."""
     try:
-        return nesting.parse(text, mode)
+        return nesting.parse_nested(text, mode)
     except (RecursionError, MemoryError):
         raise SyntaxError("nested too deeply") from None
     except ValueError as error:  # it holds a null character

@@ -14,7 +14,7 @@ from tir.traverse import substitute
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, used_buffers
 from ...primitive import BlockName, BufferPlace, block_at, primitive, replace_path
-from ...rewriting.index_map import FunctionOfAxes, evaluated, function_text
+from ...rewriting.index_map import FunctionOfAxes, function_text, parsed_function
 
 
 @primitive
@@ -38,7 +38,7 @@ def annotate_buffer_access(
     written = buf_type == "write"
     buffer = buffer_of(target, buffer_index, written)
     text = function_text(gen_new_ranges, lambda: len(target.iters), "`gen_new_ranges`")
-    inputs, found = evaluated(text, func, [it.var.dtype for it in target.iters], "`gen_new_ranges`")
+    inputs, found = parsed_function(text, func, [it.var.dtype for it in target.iters], "`gen_new_ranges`")
     given = found if isinstance(found, (tuple, list)) else (found,)
     mark = (target, f"accesses {buffer.name}")
     if len(given) != len(buffer.shape):

@@ -9,7 +9,7 @@ import pytest
 from tir import te
 from tir.script import ScriptError, parse
 from tir.script.nesting import MAX_BRACKETS, PARSED_BRACKETS
-from tir.script.nesting import parse as tree
+from tir.script.nesting import parse_nested as tree
 
 WAYS = {
     "last argument": lambda e, a, i, n: te.select(i < n % 7, a + float(n), e),
