@@ -148,7 +148,8 @@ class Memory(Writer):
     def load(self, e: Load) -> Value:
         b = e.buffer
         if b.scope == "register":
-            value = self.op(f"load {self._register(b, e.indices)}", register_type(b.dtype), self._width(b))
+            type, width = register_type(b.dtype), self._width(b)
+            value = self.op(f"load {typed(type, width)}, ptr {self._slot(b, e.indices)}", type, width)
             if 1 < self.lanes < value.lanes:
                 value = self.shuffled(value, None, range(self.lanes))
             return self.truth(value) if b.dtype == "bool" else value
@@ -254,11 +255,11 @@ class Memory(Writer):
     def _width(self, b: Buffer) -> int:
         return int(b.shape[-1].value)  # type: ignore[attr-defined]
 
-    def _register(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
-        """`type, ptr slot` of a vector of a register buffer."""
+    def _slot(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
+        """The pointer to a vector of a register buffer."""
         known = {n: Const(c) for n, c in self.constants.items()}
         copy = [str(as_int(simplify(substitute(i, known)))) for i in indices[:-1]]
-        return f"{typed(register_type(b.dtype), self._width(b))}, ptr {'.'.join([self.buffers[b.name], *copy])}"
+        return ".".join([self.buffers[b.name], *copy])
 
     def vector_load(self, address: AccessAddress, type: str, version: int) -> Value:
         lanes = self.lanes
@@ -546,22 +547,21 @@ class Memory(Writer):
         self.versions[b.name] = self.versions.get(b.name, 0) + 1
         if b.scope == "register":
             value = self.packed(value, b.dtype) if b.dtype == "bool" else value
-            slot = self._register(b, s.indices)
+            slot = self._slot(b, s.indices)
             width = self._width(b)
             if width > 1:
                 value = self.splat(value, width)
                 if value.lanes < width:
                     value = self.shuffled(value, None, (n if n < value.lanes else None for n in range(width)))
                 if self.mask != self.masks.get(b.name):
-                    old, mask = self.op(f"load {slot}", value.type, width), self.mask
+                    old, mask = self.op(f"load {value.full}, ptr {slot}", value.type, width), self.mask
                     if mask is not None and mask.lanes < width:  # the lanes beyond stay
                         none = Value("zeroinitializer", "i1", mask.lanes)
                         mask = self.shuffled(mask, none, (min(n, mask.lanes) for n in range(width)))
                     value = self.op(f"select {mask}, {value}, {old}", value.type, width)
             elif value.lanes > 1:
                 value = self._element(value, value.lanes - 1)
-            pointer = slot.split(", ", 1)[1]
-            self.line(f"store {value}, {pointer}")
+            self.line(f"store {value}, ptr {slot}")
             return
         value = self.packed(value, b.dtype)
         address = self.address_of(s)

@@ -117,9 +117,7 @@ def _parts_of_symbolic_loops(
             continue
         if not divides(edges[-1], loop.extent, facts):
             continue
-        parts, total = split_variable(Var(f"{name}:", loop.var.dtype), edges)
-        parts = [Var(p.name.replace(".", ""), p.dtype) for p in parts]  # loops of their own, not what `iter_map` calls parts
-        total = substitute(total, {f"{name}:.{n}": p for n, p in enumerate(parts)})
+        parts, total = split_variable(loop.var, edges, ":")  # loops of their own, not what `iter_map` calls parts
         dtype = loop.extent.dtype
         extents = [*(Const(b // a, dtype) for a, b in pairwise(edges)), simplify(loop.extent // edges[-1])]
         places = {p.name: simplify(loop.var // a % (b // a)) for p, (a, b) in zip(parts, pairwise(edges), strict=False)}

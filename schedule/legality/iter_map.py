@@ -85,7 +85,8 @@ def iter_map(block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: S
     conditions = _upper_bounds(block, reducing - placing)
     fused, parts, all_ranges = split_fused_loops((*bindings.values(), *(e for e, _ in conditions)), extents, ranges)
     sizes = {**{x.name: e for x, e in extents.items() if x.name not in fused}, **parts}
-    inside = {n for n in sizes if _loop_of(n) in {x.name for x in inner}}
+    loop_of = {name: name for name in sizes} | {part: name for name, total in fused.items() for part in variables(total)}
+    inside = {n for n in sizes if loop_of[n] in {x.name for x in inner}}
     reader = _BindingReader(fused, all_ranges, sizes, inside, {})
 
     terms: dict[str, list[IterTerm]] = {}
@@ -95,8 +96,8 @@ def iter_map(block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: S
         found, constants[name] = reader.coefficients(bindings[name], f"`{name}` = `{it.binding}`")
         terms[name] = reader.terms(name, found)
     for d, size in parts.items():
-        if not is_one(size) and _loop_of(d) in placing and d not in reader.owner:
-            raise _repeated(_loop_of(d), block)
+        if not is_one(size) and loop_of[d] in placing and d not in reader.owner:
+            raise _repeated(loop_of[d], block)
     bounds: dict[str, list[PredicateBound]] = {name: [] for name in terms}
     for expr, bound in conditions:
         owner, found_bound = reader.bound(expr, bound)
@@ -112,10 +113,6 @@ def _repeated(loop: str, block: Block) -> Unproved:
         f"`{loop}` repeats `{block.name}`",
         f"do this before `{block.name}` is moved under `{loop}`, or choose a loop inside `{loop}`",
     )
-
-
-def _loop_of(term: str) -> str:
-    return term.split(".")[0]
 
 
 def _need_roles(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise, product
@@ -90,7 +90,7 @@ def reducer_of(block: Block, reordered: bool) -> Reduction:
     new = tuple(Var(f"new {n}", o.dtype) for n, o in enumerate(outputs))
     seen = dict(zip(outputs, old, strict=True))
     values = [rewrite(v, lambda n: seen.get(n) if type(n) is Load else None) for v in values]
-    sources = tuple(_source(block, v, values) for v in old)
+    sources = tuple(_source(block, v, values, old) for v in old)
     met = dict(zip(sources, new, strict=True))
     combined = tuple(_replaced(v, met | {s: n}) for v, s, n in zip(values, sources, new, strict=True))  # sources may be alike
     for c in combined:
@@ -168,7 +168,7 @@ def _common_condition(values: list[Expr], outputs: tuple[Load, ...]) -> tuple[Ex
     return first.condition, stripped
 
 
-def _source(block: Block, old: Var, values: list[Expr]) -> Expr:
+def _source(block: Block, old: Var, values: list[Expr], accumulators: Sequence[Var]) -> Expr:
     """The source of an accumulator: the other operand of its operation, or the other choice of its select."""
     found: list[Expr] = []
     for n in (n for v in values for n in walk(v)):
@@ -177,7 +177,7 @@ def _source(block: Block, old: Var, values: list[Expr]) -> Expr:
                 found.append(b if a == old else a)
             case Select(_, a, b) if old in (a, b):
                 found.append(b if a == old else a)
-    if not found or any(f != found[0] for f in found) or any(n.startswith("old ") for n in variables(found[0])):
+    if not found or any(f != found[0] for f in found) or variables(found[0]) & {v.name for v in accumulators}:
         raise _unknown(block)
     return found[0]
 

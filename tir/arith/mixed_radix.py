@@ -33,9 +33,9 @@ def _divided_variable(e: Expr) -> tuple[str, int] | None:
     return None
 
 
-def split_variable(var: Var, factors: Sequence[int]) -> tuple[list[Var], Expr]:
+def split_variable(var: Var, factors: Sequence[int], separator: str = ".") -> tuple[list[Var], Expr]:
     """A variable as a sum of parts, each times its lower factor; the factors ascend from 1. Returns the parts and the sum."""
-    parts = [Var(f"{var.name}.{n}", var.dtype) for n in range(len(factors))]
+    parts = [Var(f"{var.name}{separator}{n}", var.dtype) for n in range(len(factors))]
     total: Expr = parts[0]
     for part, factor in zip(parts[1:], factors[1:], strict=True):
         total = part * factor + total
