@@ -75,12 +75,12 @@ def _without_empty_loops(s: Stmt) -> Stmt | None:
         case For() if is_empty(s.extent):
             return inits_of_empty_reductions(s)
         case Seq() | If() | Block(init=None) | For() | Let() | Allocate():
-            return _left(s, _without_empty_loops)
+            return _with_parts(s, _without_empty_loops)
         case _:
             return map_statements(s, lambda x: _without_empty_loops(x) or NOTHING)
 
 
-def _left(s: Stmt, part: Callable[[Stmt], Stmt | None]) -> Stmt | None:
+def _with_parts(s: Stmt, part: Callable[[Stmt], Stmt | None]) -> Stmt | None:
     """A statement with `part` of each of its substatements; None where every part is None."""
     left = {id(x): part(x) for x in substatements(s)}
     if all(x is None for x in left.values()):
@@ -109,7 +109,7 @@ def inits_of_empty_reductions(s: Stmt) -> Stmt | None:
                 return None if found is None else s.with_(body=found)
             return inits_of_empty_reductions(substitute(s.body, {s.var: Const(0, s.var.dtype)}))
         case Block(init=None):
-            new = _left(s, inits_of_empty_reductions)
+            new = _with_parts(s, inits_of_empty_reductions)
             return None if new is None else new.with_(reads=None, writes=None)
         case Block():
             iters = tuple(it for it in s.iters if it.axis is not Axis.REDUCE)
@@ -117,4 +117,4 @@ def inits_of_empty_reductions(s: Stmt) -> Stmt | None:
             conditions = (simplify(c) for c in conjuncts(s.predicate) if variables(c) & placing)
             return s.with_(iters=iters, predicate=conjunction(*conditions), init=None, body=s.init, reads=None, writes=None)
         case _:
-            return _left(s, inits_of_empty_reductions)
+            return _with_parts(s, inits_of_empty_reductions)

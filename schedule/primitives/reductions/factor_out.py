@@ -88,8 +88,8 @@ def constant_factor(e: Expr) -> tuple[Factor | None, Expr | None]:
             return Factor(value, one, dtype), None
         case Unary("neg", a):
             factor, rest = constant_factor(a)
-            turned = (factor or Factor(one, one, e.dtype)).product(Factor(-one, one, e.dtype))
-            return (None, e) if turned is None else (turned, rest)
+            negated = (factor or Factor(one, one, e.dtype)).product(Factor(-one, one, e.dtype))
+            return (None, e) if negated is None else (negated, rest)
         case Binary("/", a, Const(value, dtype)) if value != 0 and math.isfinite(value):
             factor, rest = constant_factor(a)
             divided = (factor or Factor(one, one, dtype)).product(Factor(one, value, dtype))
