@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 from schedule.schedule import Schedule
 from tir.arith.width import TooWide, check_width
 from tir.empty import without_empty
-from tir.ir import PrimFunc, deeply, need_func
+from tir.ir import PrimFunc, need_func, with_deep_recursion
 from tir.traverse import foreign_calls, make_room_for
 from tir.verify.bounds import refuse_out_of_bounds
 
@@ -63,7 +63,7 @@ def build(
         raise TypeError(f"build: the cache is an ObjectCache or None, got {cache!r}")
     if checked:
         refuse_out_of_bounds(func)
-    return deeply(lambda: backend(target).build(func, target, cache))
+    return with_deep_recursion(lambda: backend(target).build(func, target, cache))
 
 
 def pass_names(target: str | Target = "llvm") -> list[str]:

@@ -59,7 +59,7 @@ from tir.ir import (
 )
 from tir.traverse import blocks, fresh, loads, move_accesses, names, rewrite_statements, stores, substitute, variables, walk_stmts
 
-from .passes.free_variables import used
+from .passes.free_variables import accessed_buffers
 from .passes.memory_hints import NON_TEMPORAL, PREFETCH, prefetches
 
 MAX_GROWTH = 8  # bytes prepared for a byte of constants, at most: Winograd's F(6x6, 3x3) takes 64 / 9
@@ -101,7 +101,7 @@ def split_constants(func: PrimFunc) -> tuple[PrimFunc | None, PrimFunc]:
         main = step.main
     if not nests:
         return None, func
-    kept, read = used(main.body), used(seq(*nests))
+    kept, read = accessed_buffers(main.body), accessed_buffers(seq(*nests))
     results = [b for b in made.values() if b.name in kept]
     attrs = tuple(a for a in func.attrs if a[0] != CONSTANTS)
     sources = [b for b in known.values() if b.name in read]
@@ -234,7 +234,7 @@ class _Search:
         for b in (self.temporaries[name] for name in written if name in self.temporaries):
             if inside[b.name] != self.read[b.name] or not writes_before_reads(iteration, b, ranges):
                 return None
-        nested = any(blocks(x.body) and used(x).keys() & written.keys() for x in blocks(iteration))
+        nested = any(blocks(x.body) and accessed_buffers(x).keys() & written.keys() for x in blocks(iteration))
         return None if nested else True
 
 
@@ -297,7 +297,7 @@ def _with_dimensions(body: Stmt, table: Mapping[str, Buffer], around: Sequence[F
         return move_accesses(n, place)
 
     def visit(s: Stmt) -> Stmt:
-        if not isinstance(s, Block) or not used(s).keys() & table.keys():
+        if not isinstance(s, Block) or not accessed_buffers(s).keys() & table.keys():
             return s
         iters = list(s.iters)
         for x in around:
@@ -327,8 +327,8 @@ def _without_hints(body: Stmt, moved: set[str]) -> Stmt:
         if not isinstance(s, For | Block):
             return s
         changes: dict[str, Any] = {}
-        if isinstance(s, For) and any(n in moved and n not in used(s) for n, _ in prefetches(s)):
-            changes[PREFETCH] = [list(x) for x in prefetches(s) if x[0] not in moved or x[0] in used(s)]
+        if isinstance(s, For) and any(n in moved and n not in accessed_buffers(s) for n, _ in prefetches(s)):
+            changes[PREFETCH] = [list(x) for x in prefetches(s) if x[0] not in moved or x[0] in accessed_buffers(s)]
         value = annotation(s.annotations, NON_TEMPORAL, ())
         named = [value] if isinstance(value, str) else value
         written = {x.buffer.name for x in stores(s)}

@@ -75,7 +75,7 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
     for part, called in _functions(kernel, name):
         module, machine = optimize(without_moving(part.llvm_ir()), part.target)
         module.get_function(symbol(part.func)).name = called
-        if keeps(part):
+        if keeps_memory(part):
             module.get_function(f"{symbol(part.func)}{RELEASE}").name = f"{called}_release"
         modules.append(module)
     module, *others = modules
@@ -124,7 +124,7 @@ def _functions(kernel, name: str) -> list[tuple[Any, str]]:
     return list(zip(kernel.parts, (name, f"{name}_prepare"), strict=False))
 
 
-def keeps(kernel) -> bool:
+def keeps_memory(kernel) -> bool:
     """True where a kernel keeps memory from one call to the next."""
     from .llvm.scratch import RELEASE
 
@@ -145,7 +145,7 @@ def header_text(kernel, name: str, path: Path, parallel: bool) -> str:
     for part, called in parts:
         given = parameters(part.func.params, written_names(part.func))
         includes |= {p.include for p in given if p.include}
-        lines += declared(called, given, keeps(part))
+        lines += declarations(called, given, keeps_memory(part))
     return framed(name, f"the kernel `{kernel.func.name}`", kernel.target, path, parallel, about, includes, lines)
 
 
@@ -190,7 +190,7 @@ def framed(
     return "\n".join(text)
 
 
-def declared(name: str, given: Sequence[Parameter], keeps: bool) -> list[str]:
+def declarations(name: str, given: Sequence[Parameter], keeps: bool) -> list[str]:
     """The lines that declare a function of these parameters, and its release function if it `keeps` memory."""
     width = max((len(p.label) for p in given), default=0)
     lines = [

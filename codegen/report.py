@@ -157,10 +157,10 @@ def read_assembly(asm: str, name: str, target, lowered: PrimFunc | None = None, 
 
 def _known_loops(lowered: PrimFunc, target, llvm_ir: str) -> dict[tuple[str, str], dict]:
     """The loops of a lowered program by function and block of its LLVM IR, each as fields of a Loop."""
-    from .llvm.emit import versions
+    from .llvm.emit import version_count
     from .llvm.values import ascii_name
 
-    copies = versions(lowered, target)
+    copies = version_count(lowered, target)
     heads: dict[str, list[tuple[str, str]]] = {}
     for function, block, variable in _heads(llvm_ir):
         heads.setdefault(variable, []).append((function, block))

@@ -10,7 +10,7 @@ import numpy as np
 
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.program import entry
-from codegen.runtime.arguments import address, block
+from codegen.runtime.arguments import address, aligned_memory
 from search.measure.error_analysis import NoBound
 from search.measure.rounding import MAX_BOUND, Expected, Reference
 from tir import dtypes
@@ -106,9 +106,9 @@ class _Memory:
 
     def __init__(self, graph: Graph, model: Model, inputs: Sequence[np.ndarray]):
         self._graph, self._plan = graph, model.plan
-        self.bases: dict[str, np.ndarray] = {WEIGHTS: model.weights, ARENA: block(model.plan.nbytes)}
+        self.bases: dict[str, np.ndarray] = {WEIGHTS: model.weights, ARENA: aligned_memory(model.plan.nbytes)}
         self.bases |= {input_base(n): _bytes(a) for n, a in enumerate(inputs)}
-        self.bases |= {output_base(n): block(v.nbytes) for n, v in enumerate(graph.outputs)}
+        self.bases |= {output_base(n): aligned_memory(v.nbytes) for n, v in enumerate(graph.outputs)}
         self._kept = {v: _bytes(a).copy() for v, a in zip(graph.inputs, inputs, strict=True)}
 
     def read(self, value: Value, written: bool = True) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codegen.export import KEYWORDS, Parameter, calls_openmp, declared, file_and_name, framed, parameters, write
+from codegen.export import KEYWORDS, Parameter, calls_openmp, declarations, file_and_name, framed, parameters, write
 from codegen.llvm.compile import optimize
 from codegen.llvm.cores import without_moving
 from codegen.llvm.program import entry
@@ -69,7 +69,7 @@ def header_text(model: Model, name: str, path: Path, parallel: bool) -> str:
         *parameters(outputs, {b.name for b in outputs}, taken),
     ]
     includes = {p.include for p in given if p.include}
-    lines = [*(f"#define {called} {size}" for called, size in sizes.items()), "", *declared(name, given, bool(model.keeping))]
+    lines = [*(f"#define {k} {size}" for k, size in sizes.items()), "", *declarations(name, given, bool(model.keeping))]
     return framed(name, f"the network `{model.graph.name}`", model.target, path, parallel, about, includes, lines)
 
 

@@ -16,7 +16,7 @@ from codegen.llvm.native_call import native_call
 from codegen.llvm.program import STEP, TIMED, TIMESPEC_WORDS, Invoke, Step, entry
 from codegen.llvm.scratch import RELEASE
 from codegen.processor import host_cores
-from codegen.runtime.arguments import DECLINED, address, block
+from codegen.runtime.arguments import DECLINED, address, aligned_memory
 from codegen.runtime.faults import NO_MEMORY, failure
 from codegen.runtime.kernel import maker
 from codegen.runtime.timing import duration
@@ -143,7 +143,7 @@ class Model:
         try:
             arena = self._arenas.pop()
         except IndexError:
-            arena = block(self.plan.nbytes)
+            arena = aligned_memory(self.plan.nbytes)
         status = run(self.weights, arena, *inputs, *outputs)
         if len(self._arenas) < host_cores():  # as many calls as can run at once
             self._arenas.append(arena)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen.runtime.arguments import address, block
+from codegen.runtime.arguments import address, aligned_memory
 from tir.constants import constants
 from tir.dtypes import storage
 from tir.ir import PrimFunc, const_shape
@@ -52,7 +52,7 @@ def prepared(graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKerne
 
 def filled(graph: Graph, plan: MemoryPlan, preparations: Sequence[Preparation]) -> tuple[Graph, np.ndarray]:
     """The graph with the constants that its kernels read, and the block of memory they lie in. Raises MemoryError."""
-    weights = block(plan.weights_nbytes)
+    weights = aligned_memory(plan.weights_nbytes)
     arrays = {}
     for value, where in plan.addresses.items():
         if where.base == WEIGHTS:

@@ -33,7 +33,7 @@ from tir.traverse import axis_loops, blocks, loops, stores, walk_stmts
 
 from .error import ScheduleError
 from .loop_positions import with_loop_positions
-from .open_trace import About, Branch, Choice, Hole, OpenTrace, ProductLimit, Tile
+from .open_trace import Branch, Choice, ChoiceKey, Hole, OpenTrace, ProductLimit, Tile
 from .primitive import REGISTRY, Primitive, find_block, find_loop, named_below
 from .random_variables import leaves, map_leaves
 from .schedule import Schedule
@@ -319,7 +319,7 @@ class OpenSchedule(Schedule):
         self.tiles = [replace(t, block=new) if t.block == block else t for t in self.tiles]
         self.lengths = {(new if b == block else b, axis): n for (b, axis), n in self.lengths.items()}
 
-    def choose(self, name: str, options: Sequence[Any], *, seed: Any = None, **about: Unpack[About]) -> Any:
+    def choose(self, name: str, options: Sequence[Any], *, seed: Any = None, **about: Unpack[ChoiceKey]) -> Any:
         """An open choice among a few values of any type, for an argument of a primitive; the default `seed` is the first value.
 
         `about` are the fields `block`, `role` and `buffer` of the `Choice`.
@@ -361,7 +361,7 @@ class OpenSchedule(Schedule):
         *,
         weights: tuple[float, ...] = (),
         seed: str | None = None,
-        **about: Unpack[About],
+        **about: Unpack[ChoiceKey],
     ) -> int:
         """Let a column pick one of several ways, functions by label that take steps on a given schedule; returns their number.
 

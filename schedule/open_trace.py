@@ -125,7 +125,7 @@ class Choice:
     buffer: str = ""
 
 
-class About(TypedDict, total=False):
+class ChoiceKey(TypedDict, total=False):
     """The fields of a choice that identify it."""
 
     block: str

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from tir.dtypes import limits
-from tir.ir import Block, Buffer, Const, Expr, For, Kind, Load, Node, Opaque, PrimFunc, Seq, Stmt, deeply, seq
+from tir.ir import Block, Buffer, Const, Expr, For, Kind, Load, Node, Opaque, PrimFunc, Seq, Stmt, seq, with_deep_recursion
 from tir.memo import memoized
 from tir.nearest import did_you_mean
 from tir.traverse import (
@@ -182,7 +182,7 @@ class Primitive(Generic[P, R]):
         bound = without_variables(bound)
         args, kwargs = self.spread(bound)
         try:
-            made: Any = deeply(lambda: self.function(func, *args, **kwargs))
+            made: Any = with_deep_recursion(lambda: self.function(func, *args, **kwargs))
             new, names = made
             _need_kept_memory(func, new)
             _need_countable(new)

@@ -52,7 +52,7 @@ def make_room(levels: int = MAX_DEPTH) -> bool:
     return True
 
 
-def deeply(call: Callable[[], R]) -> R:
+def with_deep_recursion(call: Callable[[], R]) -> R:
     """The result of a function without effects, called again with a raised recursion limit after a RecursionError."""
     try:
         return call()

@@ -46,12 +46,12 @@ from .ir import (
     binary,
     cast,
     const,
-    deeply,
     need_name,
     nest,
     node,
     refuse_compared,
     seq,
+    with_deep_recursion,
 )
 from .traverse import fresh, rewrite, substitute, too_large, walk
 
@@ -329,7 +329,7 @@ def compute(
         raise TypeError(f"{name}: the shape has {len(shape)} dimension(s), but the function takes {len(axis_names)} index(es)")
     axes = _axes(map(need_name, axis_names), shape)
     try:
-        result = deeply(lambda: fcompute(*axes))
+        result = with_deep_recursion(lambda: fcompute(*axes))
     except RecursionError as error:
         raise ValueError(
             f"{name}: the body is nested too deeply for Python ({error}); give parts of it a compute of their own"

@@ -205,7 +205,7 @@ class DeviceArray:
 ON_DEVICE = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
-def described(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
+def array_description(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
     """The address, shape and dtype of an array on the device, True if it is C-contiguous, and the object that keeps it alive.
 
     Takes objects with `__cuda_array_interface__` or `__dlpack__`. Raises TypeError for others, and for another device than the
@@ -241,8 +241,8 @@ def described(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
 
 
 def array_type(a: Any) -> tuple[tuple[int, ...], str] | None:
-    """The shape and dtype of an array on the device; None for any other object. Raises TypeError as `described` does."""
+    """The shape and dtype of an array on the device; None for any other object. Raises TypeError as `array_description` does."""
     if isinstance(a, (np.generic, type)) or not (hasattr(a, "__cuda_array_interface__") or hasattr(a, "__dlpack__")):
         return None
-    _, shape, dtype, _, _ = described(a)
+    _, shape, dtype, _, _ = array_description(a)
     return shape, dtype

@@ -47,12 +47,12 @@ from tir.traverse import children, fresh, loads, substatements, substitute, vari
 from ..export import KEYWORDS as C_WORDS
 from ..passes.free_variables import scalar_ranges
 from ..passes.gpu_kernels import AXES, GPUError
-from ..passes.software_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied
+from ..passes.software_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied_element
 from ..passes.thread_storage_sync import BARRIER
 from ..passes.warp_memory import LDMATRIX, PRODUCTS, TRANSPOSED
 from .banks import BankAccess
-from .expressions import STORAGE, VALUE, ExpressionWriter, at_once, flat, stored
-from .lanes import in_step, together
+from .expressions import STORAGE, VALUE, ExpressionWriter, bytes_at_once, flat_offset, to_storage
+from .lanes import lane_outside_divisions, same_in_lanes
 from .prelude import prelude
 from .program import DeviceFunction, Program, lower_cuda
 
@@ -172,7 +172,7 @@ class _Kernel:
                 if not self.copy(s, value):
                     self.stmt(s.with_(value=value))
             case Store(buffer, indices, value):
-                self.line(f"{self.write.element(buffer, indices)} = {stored(self.write(value), buffer.dtype)};", s)
+                self.line(f"{self.write.element(buffer, indices)} = {to_storage(self.write(value), buffer.dtype)};", s)
             case If(condition, then, orelse):
                 arms = [partial(self.stmt, x) for x in (then, orelse) if x is not None]
                 self.branch(self.write(condition), s, *arms)
@@ -250,7 +250,7 @@ class _Kernel:
             self.loop(s.with_(kind=Kind.UNROLLED))
             return
         n = int(s.extent.value)
-        self.in_lanes(s, in_step(s.body, s.var, {**self.write.ranges, s.var.name: (0, n - 1)}), n)
+        self.in_lanes(s, lane_outside_divisions(s.body, s.var, {**self.write.ranges, s.var.name: (0, n - 1)}), n)
 
     def in_lanes(self, s: For, body: Stmt, n: int) -> None:
         """Write a loop over n lanes with this `body`: conditions that all lanes share are branches around it."""
@@ -260,7 +260,7 @@ class _Kernel:
             return self.write(simplify(substitute(condition, {s.var: Const(0, s.var.dtype)}), inside))
 
         match body:
-            case If(c, then, None) if together(c, s.var, n, inside):
+            case If(c, then, None) if same_in_lanes(c, s.var, n, inside):
                 self.branch(first(c), s, lambda: self.in_lanes(s, then, n))
             case Store(value=Call(op, (value,))) if op == ASYNCHRONOUS:
                 plain = body.with_(value=value)
@@ -270,7 +270,7 @@ class _Kernel:
                     self.loop(s.with_(kind=Kind.UNROLLED, body=body))
                 else:
                     self.in_lanes(s, plain, n)
-            case Store(_, _, Select(c, t, f, True)) if together(c, s.var, n, inside) and not loads(c):
+            case Store(_, _, Select(c, t, f, True)) if same_in_lanes(c, s.var, n, inside) and not loads(c):
                 arms = [partial(self.lanes, s, body.with_(value=x), n) for x in (t, f)]
                 self.branch(first(c), s, *arms)
             case Store():
@@ -315,7 +315,7 @@ class _Kernel:
         self.write.ranges[s.var.name] = (0, n - 1)
         self.write.lanes = {x: f"{name}[{lane}]" for x, name in names.items()}
         element = f"{target}[{lane}]" if width else self.write.element(store.buffer, store.indices)
-        value = stored(self.write(store.value), store.buffer.dtype)
+        value = to_storage(self.write(store.value), store.buffer.dtype)
         self.line("#pragma unroll")
         self.line(f"for (int {lane} = 0; {lane} < {n}; ++{lane}) {element} = {value};", store)
         self.write.lanes = {}
@@ -328,12 +328,12 @@ class _Kernel:
         self, buffer: Buffer, indices: tuple[Expr, ...], lane: Var, part: int, ranges: dict[str, Interval], width: int
     ) -> str:
         """The address of lane number `part`, at which `width` bytes are moved."""
-        start = simplify(substitute(flat(buffer, indices, ranges), {lane: Const(0, lane.dtype)}) + part, ranges)
+        start = simplify(substitute(flat_offset(buffer, indices, ranges), {lane: Const(0, lane.dtype)}) + part, ranges)
         return f"{self.names[buffer.name]} + {self.write.start(start, buffer, width)}"
 
     def copy(self, store: Store, value: Expr, lane: Var | None = None, n: int = 1) -> bool:
         """Write an asynchronous copy from global to shared memory; False where its width is not supported."""
-        found = copied(value, store.buffer.dtype)
+        found = copied_element(value, store.buffer.dtype)
         if found is None:
             return False
         source, condition = found
@@ -344,7 +344,7 @@ class _Kernel:
         if n > 1:
             width = self.width(store.buffer, store.indices, lane, n, inside)
             if width != self.width(source.buffer, source.indices, lane, n, inside) or (
-                condition is not None and not together(condition, lane, n, inside)
+                condition is not None and not same_in_lanes(condition, lane, n, inside)
             ):
                 return False
         if width not in ASYNC_COPY_BYTES:
@@ -361,7 +361,7 @@ class _Kernel:
         """The bytes that can be moved at once where lanes 0 to n - 1 access consecutive elements; else 0."""
         if buffer.scope == "local":
             return 0
-        return at_once(polynomial(flat(buffer, indices, ranges)), lane, n, dtypes.nbytes(buffer.dtype))
+        return bytes_at_once(polynomial(flat_offset(buffer, indices, ranges)), lane, n, dtypes.nbytes(buffer.dtype))
 
 
 def _gathers(s: For) -> bool:

@@ -94,8 +94,8 @@ class ExpressionWriter:
                 return self.names[name], ATOM
             case Load():
                 if e in self.lanes:
-                    return loaded(self.lanes[e], e.dtype), ATOM
-                return loaded(self.element(e.buffer, e.indices), e.dtype), ATOM
+                    return from_storage(self.lanes[e], e.dtype), ATOM
+                return from_storage(self.element(e.buffer, e.indices), e.dtype), ATOM
             case Cast(dtype, value):
                 return self._cast(dtype, value)
             case Select(c, t, f):
@@ -184,24 +184,24 @@ class ExpressionWriter:
 
     def offset(self, buffer: Buffer, indices: tuple[Expr, ...], width: int) -> str:
         """The offset of an element, at which each thread moves `width` bytes."""
-        return self.start(flat(buffer, indices, self.ranges), buffer, width)
+        return self.start(flat_offset(buffer, indices, self.ranges), buffer, width)
 
     def start(self, offset: Expr, buffer: Buffer, width: int) -> str:
         """The row-major `offset` as C, at which each thread moves `width` bytes."""
         if buffer.scope in SHARED:
             self.touch(substitute(offset, self.bound), dtypes.nbytes(buffer.dtype), width)
-        return self(wide(offset, buffer))
+        return self(wide_offset(offset, buffer))
 
     def touch(self, offset: Expr, size: int, width: int) -> None:
         """Note an access to shared memory. The assembler joins neighbouring loads of an unrolled loop."""
         places = polynomial(offset)
         for lane, n in self.unrolled.items():
-            if width == size and lane.name in variables(offset) and (found := at_once(places, lane, n, size)):
+            if width == size and lane.name in variables(offset) and (found := bytes_at_once(places, lane, n, size)):
                 offset, width = substitute(offset, {lane: Const(0, lane.dtype)}), found
         self.shared[BankAccess(simplify(offset, self.ranges), size, width)] = None
 
 
-def at_once(places: Polynomial, lane: Var, n: int, size: int) -> int:
+def bytes_at_once(places: Polynomial, lane: Var, n: int, size: int) -> int:
     """Bytes that can move at once where lanes 0 to n - 1 access consecutive elements of `size` bytes; else 0."""
     if coefficient(places, lane.name) != 1:
         return 0
@@ -212,14 +212,14 @@ def at_once(places: Polynomial, lane: Var, n: int, size: int) -> int:
     return step * size if step > 1 else 0
 
 
-def flat(buffer: Buffer, indices: tuple[Expr, ...], ranges: Mapping[str, Interval]) -> Expr:
+def flat_offset(buffer: Buffer, indices: tuple[Expr, ...], ranges: Mapping[str, Interval]) -> Expr:
     """The row-major offset of an element."""
     if _large(buffer):  # an index that wraps in 32 bits is converted to 64 as a whole
         indices = tuple(Cast("int64", i) if wraps(i) and i.dtype == "int32" else i for i in indices)
     return simplify(to_expr(position(buffer, indices)), ranges)
 
 
-def wide(offset: Expr, buffer: Buffer) -> Expr:
+def wide_offset(offset: Expr, buffer: Buffer) -> Expr:
     """The offset, in 64 bits where the buffer may have too many elements for 32."""
     return in_64_bits(offset) if _large(buffer) else offset
 
@@ -261,11 +261,11 @@ def literal(c: Const) -> tuple[str, int]:
     return f"{c.value}{suffix}", 7 if c.value < 0 else ATOM
 
 
-def loaded(element: str, dtype: str) -> str:
+def from_storage(element: str, dtype: str) -> str:
     return f"{dtype}_value({element})" if dtypes.is_half(dtype) else element
 
 
-def stored(value: str, dtype: str) -> str:
+def to_storage(value: str, dtype: str) -> str:
     return f"{dtype}_bits({value})" if dtypes.is_half(dtype) else value
 
 

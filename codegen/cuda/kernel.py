@@ -21,7 +21,7 @@ from ..runtime.signature import LibraryOfOne
 from ..runtime.timing import Timing, sampled
 from .banks import ways
 from .compile import Cubin, Resources
-from .driver import DeviceArray, Module, attribute, call, context, described, launch, synchronize
+from .driver import DeviceArray, Module, array_description, attribute, call, context, launch, synchronize
 from .emit import CudaSource
 from .launch import launches
 from .program import Program
@@ -138,7 +138,7 @@ class CudaKernel(LibraryOfOne):
         """The address of an array; the object that keeps it alive is added to `alive`."""
         name = self.func.name
         try:
-            address, shape, dtype, contiguous, owner = described(a)
+            address, shape, dtype, contiguous, owner = array_description(a)
         except TypeError as error:
             raise ArgumentError(f"{name}: {p.name} {error}") from None
         if shape != wanted:

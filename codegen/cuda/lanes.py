@@ -10,7 +10,7 @@ from tir.ir import Binary, Const, Expr, Stmt, Unary, Var
 from tir.traverse import rewrite, variables
 
 
-def in_step(s: Stmt, lane: Var, ranges: dict[str, Interval]) -> Stmt:
+def lane_outside_divisions(s: Stmt, lane: Var, ranges: dict[str, Interval]) -> Stmt:
     """`s` with the lane taken out of divisions and remainders, where all n lanes fall into one cell of a grid:
 
     (n x + lane) // (n c) = x // c   and   (n x + lane) % (n c) = n (x % c) + lane,   for 0 <= lane < n
@@ -41,15 +41,15 @@ def _coarse_and_fine(p: Polynomial, c: int, ranges: dict[str, Interval]) -> tupl
     return None, {}, 1
 
 
-def together(condition: Expr, lane: Var, n: int, ranges: dict[str, Interval]) -> bool:
+def same_in_lanes(condition: Expr, lane: Var, n: int, ranges: dict[str, Interval]) -> bool:
     """True where a condition holds for all n lanes or for none: it does not depend on the lane, or compares multiples of n."""
     if lane.name not in variables(condition):
         return True
     match condition:
         case Binary("and" | "or", a, b):
-            return together(a, lane, n, ranges) and together(b, lane, n, ranges)
+            return same_in_lanes(a, lane, n, ranges) and same_in_lanes(b, lane, n, ranges)
         case Unary("not", a):
-            return together(a, lane, n, ranges)
+            return same_in_lanes(a, lane, n, ranges)
         case Binary("<" | ">=", a, b) if dtypes.is_int(a.dtype) and not wraps(a) and not wraps(b):
             # n x + lane < n y exactly if x < y, for 0 <= lane < n
             p = polynomial(simplify(Binary("-", a, b), ranges))

@@ -20,22 +20,22 @@ from .values import Value, number
 DECIDED_BY_ALL_BITS = ("//", "%", "min", "max", "abs", "shr")  # operations whose last bits depend on all bits of the operands
 
 
-def divided(e: Expr, given: tuple[Expr, ...] = ()) -> Iterator[tuple[Binary, tuple[Expr, ...]]]:
+def variable_divisions(e: Expr, given: tuple[Expr, ...] = ()) -> Iterator[tuple[Binary, tuple[Expr, ...]]]:
     """The integer divisions in an expression by divisors that are neither loaded nor nonzero constants, inner ones first. Each
     has the conditions that `and` and `or` put before it. Those in the choices of lazy selects are left out."""
     match e:
         case Const() | Var():
             return
         case Binary("and" | "or" as op, a, b):
-            yield from divided(a, given)
+            yield from variable_divisions(a, given)
             first = () if loads(b) else (a if op == "and" else Unary("not", a),)  # a load is done whatever the first says
-            yield from divided(b, (*given, *first))
+            yield from variable_divisions(b, (*given, *first))
         case Select(condition, lazy=True):
-            yield from divided(condition, given)
+            yield from variable_divisions(condition, given)
         case _:
             for part in children(e):
                 if isinstance(part, Expr):
-                    yield from divided(part, given)
+                    yield from variable_divisions(part, given)
             if isinstance(e, Binary) and e.op in ("//", "%") and dtypes.is_int(e.dtype) and not _fixed(e.b) and not loads(e.b):
                 yield e, given
 
@@ -44,7 +44,7 @@ def _fixed(divisor: Expr) -> bool:
     return isinstance(divisor, Const) and bool(divisor.value)
 
 
-def factors(extent: Expr) -> set[Expr]:
+def factors_of_extent(extent: Expr) -> set[Expr]:
     """Factors of the extent of a loop, and of the length that it divides: while the loop runs, none of them is 0."""
     return {factor for part in min_operands(extent) for factor in _nonzero_factors(part, 1)}
 
@@ -74,7 +74,7 @@ class Division(Memory):
         return any(True for _ in self._uncertain(expressions))
 
     def _uncertain(self, expressions: tuple[Expr, ...]) -> Iterator[tuple[Binary, tuple[Expr, ...]]]:
-        return (found for e in expressions for found in divided(e) if not self._nonzero(found[0]))
+        return (found for e in expressions for found in variable_divisions(e) if not self._nonzero(found[0]))
 
     def _nonzero(self, e: Binary) -> bool:
         """True where the divisor is known not to be 0 in the innermost frame."""

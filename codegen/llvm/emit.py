@@ -48,10 +48,10 @@ from ..passes.guards import loop_facts
 from ..passes.loop_schedule import chunks
 from ..passes.memory_hints import IN_ORDER, NON_TEMPORAL, prefetches
 from ..runtime.alignment import ALIGNMENT
-from ..runtime.faults import numbered
+from ..runtime.faults import division_statuses
 from . import scratch, tiles
 from .arithmetic import Arithmetic
-from .division import factors
+from .division import factors_of_extent
 from .parts import Parts
 from .streams import Streams, beside_streams
 from .threads import Threads
@@ -69,11 +69,11 @@ def emit(func: PrimFunc, target, numbers: bool = True) -> str:
     """The LLVM module of a lowered function: `i32 <symbol>(ptr ..., i64 ...)`, one parameter each in the order of `func.params`.
 
     It returns 0, NO_MEMORY where temporaries do not fit in memory, or DIVIDED where an integer is divided by zero; with `numbers`
-    one of `faults.numbered`, which identifies the division. Buffers are `noalias`: the kernel's argument check refuses arrays
+    one of `faults.division_statuses`, which identifies the division. Buffers are `noalias`: the kernel's check refuses arrays
     that overlap where one of them is written. With non-temporal stores outside of the loops that `streams` writes, the body is
     emitted twice: for arrays that begin at cache lines, and with ordinary stores for others.
     """
-    module = Module(target, faults=numbered(func) if numbers else {})
+    module = Module(target, faults=division_statuses(func) if numbers else {})
     params = []
     writer = FunctionWriter(module)
     for p in func.params:
@@ -94,7 +94,7 @@ def emit(func: PrimFunc, target, numbers: bool = True) -> str:
         writer.stmt(func.body)
         writer.streamed = {}
 
-    if versions(func, target) == 2:
+    if version_count(func, target) == 2:
         writer.fork(writer.aligned(arrays, ALIGNMENT), lambda: version(ALIGNMENT), lambda: version(1))
     else:
         writer.all_streamed = True
@@ -105,7 +105,7 @@ def emit(func: PrimFunc, target, numbers: bool = True) -> str:
     return module.text()
 
 
-def versions(func: PrimFunc, target) -> int:
+def version_count(func: PrimFunc, target) -> int:
     """The number of times that the body of a lowered function is emitted: see `emit`."""
     arrays = {b.name for b in func.buffers} & {*annotation(func.attrs, NON_TEMPORAL, ())}
     return 2 if beside_streams(func.body, arrays, target.vector_bits // 8) else 1
@@ -125,7 +125,7 @@ class FunctionWriter(Arithmetic, Threads, Parts, Streams):
                 self.parts(s)
             case Seq(stmts):
                 for x, following in zip(stmts, (*stmts[1:], None), strict=True):
-                    if following is None or not tiles.clears(self, x, following):
+                    if following is None or not tiles.clears_results(self, x, following):
                         self.stmt(x)
             case For():
                 self.loop(s)
@@ -344,7 +344,7 @@ class FunctionWriter(Arithmetic, Threads, Parts, Streams):
         known = isinstance(s.extent, Const) and s.extent.value >= 1 and (last is None or certain)
         enter = self.label("enter")
         way = [] if known else [Frame(enter)]
-        self.frames += [*way, Frame(head, defined={s.name}, stored=stored_names(s.body), nonzero=factors(s.extent))]
+        self.frames += [*way, Frame(head, defined={s.name}, stored=stored_names(s.body), nonzero=factors_of_extent(s.extent))]
         self.stmt(s.body)
         frame = self.frames.pop()
         del self.facts[facts:]

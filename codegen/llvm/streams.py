@@ -12,7 +12,7 @@ from tir.ir import Binary, Const, Expr, For, If, Kind, Load, Node, Stmt, Store
 from tir.ir import nest as nest_of
 from tir.traverse import iterations, rewrite, stores, substatements, substitute, variables
 
-from ..passes.contiguous import contiguous, moves
+from ..passes.contiguous import contiguous, unit_stride
 from ..runtime.alignment import ALIGNMENT
 from .memory import STREAMED_ELEMENTS
 from .values import Value
@@ -91,7 +91,7 @@ class Streams(Writer):
         shifted = self.op(f"icmp ne i64 {nbytes.name}, 0", "i1")
 
         def move(n: Node) -> Node | None:
-            return _further(n, shift) if isinstance(n, Load | Store) and moves(n, nest) == 1 else None
+            return _further(n, shift) if isinstance(n, Load | Store) and unit_stride(n, nest) == 1 else None
 
         last = int(s.extent.value) - 1  # type: ignore[attr-defined]
         count = self.op(f"select {shifted}, i64 {last}, i64 {last + 1}", "i64")

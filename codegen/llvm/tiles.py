@@ -101,7 +101,7 @@ def write_tiles(writer: FunctionWriter, s: For) -> bool:
     return _sum(writer, s)
 
 
-def clears(writer: FunctionWriter, s: Stmt, following: Stmt) -> bool:
+def clears_results(writer: FunctionWriter, s: Stmt, following: Stmt) -> bool:
     """True where a statement only sets the results of the sum that follows to 0; then the sum starts with that."""
     if not writer.tiles.configured or not isinstance(following, For) or loads(s):
         return False

@@ -6,7 +6,7 @@ from tir import dtypes
 from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, annotation, seq
 from tir.traverse import loads, map_statements, names, substitute, variables, with_fresh_loops
 
-from .split_vectors import MAX_CHUNKS, widest
+from .split_vectors import MAX_CHUNKS, widest_bits
 
 ANNOTATION = "combine_lanes"
 OPERATORS = ("+", "*", "min", "max", "and", "or")
@@ -34,7 +34,7 @@ def combine_lanes(func: PrimFunc, target) -> PrimFunc:
             case For(var, Const(), body, Kind.SERIAL) if annotation(s.annotations, ANNOTATION):
                 update = _only_statement(body)
                 if isinstance(update, Store) and _combines(update, var.name, body):
-                    return by_registers(s.with_(kind=Kind.VECTORIZED), target.lanes(widest(body)), taken)
+                    return by_registers(s.with_(kind=Kind.VECTORIZED), target.lanes(widest_bits(body)), taken)
         return map_statements(s, visit)
 
     return func.with_(body=visit(func.body))

@@ -20,10 +20,10 @@ from tir.memory import SHARED, WARP_SCOPE
 from tir.traverse import loads, loops, rewrite, variables, walk_stmts
 
 from .compact_buffers import Ranges, allocate, allocate_deepest, apply_strides, placed_deeper, touched_region, writes_before_reads
-from .free_variables import used
+from .free_variables import accessed_buffers
 from .gpu_kernels import GPUError, GPUKernel, is_thread, map_kernels
 from .lower_blocks import ALIGNED
-from .thread_storage_sync import MAX_POINTS, Footprint, collect
+from .thread_storage_sync import MAX_POINTS, Footprint, collect_accesses
 
 
 def zero_unit_indices(func: PrimFunc, target) -> PrimFunc:
@@ -62,7 +62,7 @@ def compact_shared_buffers(func: PrimFunc, target) -> PrimFunc:
 def _of_function(body: Stmt, *scopes: str) -> list[Buffer]:
     """The buffers of some scopes that a kernel uses but does not allocate."""
     own = {s.buffer.name for s in walk_stmts(body) if isinstance(s, Allocate)}
-    return [b for b in used(body).values() if b.scope in scopes and b.name not in own]
+    return [b for b in accessed_buffers(body).values() if b.scope in scopes and b.name not in own]
 
 
 def _written_first(kernel: GPUKernel, loop: For, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
@@ -79,7 +79,7 @@ def _tile_region(kernel: GPUKernel, s: Stmt, buffer: Buffer, ranges: dict[str, I
     f = k * 256 + t; if f < 100: tile[f // 5, f % 5] = ...   =>   the tile has 20 rows, not 52
     """
     region = touched_region(s, buffer, ranges)
-    footprints = [a.footprint for a in collect(kernel, s, (), ranges) if a.buffer.name == buffer.name]
+    footprints = [a.footprint for a in collect_accesses(kernel, s, (), ranges) if a.buffer.name == buffer.name]
     if any(w.guards for w in footprints):
         cut = []
         for d, r in enumerate(region.ranges):
@@ -138,7 +138,7 @@ def _tile_complete(kernel: GPUKernel, body: Stmt, buffer: Buffer, ranges: dict[s
     steps = body.stmts if isinstance(body, Seq) else (body,)
     written: dict[tuple, np.ndarray] = {}
     for step in steps:
-        accesses = [a for a in collect(kernel, step, (), ranges) if a.buffer.name == buffer.name]
+        accesses = [a for a in collect_accesses(kernel, step, (), ranges) if a.buffer.name == buffer.name]
         within = frozenset(x.name for x in loops(step))
         sets = []
         for a in accesses:

@@ -17,10 +17,10 @@ def contiguous(store: Store, loops: Sequence[For]) -> bool:
     if any(x.buffer == store.buffer or x.buffer.scope == "register" for x in read) or store.buffer.scope == "register":
         return False
     bare = rewrite(store.value, lambda n: Const(0, n.dtype) if isinstance(n, Load) else None)
-    return not variables(bare) & names and moves(store, loops) == 1 and all(moves(x, loops) is not None for x in read)
+    return not variables(bare) & names and unit_stride(store, loops) == 1 and all(unit_stride(x, loops) is not None for x in read)
 
 
-def moves(access: Load | Store, loops: Sequence[For]) -> int | None:
+def unit_stride(access: Load | Store, loops: Sequence[For]) -> int | None:
     """The stride of nested loops as one loop over an array: 1 or 0; None for any other access."""
     offset, length = position(access.buffer, access.indices), 1
     step = coefficient(offset, loops[-1].name)

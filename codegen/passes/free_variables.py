@@ -10,7 +10,7 @@ from tir.ir import Allocate, Buffer, For, Let, Load, Node, Seq, Stmt, Store, Var
 from tir.traverse import accessed_names, children, map_statements, walk
 
 
-def used(n: Node) -> dict[str, Buffer]:
+def accessed_buffers(n: Node) -> dict[str, Buffer]:
     """The buffers that `n` loads or stores, by name, in order."""
     return {x.buffer.name: x.buffer for x in walk(n) if isinstance(x, Load | Store)}
 

@@ -13,7 +13,7 @@ from tir.ir import Const, Expr, For, Kind, PrimFunc, Stmt, Var, annotation, nest
 from tir.memory import WARP_SCOPE
 from tir.traverse import map_statements, walk_stmts
 
-from .free_variables import used
+from .free_variables import accessed_buffers
 
 AXES = ("x", "y", "z")
 TOGETHER = "together"  # an annotation of the loops around a kernel whose threads run together, and wait at barriers
@@ -95,6 +95,6 @@ def axes_of(kind: str) -> tuple[str, ...]:
     return tuple(f"{kind}.{a}" for a in AXES)
 
 
-def in_warp(s: Stmt) -> bool:
+def uses_warp_memory(s: Stmt) -> bool:
     """True where a statement accesses a buffer in scope `warp`."""
-    return any(b.scope == WARP_SCOPE for b in used(s).values())
+    return any(b.scope == WARP_SCOPE for b in accessed_buffers(s).values())

@@ -35,7 +35,7 @@ from tir.ir import (
 )
 from tir.traverse import N, divisions, fresh, loads, loops, map_statements, rewrite, stores, substitute, variables, walk
 
-from .split_vectors import accumulates, widest
+from .split_vectors import accumulates, widest_bits
 
 Ranges = dict[str, Interval]
 Extents = dict[str, Expr]  # of loops, the outermost first
@@ -258,7 +258,7 @@ def _clipped_tiles(s: Stmt, target) -> Stmt:
     match s:
         case For(var, Const(int(extent)), body, Kind.UNROLLED | Kind.VECTORIZED):
             limits = _common(body, lambda c: _limit(c, var.name, set(), {}) if variables(c) == {var.name} else None)
-            whole = target.lanes(widest(body)) if s.kind is Kind.VECTORIZED and any(map(accumulates, stores(body))) else 1
+            whole = target.lanes(widest_bits(body)) if s.kind is Kind.VECTORIZED and any(map(accumulates, stores(body))) else 1
             extent = min([extent, *(-(-n.value // whole) * whole for n in limits if isinstance(n, Const))])
             return s.with_(extent=Const(extent), body=_clipped_tiles(body, target))
         case _:

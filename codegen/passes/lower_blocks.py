@@ -55,7 +55,7 @@ from tir.traverse import (
     walk_stmts,
 )
 
-from .memory_hints import NON_TEMPORAL, check_prefetches, streamed
+from .memory_hints import NON_TEMPORAL, check_prefetches, streamed_buffers
 
 MAX_CASES = 64  # iterations, usually lanes (a register has up to 64), over which the maximum of an extent is written out
 ALIGNED = "storage_align"  # the attribute with the strides of buffers
@@ -72,7 +72,7 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
     factor, offset], ...]}, and the buffers of `non_temporal`. Scope "register" becomes local: only buffers that
     `promote_registers` makes have constant indices. Raises ValueError for invalid annotations about memory.
     """
-    bypassing = streamed(func)
+    bypassing = streamed_buffers(func)
     check_prefetches(func)
     placed = {n.name: n.with_(scope="local") for n in walk(func) if type(n) is Buffer and n.scope == "register"}
     if placed:

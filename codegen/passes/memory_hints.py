@@ -9,14 +9,14 @@ from schedule.annotation_values import value_of
 from tir.ir import Block, For, PrimFunc
 from tir.traverse import stored_names, walk
 
-from .free_variables import used
+from .free_variables import accessed_buffers
 
 NON_TEMPORAL = "non_temporal"  # an annotation of loops and blocks; once they are lowered, an attribute of the function
 PREFETCH = "prefetch"
 IN_ORDER = "in_order"  # an annotation of unrolled loops: LLVM moves no load of a copy before the end of the copy before it
 
 
-def streamed(func: PrimFunc) -> tuple[str, ...]:
+def streamed_buffers(func: PrimFunc) -> tuple[str, ...]:
     """The buffers that a loop or block names by `non_temporal: "C"` or `["C", "D"]`.
 
     Raises ValueError if the value is no name or list of names, or names a buffer that is not written there.
@@ -56,8 +56,8 @@ def check_prefetches(func: PrimFunc) -> None:
     for s in walk(func.body):
         if isinstance(s, For):
             for name, _ in prefetches(s):
-                if name not in used(s.body):
-                    known = _listing(used(s.body))
+                if name not in accessed_buffers(s.body):
+                    known = _listing(accessed_buffers(s.body))
                     raise ValueError(f"{_where(s)}: {PREFETCH} names `{name}`, which is not accessed there; {known} is")
 
 

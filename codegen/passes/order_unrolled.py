@@ -55,11 +55,11 @@ def _ordered(loops: Sequence[For], body: Stmt) -> Sequence[For]:
         moved = dict(zip(free, places, strict=True))
         return [loops[moved.get(n, n)] for n in range(len(loops))]
 
-    best = min(itertools.permutations(free), key=lambda places: live(order(places), others))
-    return order(best) if live(order(best), others) < live(loops, others) else loops
+    best = min(itertools.permutations(free), key=lambda places: live_loads(order(places), others))
+    return order(best) if live_loads(order(best), others) < live_loads(loops, others) else loops
 
 
-def live(nest: Sequence[For], values: set[Load]) -> int:
+def live_loads(nest: Sequence[For], values: set[Load]) -> int:
     """The number of loaded values live in an unrolled nest: of each load, those that a later iteration uses again."""
     total = 0
     for value in values:

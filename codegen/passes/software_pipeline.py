@@ -49,14 +49,14 @@ def inject_software_pipeline(func: PrimFunc, target) -> PrimFunc:
 
     def visit(s: Stmt) -> Stmt:
         s = map_statements(s, visit)
-        if isinstance(s, For) and s.kind is Kind.SERIAL and (n := stages(s)) > 1:
+        if isinstance(s, For) and s.kind is Kind.SERIAL and (n := stage_count(s)) > 1:
             return _ahead(s, n, taken) or s
         return s
 
     return func.with_(body=visit(func.body))
 
 
-def stages(loop: For) -> int:
+def stage_count(loop: For) -> int:
     """The number of copies of each tile of a loop, by its annotations. Raises ValueError for any other value."""
     n: int = value_of(loop, STAGES, 2 if value_of(loop, DOUBLE, False) else 1)
     return n
@@ -84,7 +84,7 @@ def _ahead(loop: For, n: int, taken: set[str]) -> Stmt | None:
                 case Load(buffer, indices) if buffer.name in wide:
                     return Load(wide[buffer.name], (turn, *indices))
                 case Store(buffer, indices, value) if buffer.name in wide:
-                    value = Call(ASYNCHRONOUS, (value,), value.dtype) if copied(value, buffer.dtype) else value
+                    value = Call(ASYNCHRONOUS, (value,), value.dtype) if copied_element(value, buffer.dtype) else value
                     return Store(wide[buffer.name], (turn, *indices), value)
             return None
 
@@ -105,12 +105,12 @@ def _ahead(loop: For, n: int, taken: set[str]) -> Stmt | None:
     return body
 
 
-def copied(value: Expr, dtype: str) -> tuple[Load, Expr | None] | None:
+def copied_element(value: Expr, dtype: str) -> tuple[Load, Expr | None] | None:
     """The element of global memory that a value copies, and the condition without which it is 0; None for other values."""
     match value:
         case Load(buffer) if buffer.scope == "global" and buffer.dtype == dtype:
             return value, None
-        case Select(condition, inner, Const(0)) if not loads(condition) and (found := copied(inner, dtype)) is not None:
+        case Select(condition, inner, Const(0)) if not loads(condition) and (found := copied_element(inner, dtype)) is not None:
             x, other = found
             return x, condition if other is None else conjunction(condition, other)
     return None
@@ -141,7 +141,7 @@ def lower_async_copies(func: PrimFunc, target) -> PrimFunc:
         return None
 
     def kept(kernel: GPUKernel) -> Stmt:
-        pending = [s for s in stores(kernel.body) if called(s.value, ASYNCHRONOUS)]
+        pending = [s for s in stores(kernel.body) if is_call_of(s.value, ASYNCHRONOUS)]
         if compute_capability(target.arch) >= AMPERE_CAPABILITY and any(
             dtypes.nbytes(s.buffer.dtype) >= 4 or _in_vector(kernel.body, s) for s in pending
         ):
@@ -151,7 +151,7 @@ def lower_async_copies(func: PrimFunc, target) -> PrimFunc:
     return map_kernels(func, kept)
 
 
-def called(e: Expr, op: str) -> bool:
+def is_call_of(e: Expr, op: str) -> bool:
     """True where an expression is a call of `op`."""
     return isinstance(e, Call) and e.op == op
 

@@ -40,7 +40,7 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
                 body = visit(body, True)
                 if not isinstance(extent, Const):
                     return s.with_(kind=Kind.SERIAL, body=body)
-                n, w = int(extent.value), target.lanes(widest(body))
+                n, w = int(extent.value), target.lanes(widest_bits(body))
                 if n <= w:
                     return lanes(var, n, body)
                 pieces: list[Stmt] = []
@@ -69,7 +69,7 @@ def _at(s: Stmt, name: str, value: Expr) -> Stmt:
     return substitute(s, {name: value})
 
 
-def widest(s: Stmt) -> int:
+def widest_bits(s: Stmt) -> int:
     """Bits of the widest element that `s` stores or loads, in the type of its arithmetic or moves; 32 without accesses."""
     moves = all(isinstance(n, Const | Load | Select) for n in walk(s) if isinstance(n, Expr) and dtypes.is_half(n.dtype))
     moves = moves and not any(isinstance(n, Cast) and dtypes.is_half(n.value.dtype) for n in walk(s))

@@ -12,8 +12,8 @@ from tir.ir import Const, Evaluate, Expr, For, If, Kind, PrimFunc, Seq, Stmt, St
 from tir.memory import SHARED, WARP_SCOPE
 from tir.traverse import fresh, loads, map_statements, names, stores, substitute, variables, walk_stmts
 
-from .free_variables import used
-from .gpu_kernels import AXES, RESIDENT, TOGETHER, GPUError, GPUKernel, axes_of, in_warp, is_thread, map_kernels
+from .free_variables import accessed_buffers
+from .gpu_kernels import AXES, RESIDENT, TOGETHER, GPUError, GPUKernel, axes_of, is_thread, map_kernels, uses_warp_memory
 
 MAX_THREADS_Z = 64  # threads of a block along axis z (CUDA C++ programming guide, technical specifications, as the next)
 MAX_BLOCKS_YZ = 65535  # blocks of a grid along axes y and z
@@ -59,7 +59,7 @@ def unify_thread_binding(func: PrimFunc, target) -> PrimFunc:
 
 def _need_memory(s: Stmt, name: str, owners: dict[str, str]) -> None:
     """Refuse temporaries in a memory scope that GPUs lack, and those that two kernels share."""
-    for b in used(s).values():
+    for b in accessed_buffers(s).values():
         if b.scope not in (*SHARED, "local", WARP_SCOPE, "global"):
             raise GPUError(f"`{b.name}`: memory scope `{b.scope}` is not supported on a GPU; use shared or local")
         if b.scope != "global" and owners.setdefault(b.name, name) != name:
@@ -163,7 +163,7 @@ def _without_threads(kernel: GPUKernel) -> Stmt:
         missing = [axis for axis, n in threads.items() if n > 1 and axis not in inside]
         written = {x.buffer.scope for x in stores(s)}
         bound = any(is_thread(x, "threadIdx") or isinstance(x, Evaluate) for x in walk_stmts(s))  # barriers are for all
-        if in_warp(s):  # all lanes join, each for its own elements
+        if uses_warp_memory(s):  # all lanes join, each for its own elements
             missing = [axis for axis in missing if axis != "threadIdx.x"]
             bound = bound or not isinstance(s, Store)
         if missing and not bound and written and not written & {"local", WARP_SCOPE}:

@@ -30,8 +30,8 @@ from tir.ir import Allocate, Binary, Buffer, Call, Const, Evaluate, Expr, For, I
 from tir.memory import SHARED
 from tir.traverse import loads, loops, map_statements, stored_names, variables, walk_stmts
 
-from .gpu_kernels import GPUError, GPUKernel, in_warp, is_thread, map_kernels
-from .software_pipeline import ASYNCHRONOUS, WAIT, called
+from .gpu_kernels import GPUError, GPUKernel, is_thread, map_kernels, uses_warp_memory
+from .software_pipeline import ASYNCHRONOUS, WAIT, is_call_of
 
 BARRIER = "sync_threads"
 MAX_POINTS = 1 << 19  # (element, thread) pairs that are enumerated for one access, at most
@@ -171,7 +171,7 @@ class _BarrierInsertion:
                 raise GPUError(f"{self.kernel.name}: threads cannot wait for each other inside `{type(s).__name__}`")
 
     def unit(self, s: Stmt, path: Path, pending: list[MemoryAccess], ranges: dict[str, Interval]) -> list[MemoryAccess]:
-        if isinstance(s, Evaluate) and called(s.value, WAIT):
+        if isinstance(s, Evaluate) and is_call_of(s.value, WAIT):
             return [replace(a, copying=False, path=path, carried=()) if a.copying else a for a in pending]
         return self.check(self.accesses(s, path, ranges), path, pending)
 
@@ -206,7 +206,7 @@ class _BarrierInsertion:
 
     def accesses(self, s: Stmt, path: Path, ranges: dict[str, Interval]) -> list[MemoryAccess]:
         if path not in self.cache:
-            self.cache[path] = collect(self.kernel, s, path, ranges)
+            self.cache[path] = collect_accesses(self.kernel, s, path, ranges)
         return self.cache[path]
 
 
@@ -254,7 +254,7 @@ def _conflict(a: MemoryAccess, b: MemoryAccess) -> bool:
     return bool(np.any(both & ((low_a != high_b) | (high_a != low_b))))
 
 
-def collect(kernel: GPUKernel, s: Stmt, path: Path, ranges: dict[str, Interval]) -> list[MemoryAccess]:
+def collect_accesses(kernel: GPUKernel, s: Stmt, path: Path, ranges: dict[str, Interval]) -> list[MemoryAccess]:
     """The accesses of a unit to shared and global buffers that the kernel writes."""
     written = stored_names(kernel.body)
     threads = {axis: kernel.indices[axis].name for axis in kernel.threads}
@@ -277,13 +277,13 @@ def collect(kernel: GPUKernel, s: Stmt, path: Path, ranges: dict[str, Interval])
         store = x if isinstance(x, Store) else around.stmt if isinstance(around.stmt, Store) else None
         everywhere = store is not None and store.buffer.scope == "local"
         moving = {name: kernel.threads[axis] if everywhere or axis in inside else 1 for axis, name in threads.items()} | inner
-        if store is not None and in_warp(store):
+        if store is not None and uses_warp_memory(store):
             # The lanes of a warp jointly touch the elements of a warp instruction: two of them stand for all.
             moving[threads["threadIdx.x"]] = min(kernel.block[0], 2)
         footprint = Footprint(
             x.indices, moving, tuple(guards), set(around.bindings), ranges, list(threads.values()), kernel.block
         )
-        copying = isinstance(x, Store) and called(x.value, ASYNCHRONOUS)
+        copying = isinstance(x, Store) and is_call_of(x.value, ASYNCHRONOUS)
         found.append(MemoryAccess(x.buffer, isinstance(x, Store), path, footprint, copying))
     return found
 

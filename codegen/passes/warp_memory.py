@@ -55,7 +55,7 @@ from tir.traverse import (
     walk_stmts,
 )
 
-from .gpu_kernels import GPUError, GPUKernel, in_warp, map_kernels
+from .gpu_kernels import GPUError, GPUKernel, map_kernels, uses_warp_memory
 
 LDMATRIX = "ldmatrix_x4"  # a call: the four registers to fill, and the row of shared memory that this lane names
 TRANSPOSED = "ldmatrix_x4_trans"
@@ -234,7 +234,7 @@ class _WarpLowering:
                 return Allocate(self.local(buffer), self.visit(body, ranges))
             case For() if self.walks_tiles(s):
                 return self.lanes(s)
-            case Store() if in_warp(s):
+            case Store() if uses_warp_memory(s):
                 raise GPUError(f"`{s.buffer.name}[{', '.join(map(str, s.indices))}] = ...` touches a buffer in scope "
                                f"`{WARP_SCOPE}`, but not in loops over the rows and the columns of its tiles")  # fmt: skip
             case _:

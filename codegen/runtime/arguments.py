@@ -71,7 +71,7 @@ def address(array: np.ndarray) -> int:
     return c_size_t.from_address(id(array) + DATA_OFFSET).value if CPYTHON else array.ctypes.data
 
 
-def block(nbytes: int) -> np.ndarray:
+def aligned_memory(nbytes: int) -> np.ndarray:
     """Memory of `nbytes` bytes that begins at a cache line; large blocks are in large pages, where the system has them."""
     size, alignment = size_and_alignment(max(nbytes, 1), ALIGNMENT)
     memory = np.empty(size + alignment, np.uint8)

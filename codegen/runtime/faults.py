@@ -16,7 +16,7 @@ DIVIDED = 2  # an integer was divided by zero; a larger status identifies the di
 PLACES = 1 << 15  # most divisions of a kernel with a status of their own; an entry adds the number of its step above
 
 
-def numbered(func: PrimFunc) -> dict[Expr, int]:
+def division_statuses(func: PrimFunc) -> dict[Expr, int]:
     """The statuses of the divisions of a lowered function whose divisor may be zero, the same at each call."""
     found = (n for n in divisions(func.body) if dtypes.is_int(n.dtype) and not (isinstance(n.b, Const) and n.b.value))
     return {e: DIVIDED + 1 + n for n, e in zip(range(PLACES), dict.fromkeys(found), strict=False)}
@@ -27,7 +27,7 @@ def failure(lowered: PrimFunc, status: int, arguments: Sequence[Any] = (), name:
     name = name or lowered.name
     if status == NO_MEMORY:
         return MemoryError(f"{name}: no memory for its temporaries; the results are undefined")
-    division = next((e for e, number in numbered(lowered).items() if number == status), None)
+    division = next((e for e, number in division_statuses(lowered).items() if number == status), None)
     what = f"`{division}` divides" if division is not None else "an integer is divided"
     where = _first_zero(division.b, lowered, arguments) if isinstance(division, Binary) else ""
     return ZeroDivisionError(f"{name}: {what} by zero{where}; the results are undefined")

@@ -21,7 +21,7 @@ from tir.ir import Buffer, For, Kind, PrimFunc, Stmt, Store, buffer_nbytes, cons
 from tir.script.outline import signature_text
 from tir.traverse import substatements
 
-from .arguments import DECLINED, ArgumentError, address, argument_words, block
+from .arguments import DECLINED, ArgumentError, address, aligned_memory, argument_words
 from .faults import failure
 from .signature import LibraryOfOne
 from .timing import Timing, sampled, seconds_of, without_collector
@@ -271,7 +271,7 @@ class SplitKernel(Kernel):
 
     def prepare(self, *constants) -> list[np.ndarray]:
         given = dict(zip((b.name for b in self._constants), constants, strict=True))
-        made = [block(buffer_nbytes(b)).view(dtypes.storage(b.dtype)).reshape(const_shape(b)) for b in self.prepared]
+        made = [aligned_memory(buffer_nbytes(b)).view(dtypes.storage(b.dtype)).reshape(const_shape(b)) for b in self.prepared]
         self.preparation(*(given[b.name] for b in self.preparation.func.buffers if b.name in given), *made)
         return made
 
@@ -325,7 +325,7 @@ def maker(shape: tuple[int, ...], dtype: str, zeros: bool = False) -> Callable[[
     nbytes = prod(shape) * found.itemsize
     if zeros or nbytes < MIN_ALIGNED_BYTES:
         return partial(np.zeros if zeros else np.empty, shape, found)
-    return lambda: block(nbytes).view(found).reshape(shape)
+    return lambda: aligned_memory(nbytes).view(found).reshape(shape)
 
 
 def new_array(shape: tuple[int, ...], dtype: str, zeros: bool = False) -> np.ndarray:

@@ -309,7 +309,7 @@ def constant_difference(a: Expr, b: Expr) -> int | None:
     return as_constant(add(polynomial(simplify(a)), polynomial(simplify(b)), -1))
 
 
-def shifted(e: Expr, by: int) -> Expr:
+def plus_constant(e: Expr, by: int) -> Expr:
     """`e` plus a constant, folded."""
     return e if by == 0 else to_expr(add(polynomial(e), constant(by)), e.dtype)
 

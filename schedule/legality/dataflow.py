@@ -318,7 +318,7 @@ def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
     return list(found.values())[index]
 
 
-def buffer_called(stmt: For | Block, name: str) -> Buffer:
+def named_buffer(stmt: For | Block, name: str) -> Buffer:
     """The buffer of this name that a loop or block uses; refuses an unknown name."""
     found = {n.name: n for n in walk(stmt) if type(n) is Buffer}
     if name not in found:

@@ -37,7 +37,7 @@ from tir.traverse import loads, map_children, path_where, stores, substitute, wa
 
 from ..error import Mark, ScheduleError
 from ..legality.axis_windows import windows
-from ..legality.dataflow import Leaf, buffer_called, buffer_of, locate
+from ..legality.dataflow import Leaf, buffer_of, locate, named_buffer
 from ..legality.iter_map import Unproved
 from ..legality.requirements import own_axes, single_store
 from ..primitive import BufferOfBlock
@@ -128,7 +128,7 @@ def buffer_argument(block: Block, buffer: BufferOfBlock) -> Buffer:
         case [("read" | "write") as kind, index]:
             return buffer_of(block, index, written=kind == "write")
         case str() as name:
-            return buffer_called(block, name)
+            return named_buffer(block, name)
         case _:
             raise ScheduleError(f'a buffer is ("read", number), ("write", number) or a name, got {buffer!r}')
 

@@ -15,7 +15,7 @@ from tir.arith.symbolic import is_fixed, symbolic_less, symbolic_min
 from tir.ir import Binary, Block, Const, Expr, Iter, Range, Stmt, Store, Var, conjunction, nest
 from tir.traverse import loads, substatements
 
-from ..legality.axis_windows import AxisWindow, constant_difference, shifted
+from ..legality.axis_windows import AxisWindow, constant_difference, plus_constant
 from .edits import Names
 from .loops import UNFOLDED_UNIT_RANGE
 
@@ -136,7 +136,7 @@ def _window_of_index(index: Expr, r: Range, spatial: list[str], ranges: Ranges, 
         return None
     match linear(rest):
         case (v, 1, offset) if v in spatial and not moving:
-            return v, AxisWindow(simplify(shifted(r.min, -offset), ranges), r.extent)
+            return v, AxisWindow(simplify(plus_constant(r.min, -offset), ranges), r.extent)
         case (v, a, offset) if v in spatial:
             # The multiples a v are among `count` integers from `first` on.
             first = r.min - (offset + high) if a > 0 else (offset + low + 1) - r.min - r.extent

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from schedule.error import ScheduleError, listing
 from schedule.machine import SLEEPING_THREAD_CYCLES
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent
-from schedule.open_trace import About, Role
+from schedule.open_trace import ChoiceKey, Role
 from schedule.schedule import Schedule
 from tir.ir import NOT_SPATIAL, Block, Const, Kind, PrimFunc, Store, buffer_nbytes
 from tir.traverse import axis_loops, blocks, loaded_names, loads, loops, loops_to, stores, variables, walk_stmts
@@ -46,7 +46,7 @@ def done(s: OpenSchedule, *names: str) -> None:
         s.scheduled |= dict.fromkeys(inside, Stage.DONE)
 
 
-def one_of(s: OpenSchedule, name: str, ways: Mapping[str, Way], seed: str | None = None, **about: Unpack[About]) -> None:
+def one_of(s: OpenSchedule, name: str, ways: Mapping[str, Way], seed: str | None = None, **about: Unpack[ChoiceKey]) -> None:
     """A branch with at least one legal way; ScheduleError if none is."""
     if not s.branch(name, ways, seed=seed, **about):
         raise ScheduleError(f"{name}: no way is legal; there are {listing(list(ways))}")
@@ -101,14 +101,14 @@ def annotate_shares(s: OpenSchedule, block: str, owner: str, alike: bool = False
     """True where threads take the iterations of the parallel loop around a block as they are free, at the seed where these are
     `uneven`, or each its share; and how many at a time, unless tile sizes say that already, and all are `alike`."""
     loop = next(x for x in loops_to(s.func.body, block) if x.kind is Kind.PARALLEL).name
-    about: About = {"block": owner, "role": Role.PARALLEL}
+    about: ChoiceKey = {"block": owner, "role": Role.PARALLEL}
     schedules = ("dynamic", "static") if uneven else ("static", "dynamic")
     annotate_choice(s, loop, "schedule", f"{block} schedule", schedules, **about)
     if not alike:
         annotate_choice(s, loop, "chunk", f"{block} share", CHUNK_SIZES, **about)
 
 
-def annotate_choice(s: OpenSchedule, loop: str, key: str, name: str, options: Sequence[Any], **about: Unpack[About]) -> None:
+def annotate_choice(s: OpenSchedule, loop: str, key: str, name: str, options: Sequence[Any], **about: Unpack[ChoiceKey]) -> None:
     """Annotate a loop with one of a few values, the seed's first; not where that is what no annotation says."""
     if not s.at_seed or options[0] != UNSAID[key]:
         s.annotate(loop, key, s.choose(name, options, **about))

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ..ir import PrimFunc, deeply
+from ..ir import PrimFunc, with_deep_recursion
 from . import ir as namespace_ir
 from . import namespace
 from .error import ScriptError
@@ -82,7 +82,7 @@ def _parsed(text: Source) -> PrimFunc | Module:
 def _not_too_deep(filename: str, read: Callable[[], R]) -> R:
     """The result of `read`; ScriptError where it exceeds Python's recursion limit."""
     try:
-        return deeply(read)
+        return with_deep_recursion(read)
     except RecursionError:
         hint = "name parts of it: x: T.float32 = ..."
         raise ScriptError("an expression is nested too deeply to be read", filename, hint=hint) from None

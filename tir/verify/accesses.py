@@ -79,7 +79,7 @@ class ProgramPoint(Context):
         for var, extent in bound:
             known[var.name] = extent_range(extent, self.known)
             if not isinstance(extent, Const):
-                facts = (*facts, below(var, extent))
+                facts = (*facts, less_than(var, extent))
         return replace(self, known=known, facts=facts)
 
     def _where(self, *conditions: Expr) -> Self:
@@ -111,7 +111,7 @@ def negated(c: Expr) -> Expr:
             return Unary("not", c)
 
 
-def below(a: Expr, b: Expr) -> Expr:
+def less_than(a: Expr, b: Expr) -> Expr:
     """`a < b` of two integers, whose dtypes may differ."""
     if a.dtype == b.dtype:
         return Binary("<", a, b)
@@ -120,7 +120,7 @@ def below(a: Expr, b: Expr) -> Expr:
     return Binary("<", Cast("int64", a), Cast("int64", b))
 
 
-def grouped(accesses: Iterable[Access]) -> dict[str, list[Access]]:
+def grouped_by_buffer(accesses: Iterable[Access]) -> dict[str, list[Access]]:
     """The accesses by the names of their buffers."""
     groups: dict[str, list[Access]] = {}
     for a in accesses:

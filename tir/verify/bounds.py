@@ -15,7 +15,7 @@ from ..empty import without_empty
 from ..ir import Binary, Block, Const, Expr, PrimFunc, Stmt
 from ..script.printer import last_index
 from ..traverse import variables
-from .accesses import ProgramPoint, below, constant_extents, size_ranges
+from .accesses import ProgramPoint, constant_extents, less_than, size_ranges
 from .report import Finding, VerifyError, VerifyReport
 
 
@@ -44,14 +44,14 @@ def _findings(index: Expr, extent: Expr, what: str, domain: str, stmt: Stmt | No
     """Findings where an index may be outside 0 .. extent - 1."""
     # Over the loops: they may reach less than the domains of the axes.
     loops = [(x.var, simplify(place.closed(x.extent))) for x in place.loops]
-    conditions = (*place.conditions, *(below(var, e) for var, e in loops if not isinstance(e, Const)))
+    conditions = (*place.conditions, *(less_than(var, e) for var, e in loops if not isinstance(e, Const)))
 
     def proved(goal: Expr) -> bool:
         closed = place.closed(goal)
         known = prove(goal, place.known, place.facts)
         return known or (closed is not goal and prove(closed, place.known, conditions))
 
-    if proved(Binary(">=", index, Const(0, index.dtype))) and proved(below(index, extent)):
+    if proved(Binary(">=", index, Const(0, index.dtype))) and proved(less_than(index, extent)):
         return
     closed, size = place.closed(index), place.closed(extent)
     extents = constant_extents((var.name, e) for var, e in loops)

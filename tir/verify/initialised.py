@@ -16,7 +16,7 @@ from ..arith.bounds import bounds, extent_range
 from ..arith.enumeration import enumerate_points
 from ..ir import Allocate, Block, Buffer, Load, PrimFunc, Store
 from ..traverse import loads, variables, walk_stmts
-from .accesses import accesses_in, constant_extents, grouped, size_ranges
+from .accesses import accesses_in, constant_extents, grouped_by_buffer, size_ranges
 from .ownership import constant_shape, distinct_accesses
 from .report import Finding
 
@@ -28,7 +28,7 @@ def check_initialised(func: PrimFunc, only: Collection[str] | None = None) -> It
     for owner in (func, *walk_stmts(func.body)):
         if isinstance(owner, (PrimFunc, Allocate, Block)):
             buffers = (owner.buffer,) if isinstance(owner, Allocate) else owner.allocs
-            accesses = grouped(accesses_in(owner.body)) if buffers else {}
+            accesses = grouped_by_buffer(accesses_in(owner.body)) if buffers else {}
             owned = {b.name: accesses.get(b.name, []) for b in buffers}
             for buffer in (b for b in buffers if only is None or b.name in only):
                 found = owned[buffer.name]

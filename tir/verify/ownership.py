@@ -16,7 +16,7 @@ from ..arith.polynomial import Polynomial, add, constant, names_in, polynomial, 
 from ..arith.simplify import simplify
 from ..ir import Buffer, Const, Var
 from ..traverse import variables
-from .accesses import Extents, IterationScope, constant_extents, grouped
+from .accesses import Extents, IterationScope, constant_extents, grouped_by_buffer
 
 _REST = "<rest>"  # stands for the terms of an index without owners; not an identifier, so it names no variable
 
@@ -124,7 +124,7 @@ def constant_shape(b: Buffer) -> list[int | None]:
 
 def by_buffer(accesses: Iterable[Access]) -> dict[str, list[Access]]:
     """The accesses by buffer, of buffers with a write."""
-    return {name: group for name, group in grouped(accesses).items() if any(a.is_store for a in group)}
+    return {name: group for name, group in grouped_by_buffer(accesses).items() if any(a.is_store for a in group)}
 
 
 def distinct_accesses(accesses: Sequence[Access]) -> list[Access]:

@@ -9,7 +9,7 @@ from ..analysis.write_before_read import live_ranges, writes_before_reads
 from ..ir import IN_ANY_ORDER, Axis, Block, Buffer, For, Kind, PrimFunc, Stmt
 from ..memory import PER_THREAD, SHARED
 from ..traverse import accessed_names, blocks, stored_names, variables
-from .accesses import IterationScope, accesses_in, grouped, iteration_scopes, size_ranges
+from .accesses import IterationScope, accesses_in, grouped_by_buffer, iteration_scopes, size_ranges
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
 from .report import Finding
 
@@ -22,7 +22,7 @@ def check_races(func: PrimFunc) -> Iterator[Finding]:
     whole: dict[str, list[Stmt]] = {}  # by temporary, the statements of its live ranges
     uses: dict[str, int] = {}
     for buffers, body in made:
-        groups = grouped(accesses_in(body)) if used & {b.name for b in buffers} else {}
+        groups = grouped_by_buffer(accesses_in(body)) if used & {b.name for b in buffers} else {}
         uses |= {b.name: len(groups[b.name]) for b in buffers if b.name in groups}
         whole |= {b.name: [*live_ranges(body, b, size_ranges(func))] for b in buffers if b.name in used}
     for loop, scope in loops:

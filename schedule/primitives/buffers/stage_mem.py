@@ -12,10 +12,10 @@ from ...error import ScheduleError
 from ...legality.dataflow import (
     BlockScope,
     Leaf,
-    buffer_called,
     facts_of,
     locate,
     loops_and_ranges,
+    named_buffer,
     need_not_vectorized,
     need_outside,
 )
@@ -58,7 +58,7 @@ def stage_mem(
     """
     target, path = named_at(func, block_or_loop)
     need_scope(storage_scope)
-    source = buffer_called(target, buffer)
+    source = named_buffer(target, buffer)
     need_outside(target, buffer)
     inner = blocks_below(target)
     if not inner:

@@ -21,7 +21,7 @@ from ...legality.axis_windows import (
     affine_index,
     in_elements,
     partial_windows,
-    shifted,
+    plus_constant,
     windows,
     written_indices,
 )
@@ -319,13 +319,13 @@ def _windows_of_read(block: Block, source: Block, load: Load, share: dict[str, A
             )
         assert type(dim.offset) is Const
         axis, shift = axes[read[0]], int(dim.offset.value) - read[1]
-        if not (prove(axis.extent <= shifted(extent, shift), {}) and shift <= 0):
+        if not (prove(axis.extent <= plus_constant(extent, shift), {}) and shift <= 0):
             raise ScheduleError(
                 f"`{block.name}` reads more of dimension {n} of `{name}` than `{source.name}` writes",
                 marks[1],
                 hint="choose a loop outside of all that writes the rest",
             )
-        mine = AxisWindow(simplify(shifted(window.start, -read[1])), window.extent, window.limits)
+        mine = AxisWindow(simplify(plus_constant(window.start, -read[1])), window.extent, window.limits)
         if result.setdefault(axis.var.name, mine) != mine:
             raise ScheduleError(
                 f"`{block.name}` reads `{name}` at several places along `{axis.var.name}`, "

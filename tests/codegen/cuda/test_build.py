@@ -113,13 +113,13 @@ class OnDevice:
 
 
 def test_arrays_describe_themselves() -> None:
-    assert driver.described(OnDevice((3, 4)))[:4] == (4096, (3, 4), "float32", True)
-    assert driver.described(OnDevice((3, 4), "<i2", strides=(8, 2)))[2:4] == ("int16", True)
-    assert driver.described(OnDevice((3, 4), strides=(4, 12)))[3] is False
+    assert driver.array_description(OnDevice((3, 4)))[:4] == (4096, (3, 4), "float32", True)
+    assert driver.array_description(OnDevice((3, 4), "<i2", strides=(8, 2)))[2:4] == ("int16", True)
+    assert driver.array_description(OnDevice((3, 4), strides=(4, 12)))[3] is False
     with pytest.raises(TypeError, match="must be on the device, got ndarray in the host's memory"):
-        driver.described(np.zeros((3, 4), "float32"))
+        driver.array_description(np.zeros((3, 4), "float32"))
     with pytest.raises(TypeError, match="must be on the device, with DLPack or __cuda_array_interface__, got list"):
-        driver.described([1, 2])
+        driver.array_description([1, 2])
 
 
 def test_errors_of_the_driver_survive_a_pipe() -> None:

@@ -167,7 +167,7 @@ class Homeless:
 @pytest.mark.parametrize("error", [ValueError, RuntimeError, BufferError])
 def test_arrays_without_data_are_refused(error) -> None:
     with pytest.raises(TypeError, match=r"^must be on the device, got Homeless, whose __dlpack_device__ says: no data$"):
-        driver.described(Homeless(error))
+        driver.array_description(Homeless(error))
 
 
 class Exported:

@@ -8,7 +8,7 @@ import pytest
 
 import codegen
 import tir
-from codegen.passes.order_unrolled import live, order_unrolled
+from codegen.passes.order_unrolled import live_loads, order_unrolled
 from schedule import Schedule
 from tests.codegen.harness import same
 from tests.programs import matmul
@@ -98,4 +98,4 @@ def test_live_counts_what_waits_for_another_round(seed):
     spans: dict[tuple[int, ...], list[int]] = {}
     for at, point in enumerate(itertools.product(*map(range, extents))):
         spans.setdefault(tuple(point[n] for n in used), []).append(at)
-    assert live(nest, {value}) == max(sum(s[0] <= at <= s[-1] for s in spans.values()) for at in range(prod(extents)))
+    assert live_loads(nest, {value}) == max(sum(s[0] <= at <= s[-1] for s in spans.values()) for at in range(prod(extents)))

@@ -15,7 +15,7 @@ from schedule.legality.axis_windows import (
     in_elements,
     need_distinct,
     partial_windows,
-    shifted,
+    plus_constant,
     windows,
     written_indices,
 )
@@ -240,7 +240,7 @@ def test_affine_indices_and_distances():
         and constant_difference(i, i) == 0
         and constant_difference(i, j) is None
     )
-    assert [str(shifted(i + 2, by)) for by in (0, 3, -2)] == ["i + 2", "i + 5", "i"]
+    assert [str(plus_constant(i + 2, by)) for by in (0, 3, -2)] == ["i + 2", "i + 5", "i"]
 
 
 def written(body: Stmt) -> list[list[TiledIndex | None]]:
