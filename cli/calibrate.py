@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from codegen.calibration import Calibration, CalibrationError, calibrate, keep_calibration
 from schedule.machine import CACHE_LINE_BYTES, Memory, memory_of
-from tir.display import aligned
+from tir.display import aligned_columns
 
 from .options import Parser
 from .process import guarded
@@ -56,4 +56,4 @@ def table(found: Calibration, described: Memory, mcpu: str) -> str:
         for measured, usual in ((found.memory.line[n], described.line[n]), (found.memory.row[n], described.row[n])):
             rate = CACHE_LINE_BYTES / measured / found.cycle_ns
             lines[-1] += [f"{measured:g} cycles", f"{rate:.3g} GB/s", f"{usual:g}"]
-    return aligned(lines)
+    return aligned_columns(lines)
