@@ -27,7 +27,7 @@ import tir
 from schedule import machine
 
 from . import breadth, cpu, pages, programs, quality
-from .levels import LEVELS
+from .levels import LEVELS, targets
 from .options import Options
 from .runner import Effort, circumstances, race, ratios, warm
 
@@ -266,9 +266,7 @@ def _program(row: str, options: Options) -> tuple[tir.PrimFunc, tuple[np.ndarray
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     """One result: the changes of the schedule, each with the ratio of its time to the default's."""
     name, _, level = row.partition("@")
-    target = tir.Target("llvm", num_cores=options.threads)
-    if level:
-        target = tir.Target("llvm", num_cores=options.threads, mcpu=level, l1=target.l1, l2=target.l2, l3=target.l3)
+    target = targets(options.threads)[level or "native"]
     func, inputs, outputs = _program(name, options)
     default = tir.default_schedule(func, target).func
     found: dict[str, list[tuple[str, float]]] = defaultdict(list)

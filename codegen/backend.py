@@ -156,8 +156,7 @@ def _memory(text: Any) -> str:
     except (ValueError, AttributeError, TypeError):
         raise ValueError(
             "target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, and MiB of L3, as "
-            "2,8,23/2,23,64+16; "
-            f"got {text!r}"
+            f"2,8,23/2,23,64+16; got {text!r}"
         ) from None
 
 

@@ -193,7 +193,7 @@ class Collected(ObjectCache):
 
 
 def _listed(folder: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
-    """What lies in a folder; nothing where there is no such folder."""
+    """The entries of a folder; none of a missing one."""
     try:
         with os.scandir(folder) as found:
             return list(found)

@@ -8,7 +8,6 @@ in cycles of multiply-adds.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -27,6 +26,7 @@ from .build import build
 from .peak import peak_flops
 from .processor import host_caches, host_name, host_processor
 from .runtime.kernel import Kernel
+from .runtime.timing import seconds_of
 from .target import Target
 
 ROUNDS = 5  # each level in turns; the median counts
@@ -35,7 +35,7 @@ PANELS = 33  # of a row of the wide matrix: a page and two lines, so that rows f
 SAMPLE_SECONDS = 2e-3  # of one timing
 MAX_SPREAD = 2.0  # between the quartiles of the rounds: more is no measurement
 MAX_MEMORY_BYTES = 1 << 30  # of the largest matrix, which no L3 holds
-STEPS_OF_TWO = 2  # steps of a measured number from one power of two to the next: noise must not change schedules
+STEPS_OF_TWO = 2  # steps of a measured number from one power of two to the next: noise seldom changes schedules
 
 
 class CalibrationError(RuntimeError):
@@ -135,10 +135,4 @@ def _walk(columns: int, target: Target) -> Kernel:
 
 def _seconds(call: Callable[[], None]) -> float:
     """The seconds of a call, after one that brings the data near."""
-    start = time.perf_counter()
-    call()
-    calls = max(1, round(SAMPLE_SECONDS / (time.perf_counter() - start)))
-    start = time.perf_counter()
-    for _ in range(calls):
-        call()
-    return (time.perf_counter() - start) / calls
+    return seconds_of(call, max(1, round(SAMPLE_SECONDS / seconds_of(call, 1))))

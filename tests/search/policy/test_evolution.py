@@ -71,7 +71,7 @@ def test_candidates_are_new_and_legal(model):
 
 
 def test_a_model_is_told_which_device_measured():
-    """What another device measured says nothing of how well the model orders times of the primary one."""
+    """Measurements of another device do not count as accuracy of the model on the primary one."""
     model = Likes(2, 4)
     search = evolution(model=model)
     here, there = search.propose(8, np.random.default_rng(0)), search.propose(8, np.random.default_rng(1))
