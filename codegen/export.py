@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COMPILERS = ("cc", "gcc", "clang")
 
-# The C type of the elements of each dtype, its header, and a note on the values where the type does not tell.
+# By dtype: the C type of elements, its header, and a note on the format of values if the type does not show it.
 C_TYPES: dict[str, tuple[str, str, str]] = {
     "float64": ("double", "", ""),
     "float32": ("float", "", ""),
@@ -60,10 +60,10 @@ class ExportError(Exception):
 def export(kernel, path: str | Path, name: str | None = None, *, compiler: str | None = None) -> Path:
     """Write a kernel as the shared library `path` (.so) or object file (.o), and beside it the C header `<name>.h`.
 
-    Returns the header's path. The function is called `name`, by default as the file without "lib" and suffix. A function
-    `<name>_prepare` prepares constants, if there are any, and is called once. The files need neither Python nor LLVM; parallel
-    loops need an OpenMP runtime. The header says so. A shared library is linked with `compiler`, by default the first of cc,
-    gcc and clang found; an object file needs none. Files are replaced whole. Raises ExportError.
+    Returns the header's path. The function is called `name`, by default the file's name without "lib" and suffix. A function
+    `<name>_prepare` prepares constants, if there are any, and is called once. The files need neither Python nor LLVM. Parallel
+    loops need an OpenMP runtime, which the header states. A shared library is linked with `compiler`, by default the first of
+    cc, gcc and clang found; an object file needs none. Existing files are replaced atomically. Raises ExportError.
     """
     from .llvm.compile import optimize
     from .llvm.cores import without_moving
@@ -86,8 +86,8 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
 
 
 def file_and_name(path: str | Path, name: str | None) -> tuple[Path, str]:
-    """A file, and the name of its C function, by default as the file without "lib" and suffix. Raises ExportError for an invalid
-    name, an unknown suffix or a missing folder, and TypeError for another type."""
+    """A file, and the name of its C function, by default the file's name without "lib" and suffix. Raises ExportError for an
+    invalid name, an unknown suffix or a missing folder, and TypeError for arguments of other types."""
     if not isinstance(path, (str, Path)) or not isinstance(name, (str, type(None))):
         raise TypeError(f"export takes the path of a file and the name of a C function, got {path!r} and {name!r}")
     path = Path(path)
@@ -100,8 +100,8 @@ def file_and_name(path: str | Path, name: str | None) -> tuple[Path, str]:
 
 
 def write(path: Path, name: str, code: bytes, header: str, compiler: str | None, **others: Iterable[bytes | memoryview]) -> Path:
-    """Write an object file as `path`, linked if that is a shared library, the header `<name>.h`, and files `<name>.<suffix>` of
-    the pieces in `others`. Returns the header's path. Raises ExportError where `compiler` cannot link."""
+    """Write an object file, or the shared library linked from it, to `path`. Beside it go the header `<name>.h` and, for each
+    suffix in `others`, a file `<name>.<suffix>`. Returns the header's path. Raises ExportError if `compiler` cannot link."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         made = Path(folder) / path.name
         if path.suffix == ".o":
@@ -218,7 +218,7 @@ class Parameter(NamedTuple):
 
 
 def parameters(params: Sequence[Buffer | Var], written: Set[str], taken: set[str] | None = None) -> list[Parameter]:
-    """Buffers and sizes as parameters in C, by names that are not yet `taken`; buffers named in `written` are written."""
+    """Buffers and sizes as parameters in C, with names that are not yet `taken`. Buffers not in `written` are const."""
     known = set(KEYWORDS) if taken is None else taken
     result = []
     for p in params:

@@ -38,8 +38,8 @@ class Event:
 @dataclass
 class SimulatedRun:
     """The run of a small program: its `buffers` with their shapes, the shown `frames`, and the numbers of `hits` and `misses` of
-    all accesses. A frame has for each worker the values of its loops, the number of lanes, and its accesses: buffer, element, and
-    1 for a miss + 2 for a write."""
+    all accesses. A frame has for each worker the values of its loops, the number of lanes, and its accesses. An access is a
+    buffer, an element, and flags: 1 for a miss, 2 for a write."""
 
     buffers: list[tuple[str, tuple[int, ...]]]
     frames: list[list[tuple[dict[str, int], int, list[tuple[int, int, int]]]]] = field(default_factory=list)
@@ -65,7 +65,7 @@ class SimulatedRun:
 
 
 def _compacted(shape: tuple[int, ...], elements: set[int]) -> tuple[list[int], dict[int, int]]:
-    """The drawn shape of a buffer, and the new places of its elements: of a large one only touched rows and columns are drawn."""
+    """The drawn shape of a buffer, and its elements' new positions. A large buffer is reduced to accessed rows and columns."""
     if prod(shape) <= MAX_DRAWN_ELEMENTS:
         return list(shape), {}
     last = shape[-1]
@@ -185,7 +185,7 @@ def run(func: PrimFunc) -> SimulatedRun:
 
 
 def _touch(cache: OrderedDict[tuple[int, int], None], line: tuple[int, int]) -> bool:
-    """True where the cache has a line, which becomes the most recently used; the least recently used one makes room."""
+    """Access a line of a cache; True for a hit. A full cache evicts the least recently used line."""
     hit = line in cache
     cache[line] = None
     cache.move_to_end(line)
@@ -198,7 +198,7 @@ Group = list[Event]
 
 
 def _lanes(found: Sequence[Event], kinds: dict[str, Kind]) -> list[Group]:
-    """The events that a vector executes at once: those of one statement that differ in vectorised loops alone."""
+    """Groups of events, each of one vector instruction: a statement, in iterations that differ in vectorised loops alone."""
 
     def key(e: Event) -> tuple:
         return tuple((n, v) for n, v in e.loops if kinds.get(n) is not Kind.VECTORIZED)
@@ -215,7 +215,7 @@ def _lanes(found: Sequence[Event], kinds: dict[str, Kind]) -> list[Group]:
 
 
 def _concurrent(groups: Sequence[Group], kinds: dict[str, Kind], extents: dict[str, int]) -> Iterator[list[tuple[int, Group]]]:
-    """The groups that run at once: one, or within a parallel loop one of each worker, which takes a share of the iterations."""
+    """Lists of (worker, group) that run at once. In a parallel loop each worker has a share of the iterations."""
 
     def depth(group: Group) -> int | None:
         """The place of the outermost parallel loop among those around a group."""

@@ -2,7 +2,7 @@
 
 A function, or *task*, becomes *sketches* (`space`), and a sketch a *population* of candidates (`population`). A *policy*
 (`policy`) proposes some of them; the default is the evolution. Worker processes build, run and check these (`measure`); `records`
-keeps the results. A *session* of `tuning` repeats this until a budget is used up, and `report` plots it with `drawing`.
+keeps the results. A *session* of `tuning` repeats this until a budget is used up, and `report` makes a page of it with `drawing`.
 `experiments` has policies of other systems, and studies. `backends` has the properties of each kind of target.
 
 Names are imported when first used, so that a worker process starts quickly.

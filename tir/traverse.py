@@ -110,7 +110,7 @@ def make_room_for(node: N) -> N:
 
 
 def too_large(*nodes: Node) -> str:
-    """A message on the limit that nodes exceed, of size or of depth; empty if none."""
+    """A message about the limit that nodes exceed, of size or of depth; empty if they exceed neither."""
     sizes, depths = zip(*map(_size_and_depth, nodes), strict=True)
     if sum(sizes) > MAX_NODES:
         return f"{sum(sizes)} nodes, and at most {MAX_NODES} can be compiled"
@@ -223,7 +223,7 @@ def rewrite(node: N, fn: Callable[[Node], Node | None]) -> N:
 
 
 def rewrite_statements(node: N, fn: Callable[[Stmt], Stmt]) -> N:
-    """Rewrite bottom-up: each statement, `node` included if it is one, becomes `fn` of itself with its parts rewritten."""
+    """Rewrite bottom-up: each statement, its substatements already rewritten, becomes `fn(statement)`; also `node` itself."""
 
     def visit(s: Stmt) -> Stmt:
         return fn(map_statements(s, visit))
@@ -268,13 +268,13 @@ _INDICES = ("int32", "int64")  # dtypes of index arithmetic, which is exact
 
 
 def _of_dtype(value: Expr, dtype: str) -> Expr:
-    """A value in place of a variable of another dtype: index arithmetic as it is (`_fit_dtypes` fits its users), else cast."""
+    """A value in place of a variable of another dtype: unchanged if it is index arithmetic (see `_fit_dtypes`), else a cast."""
     plain = value.dtype in _INDICES and dtype in _INDICES and not any(type(n) in (Load, Call) for n in walk(value))
     return value if plain else Cast(dtype, value)
 
 
 def _fit_dtypes(n: Node, before: Node) -> Node:
-    """A node whose operands have other dtypes than `before`: widens those of index arithmetic, casts those of a fixed dtype."""
+    """A copy of a node whose operands differ in dtype from `before`: widened in index arithmetic, cast where a dtype is fixed."""
 
     def fitted(e: Expr, dtype: str) -> Expr:
         return e if e.dtype == dtype else e.with_(dtype=dtype) if type(e) is Const else Cast(dtype, e)
@@ -302,7 +302,7 @@ def replace_buffers(node: N, mapping: Mapping[str, Buffer]) -> N:
 
 
 def move_accesses(node: N, place: Callable[[Buffer, tuple[Expr, ...]], tuple[Buffer, tuple[Expr, ...]] | None]) -> N:
-    """Redirect each load and store to the buffer and the indices `place(buffer, indices)`; one stays where that is None."""
+    """Redirect each load and store to the buffer and the indices `place(buffer, indices)`; None leaves it unchanged."""
 
     def visit(n: Node) -> Node | None:
         if isinstance(n, Load | Store) and (new := place(n.buffer, n.indices)) is not None:
@@ -400,7 +400,7 @@ def variable_names(node: Node) -> frozenset[str]:
 
 
 def axis_loops(block: Block, *axes: Axis) -> set[str]:
-    """The loops in the bindings of a block's axes of the given kinds: of REDUCE, its reduction loops."""
+    """The variables in the bindings of a block's axes of the given kinds; for REDUCE, its reduction loops."""
     return variables(*(it.binding for it in block.iters if it.axis in axes))
 
 
@@ -492,7 +492,7 @@ def names(func: PrimFunc) -> set[str]:
 def fresh(taken: set[str], wanted: str, others: Container[str] = (), tried: dict[str, int] | None = None) -> str:
     """`wanted`, or `wanted_1`, `wanted_2`, ... : the first that is neither in `taken` nor in `others`; it is added to `taken`.
 
-    `tried` keeps the suffix at which the search for each name resumes, over calls with the same growing sets."""
+    `tried` keeps the suffix at which the next call with the same sets resumes, by name."""
     n = 0 if tried is None else tried.get(wanted, 0)
     name = f"{wanted}_{n}" if n else wanted
     while name in taken or name in others:

@@ -7,12 +7,12 @@
 
 Errors are measured in units of the data: each output element has a *scale*, the sum of the absolute values of its terms. Its
 error is `|computed - reference| / scale`. The a-priori bound is that of Higham, Accuracy and Stability of Numerical Algorithms
-(2nd ed., section 3.1). There `n` roundings change a result by at most `gamma(n) = n u / (1 - n u)` of its scale, with the unit
-roundoff `u`. It holds for any order of the sums, with or without fused multiply-adds. Each reference below derives its `n`. The
-inputs are drawn such that one iteration missing from a reduction exceeds the bound at sizes up to some thousands.
+(2nd ed., section 3.1). For `n` roundings it is `gamma(n) = n u / (1 - n u)`, where `u` is the unit roundoff. It holds for any
+order of the sums, with or without fused multiply-adds. Each reference derives its `n`. Inputs are drawn so that a reduction that
+misses one iteration exceeds the bound, at sizes up to some thousands.
 
-Floating-point operations are counted as in the field: each `+ - * / max` and each intrinsic (exp, rsqrt) of the formula is one
-for each element, also on padding. Comparisons, selections, conversions and index arithmetic count nothing.
+Floating-point operations are counted as in the field. Each `+ - * / max` and each intrinsic (exp, rsqrt) of the formula counts
+one for each element, also on padding. Comparisons, selections, conversions and index arithmetic count nothing.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def exact_softmax(X: np.ndarray) -> np.ndarray:
 
 
 def _softmax_reference(inputs: Arrays, rows: int, columns: int) -> tuple[Bounded, ...]:
-    """The difference is rounded once; exp makes that a relative error of up to its magnitude, and adds its own. Both occur in the
-    numerator and in the sum of positive terms, which adds gamma(columns). The division is one rounding."""
+    """The difference d is rounded once. exp turns that into a relative error of |d| u, and adds an intrinsic's. Both errors occur
+    in the numerator and in the sum of positive terms, which adds gamma(columns). The division is one rounding."""
     value, largest = exact_softmax(inputs[0]), float(np.max(np.ptp(inputs[0], axis=1)))
     return (Bounded(value, value, 2 * (largest + INTRINSIC_ROUNDINGS) + columns + 1),)
 
@@ -89,7 +89,7 @@ def _layernorm_numpy(dtype: str, rows: int, columns: int) -> Callable[[Arrays, A
 
 
 def _layernorm_reference(inputs: Arrays, rows: int, columns: int) -> tuple[Bounded, ...]:
-    """With a = mean |x|, d = x - mean, f = 1/sqrt(variance + epsilon) and t = d f weight, to first order in u, for c columns:
+    """To first order in u, for c columns, with a = mean |x|, d = x - mean, f = 1/sqrt(variance + epsilon), t = d f weight:
 
     mean       off by (c + 1) a u, so d by (c + 1) a u + |d| u;
     variance   off, relative to variance + epsilon, by (c + 6) u of its own roundings and by 2 (c + 1) a f u from the mean;
@@ -101,7 +101,7 @@ def _layernorm_reference(inputs: Arrays, rows: int, columns: int) -> tuple[Bound
     X, weight, bias = inputs
     centred = X - X.mean(axis=1, keepdims=True)
     factor = 1 / np.sqrt(np.mean(centred * centred, axis=1, keepdims=True) + EPSILON)
-    spread = factor * np.mean(np.abs(X), axis=1, keepdims=True) * (columns > 1)  # the mean of one is exact
+    spread = factor * np.mean(np.abs(X), axis=1, keepdims=True) * (columns > 1)  # the mean of one column is exact
     term = centred * factor * weight
     scale = np.abs(term) + np.abs(bias) + np.abs(weight) * spread
     roundings = (columns + 6) * (0.5 + float(np.max(spread))) + columns / 2 + INTRINSIC_ROUNDINGS + 4
@@ -122,7 +122,7 @@ def _norm_build(dtype: str, batch: int, M: int, N: int) -> PrimFunc:
 
 
 def _norm_draw(rng: np.random.Generator, batch: int, M: int, N: int) -> Arrays:
-    """Values of both signs, none small; integers where float32 sums their squares exactly, so that any miss shows."""
+    """Values of both signs, none small. They are integers if float32 sums their squares exactly: any wrong sum shows."""
     largest = min(16, math.isqrt(MAX_EXACT_INTEGER // (M * N)))
     sizes = rng.integers(1, largest, (batch, M, N), endpoint=True) if largest else rng.uniform(0.5, 1, (batch, M, N))
     return (sizes * rng.choice((-1.0, 1.0), (batch, M, N)),)

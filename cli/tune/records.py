@@ -27,7 +27,7 @@ DEFAULT_KEEP = 10  # records of each task that prune keeps without --keep
 
 
 def run_command(args: argparse.Namespace) -> int:
-    """Run the command that the first word names; the exit status, 1 where nothing was found."""
+    """Run the command that the first word names; returns the exit status, 1 if nothing was found."""
     from search.records import Records, RecordsError
 
     command, *words = args.words
@@ -110,7 +110,7 @@ def _best(records: Records, name: str, args: argparse.Namespace) -> int:
     found = look_up(program.func, target, records)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NearHit)  # said below, in the words of a command line
+            warnings.simplefilter("ignore", NearHit)  # printed below, as a warning of the command line
             schedule = best_schedule(program.func, target, records=records)
     except NoRecord as error:
         print(f"error: {error}", file=sys.stderr)
@@ -118,7 +118,7 @@ def _best(records: Records, name: str, args: argparse.Namespace) -> int:
             print(json.dumps({"found": "miss", "why": str(error)}))
         return 1
     record = found.record
-    assert record is not None  # or there would have been no schedule
+    assert record is not None  # `best_schedule` raises otherwise
     if found.kind == "near":
         print(f"warning: {found.why}", file=sys.stderr)
     report = sys.stderr if args.json else sys.stdout

@@ -1,4 +1,4 @@
-"""`python -m tir.tune WORKLOAD`: a tuning run, from the words of the command line to the table at its end."""
+"""`python -m tir.tune WORKLOAD`: a tuning run, from the arguments to the printed table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
-    """Search, show the progress, and print the result; the exit status."""
+    """Search, show the progress, and print the result; returns the exit status."""
     program = parse_program(args.words[0], args.shape)
     target = parse_target(args.target or "llvm", args.threads)
     if "builder" not in options and "measurer" not in options:
@@ -84,7 +84,7 @@ def _search(args: argparse.Namespace, options: dict[str, Any], program: Program,
     show = displayed(LiveProgress, LineProgress, args, options, target)
     with (
         refusing(f"{program.name} is not well formed", VerifyError),
-        refusing(f"--space {args.space}", ScheduleError),  # a space of one's own: the errors of candidates are outcomes
+        refusing(f"--space {args.space}", ScheduleError),  # of a user's space; errors of candidates become outcomes
         searching(args, options, lambda trials, seconds: show(), trials=64) as own,
     ):
         own["callbacks"][:0] = [] if saver is None else [saver]

@@ -1,4 +1,4 @@
-"""`python -m tir.tune FILE.py:NAME --sizes n=1,128`: a function whose sizes are open, tuned at each of these."""
+"""`python -m tir.tune FILE.py:NAME --sizes n=1,128`: tuning of a function with open sizes, at each of the given sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
-    """Search, show each new best, and print the best time at each size; the exit status."""
+    """Search, show each new best, and print the best time at each size; returns the exit status."""
     if not is_file(args.words[0]):
         raise Usage(
             f"--sizes goes with FILE.py:NAME, a function whose sizes are open; those of {args.words[0]} are given by --shape"
@@ -65,7 +65,7 @@ class _Bests:
 
 
 def _print(found: SizesResult, args: argparse.Namespace) -> int:
-    """Print the table, and with --json the object; the exit status."""
+    """Print the table, and with --json the object; returns the exit status."""
     rows = [("", "trials", "as written", "best")]
     for row, r in zip(found.sizes, found.results, strict=True):
         baseline = "-" if r is None or r.baseline is None else duration(r.baseline, 3)

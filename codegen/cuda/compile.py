@@ -16,7 +16,7 @@ class CompileError(CodegenError):
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources of a kernel: registers, spilled bytes stored and loaded, stack bytes a thread; shared, constant bytes a block."""
+    """Resources of a kernel. Registers, and bytes of spills and stack, are of a thread; shared and constant bytes, of a block."""
 
     name: str
     registers: int

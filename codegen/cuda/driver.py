@@ -115,7 +115,7 @@ def devices() -> int:
 
 
 def here() -> dict[str, str]:
-    """Options of a target that describe the device here; none without one."""
+    """Options of a target that describe the device here; empty without a GPU."""
     return {"arch": architecture()} if devices() else {}
 
 
@@ -213,7 +213,7 @@ def array_description(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
     """
     try:
         where, number = a.__dlpack_device__() if hasattr(a, "__dlpack_device__") else (ON_DEVICE[0], 0)
-    except (ValueError, RuntimeError, BufferError) as error:  # torch has none for tensors without data, on `meta`
+    except (ValueError, RuntimeError, BufferError) as error:  # torch raises for tensors without data, on the device `meta`
         raise TypeError(f"must be on the device, got {type(a).__name__}, whose __dlpack_device__ says: {error}") from error
     if int(where) in ON_DEVICE and number:
         raise TypeError(f"must be on device 0, where kernels run, got {type(a).__name__} on device {number}")
@@ -223,9 +223,9 @@ def array_description(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
         )
     try:
         interface = getattr(a, "__cuda_array_interface__", None)
-    except (RuntimeError, TypeError, AttributeError):  # torch has none for tensors that need gradients, and for some types
+    except (RuntimeError, TypeError, AttributeError):  # torch raises for tensors that need gradients, and for some types
         interface = None
-    if interface is not None and "V" not in interface["typestr"]:  # as which torch describes bfloat16
+    if interface is not None and "V" not in interface["typestr"]:  # raw bytes, torch's type for bfloat16
         dtype = np.dtype(interface["typestr"])
         shape, strides = tuple(interface["shape"]), interface.get("strides")
         whole = strides is None or is_row_major(shape, strides, dtype.itemsize)

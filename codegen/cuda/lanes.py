@@ -1,4 +1,4 @@
-"""Expressions common to the lanes of a vectorised loop, for accesses that start at multiples of the number of lanes."""
+"""Indices and conditions of vectorised loops, analysed for accesses that start at multiples of the number of lanes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from tir.traverse import rewrite, variables
 
 
 def lane_outside_divisions(s: Stmt, lane: Var, ranges: dict[str, Interval]) -> Stmt:
-    """`s` with the lane taken out of divisions and remainders, where all n lanes fall into one cell of a grid:
+    """`s` with divisions and remainders that contain the lane simplified, for 0 <= r < g:
 
-    (n x + lane) // (n c) = x // c   and   (n x + lane) % (n c) = n (x % c) + lane,   for 0 <= lane < n
+    (g x + r) // (g c) = x // c   and   (g x + r) % (g c) = g (x % c) + r
+
+    Of an index that starts at a multiple of the number of lanes, r is the lane.
     """
 
     def visit(e):
@@ -31,7 +33,9 @@ def lane_outside_divisions(s: Stmt, lane: Var, ranges: dict[str, Interval]) -> S
 
 
 def _coarse_and_fine(p: Polynomial, c: int, ranges: dict[str, Interval]) -> tuple[Polynomial | None, Polynomial, int]:
-    """p = g * coarse + fine with 0 <= fine < g, for the largest such g > 1 that divides c; None where no g does."""
+    """The parts of p = g * coarse + fine with 0 <= fine < g, and the largest such g > 1 that divides c.
+
+    `coarse` is None if no g meets the conditions."""
     for g in sorted((d for d in range(2, c + 1) if c % d == 0), reverse=True):
         coarse = {m: k // g for m, k in p.items() if k % g == 0}
         fine = {m: k for m, k in p.items() if k % g}
@@ -42,7 +46,7 @@ def _coarse_and_fine(p: Polynomial, c: int, ranges: dict[str, Interval]) -> tupl
 
 
 def same_in_lanes(condition: Expr, lane: Var, n: int, ranges: dict[str, Interval]) -> bool:
-    """True where a condition holds for all n lanes or for none: it does not depend on the lane, or compares multiples of n."""
+    """True if a condition holds for all n lanes or for none: it does not depend on the lane, or compares n x + lane with n y."""
     if lane.name not in variables(condition):
         return True
     match condition:

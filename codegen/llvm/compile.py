@@ -13,8 +13,8 @@ from ..processor import UnsupportedProcessor, described_machine, missing_feature
 from ..runtime.openmp import runtime_symbols
 from .scratch import RELEASE
 
-# LLVM's options for a module. The schedule has decided vector lengths, unrolling and registers, so LLVM's vectorisers and
-# unroller stay off: it turns stack slots into SSA values and cleans up.
+# LLVM's options for a module. Its vectorisers and unroller are off, because the schedule has decided vector lengths, unrolling
+# and registers. LLVM turns stack slots into SSA values and cleans up.
 MACHINE = {"opt": 3, "reloc": "pic", "codemodel": "default"}
 TUNING = {
     "speed_level": 2,
@@ -85,10 +85,10 @@ def assembly(text: str, target, comments: bool = False) -> str:
 
 
 class Library:
-    """Object files loaded into this process together, and the functions `names` in them; their memory is freed with them.
+    """Object files loaded into this process together, with the functions `names`. The code is freed with this object.
 
-    `runtime` has the addresses of functions that they call, beside those of the process and of OpenMP. Raises
-    UnsupportedProcessor where this processor lacks instructions of the target."""
+    `runtime` has addresses of functions that the code calls, in addition to the process and OpenMP. Raises UnsupportedProcessor
+    if this processor lacks instructions of the target."""
 
     def __init__(self, objects: Sequence[bytes], names: Sequence[str], target, runtime: Mapping[str, int] = {}):
         if missing := missing_features(target.mcpu, target.mattr, target.mtriple):
@@ -97,7 +97,7 @@ class Library:
                 "for a machine that has them, `export` writes it as a file"
             )
         # JITLink puts the sections of an object into one piece of memory, and calls distant functions through a table. The
-        # loader before it maps each section on its own, and ends the process where two come to lie 2 GiB apart.
+        # older loader maps each section on its own, and ends the process if two are 2 GiB apart.
         self._jit = llvm.create_lljit_compiler(machine(target), use_jit_link=True, suppress_errors=False)
         code = b"".join(objects)
         keeping = [f"{name}{RELEASE}" for name in names if f"{name}{RELEASE}\0".encode() in code]
@@ -118,8 +118,8 @@ class Library:
         return self._tracker[name]
 
     def function(self, name: str, arguments: int) -> Callable[..., int]:
-        """One of the functions as a ctypes function of `arguments` words that returns its status; it releases the GIL as it runs
-        and keeps the code alive."""
+        """One of the functions as a ctypes function of `arguments` words that returns its status. It keeps the code alive, and
+        runs without the GIL."""
         entry: Any = ctypes.CFUNCTYPE(ctypes.c_int, *([ctypes.c_void_p] * arguments))(self._tracker[name])
         entry.library = self
         return entry

@@ -21,14 +21,14 @@ DECIDED_BY_ALL_BITS = ("//", "%", "min", "max", "abs", "shr")  # operations whos
 
 
 def variable_divisions(e: Expr, given: tuple[Expr, ...] = ()) -> Iterator[tuple[Binary, tuple[Expr, ...]]]:
-    """The integer divisions in an expression by divisors that are neither loaded nor nonzero constants, inner ones first. Each
-    has the conditions that `and` and `or` put before it. Those in the choices of lazy selects are left out."""
+    """The integer divisions in an expression by divisors that are neither loaded nor nonzero constants, inner ones first. With
+    each come the conditions under which `and` and `or` evaluate it. The branches of lazy selects are left out."""
     match e:
         case Const() | Var():
             return
         case Binary("and" | "or" as op, a, b):
             yield from variable_divisions(a, given)
-            first = () if loads(b) else (a if op == "and" else Unary("not", a),)  # a load is done whatever the first says
+            first = () if loads(b) else (a if op == "and" else Unary("not", a),)  # operands with loads are always evaluated
             yield from variable_divisions(b, (*given, *first))
         case Select(condition, lazy=True):
             yield from variable_divisions(condition, given)
@@ -45,12 +45,12 @@ def _fixed(divisor: Expr) -> bool:
 
 
 def factors_of_extent(extent: Expr) -> set[Expr]:
-    """Factors of the extent of a loop, and of the length that it divides: while the loop runs, none of them is 0."""
+    """Expressions that are not 0 while a loop runs: the factors of its extent and, if that is a quotient, of the dividend."""
     return {factor for part in min_operands(extent) for factor in _nonzero_factors(part, 1)}
 
 
 def _nonzero_factors(e: Expr, below: int) -> Iterator[Expr]:
-    """Expressions that are not 0 if `e // below` is not: the factors of a product, to which less than `below` is added."""
+    """The factors of the product p in e = p + k, for 0 <= k < `below`: if `e // below` is not 0, no factor is 0."""
     p = dict(normal_form(e, {}))
     if 0 <= p.pop((), 0) < below and len(p) == 1:
         for atom in next(iter(p)):
@@ -64,13 +64,13 @@ class Division(Memory):
     """Writes quotients and remainders of integers."""
 
     def admit(self, *expressions: Expr) -> None:
-        """Leave the function where one of these expressions divides by 0, unless by an element. Expressions computed early,
-        before they are known to be needed, take a divisor of 0 as 1."""
+        """Leave the function if one of these expressions divides by 0; `_divisor` tests loaded divisors. Expressions computed
+        early, before they are known to be needed, take a divisor of 0 as 1."""
         for division, conditions in self._uncertain(expressions):
             self._test(division, conditions)
 
     def may_fail(self, *expressions: Expr) -> bool:
-        """True where one of these expressions has a divisor, other than an element, that may be 0."""
+        """True if a divisor in one of these expressions may be 0 and is not loaded."""
         return any(True for _ in self._uncertain(expressions))
 
     def _uncertain(self, expressions: tuple[Expr, ...]) -> Iterator[tuple[Binary, tuple[Expr, ...]]]:
@@ -85,7 +85,7 @@ class Division(Memory):
         return len(p) == 1 and all(atom in known or not _within(0, bounds(atom, self.ranges)) for m in p for atom in m)
 
     def beyond(self, op: str, *operands: Expr) -> bool:
-        """True for an operation on int32 of an index that may not fit in 32 bits, if the result depends on all of its bits."""
+        """True if the result of an int32 operation depends on all bits of an operand, an index that may not fit in 32 bits."""
         cut = any(not wraps(x) and not self.fits(x, "int32") for x in operands)
         return cut and op in DECIDED_BY_ALL_BITS and operands[0].dtype == "int32"
 
@@ -140,7 +140,7 @@ class Division(Memory):
                 return self.binary("and", x, e.b.value - 1)
             return self.binary("lshr" if positive else "ashr", x, shift)
         by = y
-        # The least number divided by -1 wraps, where the processor would trap.
+        # The least number divided by -1 wraps around to itself; the processor's instruction would trap.
         wrapping = _within(-1, (low, high)) and (least is None or least <= -(1 << (int(x.type[1:]) - 1)))
         if wrapping:
             negates = self.compare("eq", y, -1)
@@ -157,7 +157,7 @@ class Division(Memory):
         return self.binary("add", rest, self.select(adjust, y, 0))
 
     def _divisor(self, y: Value, e: Binary) -> Value:
-        """The divisor with 1 for 0. Loaded ones are tested here, in lanes that are not masked off; `admit` tested the others."""
+        """The divisor, 1 in place of 0. A loaded divisor is tested here, in active lanes; `admit` has tested the others."""
         if loads(e.b):
             if self.mask is not None and (y.lanes > 1 or self.may_be_empty):
                 y = self.select(self.mask if y.lanes > 1 else self.any_lane(), y, 1)
@@ -176,7 +176,7 @@ class Division(Memory):
         return self.within(self.home(variable_names(e.b)), write)
 
     def _once(self, opcode: str, x: Value, y: Value) -> Value:
-        """An instruction on two values, or the value of the same one in a frame around."""
+        """The result of an instruction on two values; reused if the same instruction is in this frame or one around it."""
         text = f"{opcode} {x}, {y.name}"
         known = (frame.known[text] for frame in self.frames if text in frame.known)
         return next(known, None) or self.op(text, x.type, x.lanes, key=text)

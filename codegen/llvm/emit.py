@@ -1,9 +1,8 @@
 """LLVM IR, as text, from a lowered function.
 
-The emitter writes straight into the loop where a value belongs: a pure integer expression or an address is computed in the
-outermost loop in which all of its variables are known, once. Vectorised loops become vector values, conditions on lanes
-become masks, parallel loops become functions run by OpenMP. Register buffers become one stack slot a vector, which LLVM's SROA
-turns into SSA values.
+The emitter hoists invariants itself: a pure integer expression or an address is computed once, in the outermost loop in which
+all of its variables are known. Vectorised loops become vector values, conditions on lanes become masks, parallel loops become
+functions run by OpenMP. Register buffers become one stack slot a vector, which LLVM's SROA turns into SSA values.
 """
 
 from __future__ import annotations
@@ -68,10 +67,10 @@ def symbol(func: PrimFunc) -> str:
 def emit(func: PrimFunc, target, numbers: bool = True) -> str:
     """The LLVM module of a lowered function: `i32 <symbol>(ptr ..., i64 ...)`, one parameter each in the order of `func.params`.
 
-    It returns 0, NO_MEMORY where temporaries do not fit in memory, or DIVIDED where an integer is divided by zero; with `numbers`
-    one of `faults.division_statuses`, which identifies the division. Buffers are `noalias`: the kernel's check refuses arrays
-    that overlap where one of them is written. With non-temporal stores outside of the loops that `streams` writes, the body is
-    emitted twice: for arrays that begin at cache lines, and with ordinary stores for others.
+    It returns 0, NO_MEMORY where temporaries do not fit in memory, or DIVIDED where an integer is divided by zero. With `numbers`
+    a status of `faults.division_statuses` identifies the division. Buffers are `noalias`: the kernel's check refuses arrays
+    that overlap where one of them is written. The body is emitted twice if it has non-temporal stores outside of the loops that
+    `streams` writes: for arrays that begin at cache lines, and with ordinary stores for others.
     """
     module = Module(target, faults=division_statuses(func) if numbers else {})
     params = []
@@ -134,7 +133,7 @@ class FunctionWriter(Arithmetic, Threads, Parts, Streams):
             case If():
                 self.branch(s)
             case Let(var, value, body):
-                if var.name in self.env:  # a copy made by unrolling: facts about the other do not hold
+                if var.name in self.env:  # a copy made by unrolling: facts about another copy's variable do not hold
                     self.count += 1
                     new = var.with_(name=f"{var.name}.{self.count}")
                     var, body = new, substitute(body, {var.name: new})
@@ -163,7 +162,7 @@ class FunctionWriter(Arithmetic, Threads, Parts, Streams):
             return
         dims = [d for d in buffer.shape if not isinstance(d, Const)]
         size = dtypes.nbytes(buffer.dtype) * prod(int(d.value) for d in buffer.shape if isinstance(d, Const))
-        name = self.slots.get((buffer.name, size)) if not dims else None  # copies of one allocation, by unrolling, share it
+        name = self.slots.get((buffer.name, size)) if not dims else None  # copies made by unrolling share one slot
         if name is None:
             name = self.fresh(buffer.name)
             if not dims:
@@ -184,12 +183,12 @@ class FunctionWriter(Arithmetic, Threads, Parts, Streams):
     def _heap(self, name: str, size: int, dims: list[Expr]) -> None:
         """Allocate `size` bytes times `dims`, once a call of this function; its end frees them."""
         size = (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-        if not dims:  # in one piece with the others
+        if not dims:  # a part of the one allocation for all such buffers
             self.heap.append((name, self.heap_size))
             self.heap_size = min(self.heap_size + size, scratch.MAX_BYTES)
             return
         total = str(min(size, scratch.MAX_BYTES))
-        for d in dims:  # unsigned and without wrapping around
+        for d in dims:  # an unsigned product that saturates
             self.declare("llvm.umul.fix.sat.i64", "i64", ["i64", "i64", "i32 immarg"])
             total = self.op(f"call i64 @llvm.umul.fix.sat.i64(i64 {total}, i64 {self.index(d).name}, i32 0)", "i64").name
         slot = self.fresh("slot")
@@ -222,7 +221,7 @@ class FunctionWriter(Arithmetic, Threads, Parts, Streams):
             condition = self.truth(self.expr(s.condition))
             self.fork(condition, lambda: self.stmt(s.then), None if s.orelse is None else lambda: self.stmt(s.orelse))  # type: ignore[arg-type]
             return
-        # A condition on lanes: its uniform parts branch, the others mask.
+        # A condition on lanes: its uniform conjuncts become a branch, the others a mask.
         uniform = [c for c in conjuncts(s.condition) if self._uniform(c)] if s.orelse is None else []
         masked = [c for c in conjuncts(s.condition) if c not in uniform]
         if uniform:
@@ -249,9 +248,9 @@ class FunctionWriter(Arithmetic, Threads, Parts, Streams):
         return self.mask is None and prove(substitute(condition, {self.lane[0]: Const(0)}), self.ranges, self.facts)
 
     def masked(self, mask: Value, body: Stmt, condition: Expr | None) -> None:
-        """Run `body` in the lanes of `mask`, which is `condition` if that is given.
+        """Run `body` in the lanes of `mask`, the value of `condition` if given.
 
-        A branch skips it where no lane is active, unless the first lane is known to be, or the body is a small store.
+        A branch skips it if no lane is active. None is needed if the first lane is surely active, or the body is a small store.
         """
         mask = self.narrowed(mask)
         small = _small(body)
@@ -349,7 +348,7 @@ class FunctionWriter(Arithmetic, Threads, Parts, Streams):
         frame = self.frames.pop()
         del self.facts[facts:]
         step = self.fresh(f"{s.name}.next")
-        # Rotated form: the test stands at the end; in front only where the loop may not run at all.
+        # Rotated form: the test is at the end of the loop, and also before it if there may be no iterations.
         for entrance in way:
             self.frames.pop()
             runs = self.op(f"icmp slt i64 {start}, {extent.name}", "i1")
@@ -369,7 +368,7 @@ class FunctionWriter(Arithmetic, Threads, Parts, Streams):
 
 
 def _accumulates(body: Stmt, buffer: Buffer) -> bool:
-    """True where a statement accumulates into a buffer, which is live meanwhile."""
+    """True if a statement accumulates into a buffer, whose registers are then occupied throughout."""
     return any(s.buffer == buffer and any(x.buffer == buffer for x in loads(s.value)) for s in stores(body))
 
 

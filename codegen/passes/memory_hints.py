@@ -1,4 +1,4 @@
-"""Annotations about memory: stores that bypass the caches, and elements to be fetched ahead of their use."""
+"""Annotations about memory: non-temporal stores and software prefetches. `codegen.llvm.memory` writes their instructions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Cleanup after a process that may be killed: process groups that it started are killed, and its folders removed.
 
-A separate process, `python guard.py`, reads the process groups and folders from the other, and acts after its end. It is separate
-because a worker that hangs with Python's lock cannot end itself. It needs only the standard library.
+A guard, `python guard.py`, is told of the process groups and folders, and acts after the other process ends. It is a process of
+its own because a worker that hangs with Python's lock cannot end itself. It needs only the standard library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 
 class Guard:
-    """The guard of this process, started at the first `hold` of the id of a process group or the path of a folder."""
+    """The guard of this process, started at the first `hold`. It holds the ids of process groups and the paths of folders."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -27,7 +27,7 @@ class Guard:
             os.register_at_fork(after_in_child=self._forget)
 
     def hold(self, end: int | str) -> None:
-        """Clean up `end`, too, after any end of this process."""
+        """Add `end`, which the guard kills or removes after this process ends in any way."""
         with self._lock:
             self._held.add(end)
             if self._process is not None and self._process.poll() is None:
@@ -46,7 +46,7 @@ class Guard:
                     self._tell(True, known)
 
     def release(self, end: int | str) -> None:
-        """Forget `end`, which has been cleaned up."""
+        """Take `end` from the list: it has been cleaned up."""
         with self._lock:
             self._held.discard(end)
             self._tell(False, end)
@@ -57,7 +57,7 @@ class Guard:
                 self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
     def _forget(self) -> None:
-        """Start without a guard, also in a forked process, which must not hold the pipe to its parent's guard open."""
+        """Start without a guard. A forked process closes its copy of the pipe, whose end tells the parent's guard to act."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         self._process = None

@@ -16,12 +16,12 @@ from tir.verify.accesses import ProgramPoint
 
 Span = tuple[int, int]  # the least and the largest value
 
-MAX_DIVISOR = 8  # of drawn divisors, so that quotients are not all 0
+MAX_DIVISOR = 8  # largest drawn divisor, so that quotients are not all 0
 
 
 def index_bounds(func: PrimFunc) -> dict[str, Span]:
-    """The bounds of the elements of integer buffers, by name, for which indices stay within their buffers. Only indices linear in
-    an element count, with bounded other terms."""
+    """Bounds on the elements of integer buffers, by name, that keep indices within the indexed dimensions. An index is
+    considered if it is linear in an element, and its other terms are bounded."""
     found = Spans()
     for index, length, point in _indices(func):
         p = polynomial(point.closed(index))
@@ -44,12 +44,12 @@ def _indices(func: PrimFunc) -> Iterator[tuple[Expr, int, ProgramPoint]]:
 
 
 def meaningful(func: PrimFunc, wanted: Mapping[str, Span] | None = None) -> dict[str, Span]:
-    """Ranges of the elements of buffers, by name, for which a function is defined, as far as its text shows them. Such elements
-    index within buffers, divide by positive numbers, shift by less than the width, and give results in the `wanted` ranges."""
+    """Ranges of the elements of buffers, by name, for which a function is defined, as far as they can be derived. They keep
+    indices within buffers, divisors positive, shifts below the width, and results in the `wanted` ranges."""
     found = Spans({**index_bounds(func), **(wanted or {})})
     for index, length, _ in _indices(func):
         read = {load.buffer.name for load in loads(index)}
-        if len(read) == 1 and read.isdisjoint(found):  # an index that the program itself bounds
+        if len(read) == 1 and read.isdisjoint(found):  # not linear, as inside `min`: `index_bounds` gives no range
             found.demand(index, 0, length - 1)
     for n in divisions(func.body):
         if dtypes.is_int(n.dtype) and (bounds(n.b, {})[0] or 0) < 1:
@@ -73,8 +73,8 @@ class Spans(dict[str, Span]):
         self[load.buffer.name] = max(before[0], low), min(before[1], high)
 
     def demand(self, e: Expr, low: int, high: int) -> None:
-        """Narrow the ranges of the elements in an expression that must lie between these values, in simple cases, and unless a
-        range would become empty."""
+        """Narrow the ranges of the elements in an expression so that its value lies between these two. Simple expressions alone
+        are inverted, and no range becomes empty."""
         match e:
             case Load(buffer):
                 least, most = self.get(buffer.name, (low, high))
@@ -91,6 +91,6 @@ class Spans(dict[str, Span]):
             case Binary("*" | "min" | "max", a, b):
                 self.demand(a, low, high)
                 self.demand(b, low, high)
-            case Select(_, a, b):  # `i + n if i < 0 else i`: from the front
+            case Select(_, a, b):  # of `i + n if i < 0 else i`, the index from the front is drawn
                 self.demand(b, low, high)
                 self.demand(a, low, high)

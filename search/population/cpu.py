@@ -19,11 +19,11 @@ from schedule.open_trace import Role, Tile
 
 from ..space.sketch import Sketch
 
-MAX_OPERAND_VECTORS = 2  # registers for vectors of columns, beside the accumulators: those of longer rows take turns
-DIVIDING_SHARE = 0.75  # probability with which a size that divides is preferred: it needs no guard
-MAX_VECTORS = 4  # of the vectorised axis in the innermost tile
-MAX_BODIES = 512  # copies of its body that a perfect innermost tile may unroll to, Ansor's largest limit
-MAX_ROUNDS = 16  # of shrinking tiles until accumulators fit
+MAX_OPERAND_VECTORS = 2  # registers for vectors of an operand, beside the accumulators; more vectors reuse them
+DIVIDING_SHARE = 0.75  # probability of preferring a divisor of the extent, which needs no guard
+MAX_VECTORS = 4  # most vectors of the innermost tile along the vectorised axis
+MAX_BODIES = 512  # most copies of the body of a perfect innermost tile, once unrolled: Ansor's largest limit
+MAX_ROUNDS = 16  # most rounds of shrinking tiles until accumulators fit
 
 
 def sample_tiles(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> None:
@@ -37,9 +37,9 @@ def sample_tiles(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.rando
 def legalize(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
     """Bring `rows` into canonical form, in place.
 
-    Tile sizes are clipped to the rest of the extent, and evened out so that the last tile is nearly full. The vectorised one
-    becomes a number of whole vectors (of registers or half registers, as the row picks). Perfect ones are rounded down to a
-    divisor. Innermost tiles shrink until the accumulators of a block fit the vector registers.
+    Tile sizes are clipped to the rest of the extent, and evened out so that the last tile is nearly full. The innermost
+    size of the vectorised axis is rounded to whole vectors (see `lanes`). Perfect sizes are rounded down to a divisor. Innermost
+    tiles shrink until the accumulators of a block fit the vector registers.
     """
     used = sketch.used(rows)  # depends on branches alone, not on tiles
     rows[:] = sketch.canonical(rows, used)
@@ -63,7 +63,7 @@ def legalize(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
 
 
 def lanes(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray) -> np.ndarray:
-    """Elements of a vector along axis `t`, by row: a register's, or half of them as the row picks; 1 if not vectorised."""
+    """Elements of a vector along axis `t`, by row: a register's, or half of them if the row picks that; 1 if not vectorised."""
     if not t.vector:
         return np.ones(len(rows), dtype=np.int64)
     width = np.full(len(rows), target.lanes(t.bits), dtype=np.int64)
@@ -82,7 +82,8 @@ def _innermost(t: Tile, width: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target) -> None:
-    """Shrink innermost tiles, the longest first, until the accumulators of the block, in vectors of these widths, fit."""
+    """Shrink innermost tiles, the longest first, until the block's accumulators fit the registers; `widths` has the elements of a
+    vector. Perfect tiles may have MAX_BODIES instead."""
     if not widths:
         return
     perfect = any(t.perfect for t in widths)
@@ -104,7 +105,7 @@ def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target)
 
 
 def _accumulators(target: Target, vectors: np.ndarray) -> np.ndarray:
-    """The most accumulators of each row; `vectors` has the length of its tile along each vectorised axis, in vectors."""
+    """The largest number of accumulators, by row; `vectors` has the lengths, in vectors, of its tile along vectorised axes."""
     operands = np.minimum(np.prod(vectors, axis=1), MAX_OPERAND_VECTORS) if vectors.shape[1] else MAX_OPERAND_VECTORS
     return np.broadcast_to(np.maximum(1, target.machine_as(CPU).accumulators(operands)), len(vectors))
 
@@ -134,7 +135,9 @@ def _perfect(rows: np.ndarray, tiles: Sequence[Tile], rng: np.random.Generator) 
 
 @lru_cache(maxsize=1024)
 def factorisations(extent: int, levels: int, limit: int) -> np.ndarray:
-    """All exact factorisations of `extent` into `levels` and an outermost rest: a row each, innermost last, at most `limit`."""
+    """All exact factorisations of `extent` into `levels` factors and an outermost rest, a row each.
+
+    The innermost factor is the last, and at most `limit`."""
     rows = [[d] for d in _divisors(extent).tolist() if d <= limit]
     for _ in range(levels - 1):
         rows = [[d, *inner] for inner in rows for d in _divisors(extent // math.prod(inner)).tolist()]
@@ -207,8 +210,8 @@ def _log_uniform(upper: np.ndarray, rng: np.random.Generator, lower: float = 1.0
 
 
 def _fitting_sizes(extent: np.ndarray | int, size: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sizes near `size` that waste little: mostly the largest divisor of `extent` above half of `size`. Else it is the smallest
-    size with the same number of tiles, so that the last is nearly full."""
+    """Sizes near `size` that waste little: mostly the largest divisor of `extent` up to `size`, if above half of it. Else the
+    smallest size with the same number of tiles, so that the last is nearly full."""
     extent = np.broadcast_to(np.asarray(extent), size.shape)
     divisor = _divisor_below(extent, size)
     near = (2 * divisor > size) & (rng.random(len(size)) < DIVIDING_SHARE)
