@@ -1,7 +1,7 @@
-"""Descriptions of machines: facts about processors and GPUs, each with its source, and small formulas over them.
+"""Machine models: facts about processors and GPUs, each with its source, and small formulas over them.
 
-Templates, cost models and limits read these records. A number that is one template's alone stands in it. Only ratios of cycles
-matter.
+Templates, cost models and limits read these records. A number that a single template needs stands in that template. Only ratios
+of cycles matter.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from tir.notices import degraded
 
 CACHE_LINE_BYTES = 64  # bytes of a cache line: all x86 processors, and most others
 TILE_ENTRY_CYCLES = 20.0  # cycles to enter the loop of a register tile: a mispredicted branch, and addresses
-# What a step of a register tile does not hide of its loads behind its multiply-adds: of a vector of columns, which comes from the
-# second-level cache, half of a load from the first; of an element of rows, in the line of the one before, an eighth of a cycle.
+# Cycles of the loads of a step of a register tile that its multiply-adds do not hide. A vector of columns comes from L2: half of
+# a load from L1. An element of rows is in the line of the one before: an eighth of a cycle.
 # Fitted to packed products: tiles of one to four vectors by all rows that fit, of 256 and of 512 bits.
 PANEL_VECTOR_LOADS, ROW_ELEMENT_CYCLES = 0.5, 0.12
-Amount = Any  # a number, or what stands for one number a candidate
+Amount = Any  # a number, or an object that has one for each candidate
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """Throughputs of a core: bits of fused multiply-adds, other vector arithmetic, loads and stores a cycle (at most two
-    multiply-adds and `reads` loads), instructions a cycle, and the latency in cycles of a float operation."""
+    """Throughputs of a core, and the latency of a float operation in cycles. The bits are those of fused multiply-adds, other
+    vector arithmetic, loads and stores in a cycle. At most two multiply-adds and `reads` loads begin in a cycle, and `issue`
+    instructions of all kinds."""
 
     fma_bits: int
     vector_bits: int
@@ -53,9 +54,9 @@ CORES: tuple[tuple[str, Core], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Cycles of a core for a cache line from L2, from L3, and from memory. Of `line`, lines follow each other, and are fetched
-    ahead; of `row`, each is in another row of a matrix, a page away, as in a panel of columns. `l3` are the bytes that L3 was
-    measured to hold for this process; 0 where they were not measured."""
+    """Cycles of a core for a cache line from L2, from L3 and from memory. `line` is for lines that follow each other, and are
+    prefetched. `row` is for lines in different rows of a matrix, a page apart, as in a panel of columns. `l3` is the number of
+    bytes that L3 holds for this process, 0 if not measured."""
 
     line: tuple[float, float, float]
     row: tuple[float, float, float]
@@ -76,23 +77,23 @@ class Memory:
         return f"{cycles}+{self.l3 >> 20}" if self.l3 else cycles
 
 
-# Round figures, in cycles of a core at 3 to 4 GHz. Lines that follow each other: 32 bytes a cycle from L2, 10 from L3, 4.5 from
-# memory. Lines in rows: the latency of a level over the misses that a core has under way, 50 cycles and 24 misses of Zen's L3,
-# 200 and 12 of other servers' (the vendors' optimisation guides); of memory some 100 ns. Of Sapphire Rapids: as `tir.calibrate`
-# measured it on a rented machine with 105 MiB of L3, of which 16 were quick.
+# Round figures, in cycles of a core at 3 to 4 GHz. `line`: 32 bytes a cycle from L2, 10 from L3, 4.5 from memory. `row`: the
+# latency of a level divided by the misses that a core has in flight, but no less than `line`. Zen's L3 has 50 cycles and 24
+# misses, that of other servers 200 and 12 (vendors' optimisation guides); memory has some 100 ns. Sapphire Rapids: measured by
+# `tir.calibrate` on a rented machine with 105 MiB of L3, of which 16 were fast.
 MEMORIES: tuple[tuple[str, Memory], ...] = (
     (r"znver", Memory((2.0, 6.0, 14.0), (2.0, 6.0, 18.0))),
     (r"sapphirerapids|emeraldrapids|graniterapids", Memory((2.0, 8.0, 22.6), (2.0, 22.6, 45.3))),
-    (r"", Memory((2.0, 6.0, 14.0), (2.0, 16.0, 30.0))),  # others: columns packed in vain cost less than columns far away
+    (r"", Memory((2.0, 6.0, 14.0), (2.0, 16.0, 30.0))),  # all others: to pack in vain costs less than to read from far away
 )
 
 
 def memory_of(mcpu: str) -> Memory:
-    """The memory of a processor by LLVM's name, as described."""
+    """The memory of a processor by LLVM's name, as `MEMORIES` describes it."""
     return next(memory for pattern, memory in MEMORIES if re.match(pattern, mcpu))
 
 
-LEVELS = re.compile(r"x86-64|generic")  # names of many processors at once
+LEVELS = re.compile(r"x86-64|generic")  # LLVM's names of whole families of processors
 
 
 @lru_cache(64)
@@ -111,7 +112,7 @@ def core_of(mcpu: str, vector_bits: int) -> Core:
 
 @dataclass(frozen=True, slots=True)
 class CPU:
-    """Threads to use, bits and number of vector registers, bytes of L1 and L2 of a core, and of the shared L3."""
+    """A processor: threads to use, bits and number of vector registers, bytes of L1 and L2 of a core, and of the shared L3."""
 
     cores: int
     vector_bits: int
@@ -121,7 +122,7 @@ class CPU:
     l3: int
     mcpu: str = ""  # LLVM's name
     features: frozenset[str] = frozenset()  # LLVM's names of its instruction sets that templates use
-    measured: Memory | None = None  # None: as its processor is described
+    measured: Memory | None = None  # None: as `memory_of` says
 
     def lanes(self, bits: int) -> int:
         """The number of elements of `bits` bits that fill a vector register."""
@@ -169,15 +170,16 @@ class CPU:
     # --- registers ---------------------------------------------------------------------------------------------------------
 
     def accumulators(self, vectors: Amount) -> Amount:
-        """Accumulators that fit beside `vectors` of columns and one broadcast register. Of 32, one is left to the compiler, which
-        spills before it needs to; of 16, one is for products that are not fused with their sum."""
+        """Accumulators that fit beside `vectors` vectors of columns and one broadcast register. Of 32 registers one more is free
+        for the compiler, which spills before it needs to. Of 16, one more holds products where they are not fused with their
+        sum."""
         fused = "fma" in self.features or "sse2" not in self.features
         return self.registers - vectors - (1 if self.registers < 32 and fused else 2)
 
     def step_cycles(self, accumulators: Amount, panel: Amount, elements: Amount) -> tuple[Amount, Amount, float]:
-        """Lower bounds, in cycles, of a reduction step of a register tile: to issue the multiply-adds of all accumulators, to
-        load `panel` vectors and broadcast `elements`, and to wait for the step before. The largest one counts (Low et al.,
-        Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43(2), 2016)."""
+        """Lower bounds, in cycles, of a reduction step of a register tile; the largest one counts. They are those to issue the
+        multiply-adds, to load `panel` vectors and broadcast `elements`, and to wait for the step before (Low et al., Analytical
+        Modeling is Enough for High-Performance BLIS, ACM TOMS 43(2), 2016)."""
         return accumulators / self.fmas, panel / self.loads + elements / self.core.reads, float(self.core.latency)
 
     def entry_cycles(self, moved: Amount) -> Amount:
@@ -185,28 +187,27 @@ class CPU:
         return (TILE_ENTRY_CYCLES + moved) * self.uops_per_vector
 
     def tile_cycles(self, rows: int, vectors: int, steps: int, element: float = ROW_ELEMENT_CYCLES) -> float:
-        """Cycles of a register tile of `rows` rows by `vectors` vectors of columns over `steps` steps of the reduction, its entry
-        and its stores included. A step issues its multiply-adds and its loads, waits for the step before, and exposes a part of
-        its loads: of each vector of columns, and `element` cycles of each element of the rows."""
+        """Cycles of a register tile of `rows` rows by `vectors` vectors over `steps` reduction steps, with its entry and its
+        stores. Each element of the rows exposes `element` cycles of its load in a step."""
         return self.tile_step_cycles(rows, vectors, element) * steps + self.entry_cycles(rows * vectors)
 
     def tile_step_cycles(self, rows: int, vectors: int, element: float = ROW_ELEMENT_CYCLES) -> float:
-        """Cycles of one step of a register tile whose operands are near."""
+        """Cycles of one reduction step of a register tile with operands in L1 and L2: the largest bound, and exposed loads."""
         loading = PANEL_VECTOR_LOADS * vectors / self.loads + element * rows
         return max(self.step_cycles(rows * vectors, vectors, rows)) + loading
 
     # --- threads -----------------------------------------------------------------------------------------------------------
 
     def threads(self, cycles: float) -> int:
-        """Threads for work of `cycles` cycles of one core: one where the work is less than what waking another thread costs."""
+        """Threads for work of `cycles` cycles of one core: one where waking another costs more than it saves."""
         return self.cores if cycles >= WAITING_THREAD_CYCLES else 1
 
     def fma_cycles(self, bits: int) -> float:
-        """Cycles of a multiply-add, an element, whose factors are in registers."""
+        """Cycles of a multiply-add of one element, its factors in registers."""
         return 1 / (self.fmas * self.lanes(bits))
 
     def loaded_fma_cycles(self, bits: int) -> float:
-        """Cycles of a multiply-add, an element, whose two factors are loaded from the first-level cache."""
+        """Cycles of a multiply-add of one element, its two factors loaded from L1."""
         return max(self.fma_cycles(bits), 2 / (self.loads * self.lanes(bits)))
 
     def read_cycles(self, bits: int, nbytes: int = 0) -> float:
@@ -229,13 +230,12 @@ class CPU:
 
     @property
     def l1_ways(self) -> int:
-        """Lines of the first-level cache in a set: its ways are as large as a page, that addresses need no translation for it."""
+        """Ways of L1, the lines of a set. A way has the size of a page, so that its lookup needs no address translation."""
         return max(1, self.l1 // PAGE_BYTES)
 
     @staticmethod
     def rows_in_a_set(rows: int, stride: int) -> int:
-        """Most of so many rows, `stride` bytes apart, whose elements at one column are in lines of one set of the first-level
-        cache."""
+        """Most of `rows` rows, `stride` bytes apart, whose elements of one column have their lines in the same set of L1."""
         return max(Counter(row * stride % PAGE_BYTES // CACHE_LINE_BYTES for row in range(rows)).values())
 
     @property
@@ -245,8 +245,8 @@ class CPU:
 
     @property
     def l3_reuse_bytes(self) -> int:
-        """Bytes of L3 that a core may count on: as measured, or an eighth, as other cores, on a rented machine of strangers, fill
-        the rest. With 32 MiB, latencies were those of memory from 2 to 4 MiB on."""
+        """Bytes of L3 that a core may count on: as measured, or else an eighth. Other cores fill the rest: on a rented machine
+        with 32 MiB, latencies were those of memory from 2 to 4 MiB on."""
         return min(self.memory.l3 or self.l3 // 8, self.l3)
 
     @property
@@ -256,41 +256,41 @@ class CPU:
 
     @property
     def l1_strip_bytes(self) -> int:
-        """Bytes of L1 for a strip computed where it is used: a third, as its input rows and the result stream through too."""
+        """Bytes of L1 for a strip computed where it is used: a third, as its input rows and its result stream through too."""
         return self.l1 // 3
 
     def product_block_bytes(self, by_rows: bool, cut: bool, few: bool = False) -> tuple[int, int]:
-        """Bytes of the second-level cache for a block of rows and for one of columns of a matrix product; both stay there beside
-        what streams through it.
+        """Bytes of L2 for a block of rows, and for a block of columns, of a matrix product. Both stay in L2 while the rest
+        streams through it.
 
-        All columns are read once for each block of rows, so where threads share the columns a larger block of rows is better, as
-        it is where the reduction is `cut` into parts, whose results are read again. If rows are so `few` that a block has all of
-        them, each block of columns passes once, and may be small.
+        Each block of rows reads all columns again. So it is larger where threads share columns, not rows (`by_rows`), or where
+        the reduction is `cut` into parts, whose results are read again. If one block has all of `few` rows, each block of columns
+        passes once, and may be small.
         """
-        rows, columns = (15, 6) if few else (8 if by_rows and not cut else 12, 9)  # in 24ths: the rest is for what comes through
+        rows, columns = (15, 6) if few else (8 if by_rows and not cut else 12, 9)  # in 24ths of L2; the rest is for streams
         return self.l2 * rows // 24, self.l2 * columns // 24
 
 
 PAGE_BYTES = 4096  # rows that lie multiples of a page apart fall into the same sets of the first-level cache
-L2_WAY_BYTES = 65536  # of L2, as above: 1,024 lines
-SET_ALIASING_BYTES = (PAGE_BYTES, L2_WAY_BYTES, 0)  # bytes after which addresses fall into the same set; L3 scatters them
-ROW_VECTOR_CYCLES = 16.0  # of a vector of a row in a softmax or norm: three passes, and an exponential of six steps
+L2_WAY_BYTES = 65536  # bytes of a way of L2: 1,024 sets of one line
+SET_ALIASING_BYTES = (PAGE_BYTES, L2_WAY_BYTES, 0)  # bytes between addresses in the same set of L1, L2, L3; 0: hashed
+ROW_VECTOR_CYCLES = 16.0  # cycles of a vector of a row in a softmax or norm: three passes, and an exponential of six steps
 
-# Cycles of work below which a second thread costs more than it saves, some ten microseconds: one that waits for work begins
-# within one or two of them (`python -m benchmarks parallel_region`), but then misses in its caches what the first has in its own.
+# Cycles of work, some ten microseconds, below which a second thread costs more than it saves. A waiting thread begins within one
+# or two microseconds (`python -m benchmarks parallel_region`), but its caches lack the data that those of the first one hold.
 WAITING_THREAD_CYCLES = 1 << 15
-# Cycles of work at the highest rate below which a second thread may cost more than it saves, some forty microseconds: one that
-# sleeps takes a hundred to begin, and threads that share a core or a busy machine are slow to wait for each other.
+# Cycles of work at the highest rate, some forty microseconds, below which a second thread may cost more than it saves. A sleeping
+# thread takes a hundred to begin, and threads that share a core or a busy machine wait long for each other.
 SLEEPING_THREAD_CYCLES = 4 * WAITING_THREAD_CYCLES
 
-MAX_THREADS = 1024  # of a block (CUDA C++ programming guide, technical specifications)
+MAX_THREADS = 1024  # threads of a block (CUDA C++ programming guide, technical specifications)
 MAX_ACCESS_BYTES = 16  # bytes that a thread can load or store at once
 
 
 @dataclass(frozen=True, slots=True)
 class GPU:
-    """Streaming multiprocessors, and of each its float32 lanes, resident warps and blocks; bytes of shared memory that a block
-    may have; bytes of the second-level cache; and bytes that memory moves a clock of the multiprocessors. `modern`: copies to
+    """A GPU of `sms` multiprocessors, each with float32 `lanes` and resident `warps` and `blocks`. A block may have `shared`
+    bytes of shared memory; L2 has `l2` bytes; memory moves `memory` bytes in a clock of the multiprocessors. `modern`: copies to
     shared memory are asynchronous, and tensor cores can be used."""
 
     sms: int
@@ -308,7 +308,7 @@ class GPU:
 
     @classmethod
     def of(cls, arch: str) -> GPU:
-        """The GPU of an architecture such as sm_90a; an unknown one is as the one before it, with the least shared memory."""
+        """The GPU of an architecture such as sm_90a. An unknown one is as the one before it, with static shared memory only."""
         number = compute_capability(arch)
         near = max((n for n in ARCHITECTURES if n <= number), default=min(ARCHITECTURES))
         sms, lanes, warps, blocks, shared, l2, memory = ARCHITECTURES[near]
@@ -332,7 +332,7 @@ class GPU:
 
     @property
     def vector_bits(self) -> int:
-        """The widest load or store of a thread."""
+        """Bits of the widest load or store of a thread."""
         return 8 * MAX_ACCESS_BYTES
 
     @property
@@ -348,11 +348,11 @@ def compute_capability(arch: str) -> int:
 
 AMPERE_CAPABILITY = 80  # the first with asynchronous copies, and with the tensor cores that instructions are emitted for
 STATIC_SHARED_BYTES = 48 * 1024  # of shared memory that every architecture gives a block without asking the driver
-WARP_SCHEDULERS_PER_SM = 4  # of a multiprocessor: each issues an instruction of a warp a clock
+WARP_SCHEDULERS_PER_SM = 4  # each issues an instruction of a warp in a clock
 
-# By compute capability: multiprocessors, their lanes, warps and blocks; KiB of shared memory a block may have with permission
-# of the driver; MiB of L2; bytes of memory a clock. The limits of blocks are those of the CUDA C++ programming guide (technical
-# specifications by compute capability), all else is of the product that is named, from its data sheet, rounded.
+# By compute capability: multiprocessors, their lanes, warps and blocks, KiB of shared memory of a block, MiB of L2, bytes of
+# memory in a clock. A block gets so much shared memory with the driver's permission. The limits of blocks are those of the CUDA
+# C++ programming guide (technical specifications by compute capability). All else is from the data sheet of the named product.
 ARCHITECTURES: dict[int, tuple[int, int, int, int, int, int, float]] = {
     70: (80, 64, 64, 32, 96, 6, 588.0),  # V100: 900 GB/s, 1.53 GHz
     72: (8, 64, 64, 32, 96, 1, 99.0),  # Xavier: 137 GB/s, 1.38 GHz

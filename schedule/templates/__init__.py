@@ -3,7 +3,8 @@
     s = templates.schedule(func, target)    # a Schedule; None where the function is not made of known patterns
 
 A pattern is recognised by the formula of a block, never by its name. Each module has one: `matches` recognises it, `build`
-schedules it on an `OpenSchedule`. The computed numbers are the seeds of the open ones: `schedule` takes them, the search samples.
+schedules it on an `OpenSchedule`. The numbers that its formulas give are the seeds of open ones: `schedule` takes them, the
+search samples.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ __all__ = [
     "low_precision", "transposed", "warn_of", "winograd",
 ]  # fmt: skip
 
-# Of those that match, the one of the fewest cycles is the default.
+# The default is the one of the fewest cycles; of several, the first.
 SUMS_OF_PRODUCTS = tuple(
     map(SumOfProducts, (gemv, dots, low_precision, gemm, pixels, conv2d, transposed, narrow, depthwise, pooling))
 )
@@ -68,8 +69,9 @@ def schedule(func: PrimFunc, target: Any) -> Schedule | None:
 
 
 def cycles(func: PrimFunc, target: Any) -> float:
-    """The estimated cycles of a function's sums of products, with the blocks that make their operands, on one core of `target`, a
-    processor, each by the template of the fewest; infinite where one is of no known kind."""
+    """The estimated cycles of a function's sums of products on one core of `target`, a processor, each by its fastest template.
+    The transforms of minimal filtering count, too, other elementwise blocks do not. It is infinite where a sum is of no known
+    kind."""
     s = OpenSchedule(func, target, at_seed=True)
     marks.plain_loops(s)
     total = 0.0
@@ -82,11 +84,12 @@ def cycles(func: PrimFunc, target: Any) -> float:
 
 
 def build(s: OpenSchedule) -> list[str]:
-    """Schedule the blocks that are recognised, with open numbers: products first, as they take what follows them along, and those
-    of rows before others. Returns the other blocks. The scheduled blocks are still to be annotated.
+    """Schedule the recognised blocks with open numbers, and return the others. The scheduled blocks are still to be annotated.
 
-    That is done in normal form, or as the function is written where all of it is recognised only so. Convolutions by minimal
-    filtering are written by `graph.ops` alone, and taken as they are."""
+    Products come first, as they take their epilogues along, then rows, then the rest. Blocks are scheduled in normal form, or as
+    written where only then all are recognised. Convolutions by minimal filtering, which `graph.ops` alone writes, are scheduled
+    as written.
+    """
     _filtered(s)
     written = s.copy()
     normal_form.apply(s)
@@ -96,7 +99,7 @@ def build(s: OpenSchedule) -> list[str]:
 
 
 def _build(s: OpenSchedule) -> list[str]:
-    """Schedule the blocks that are recognised, as they are; returns the others."""
+    """Schedule the recognised blocks in the form that they have; returns the others."""
     _inline_chains(s)
     _inline_permutations(s)
     for name in s.unscheduled():
@@ -125,7 +128,7 @@ def _build(s: OpenSchedule) -> list[str]:
 
 
 def _filtered(s: OpenSchedule) -> None:
-    """Schedule convolutions by minimal filtering, with what follows them."""
+    """Schedule convolutions by minimal filtering, with the blocks around them."""
     if not any(winograd.matches(s, name) for name in s.unscheduled()):
         return
     _inline_chains(s)
@@ -141,7 +144,7 @@ def _inline_chains(s: OpenSchedule) -> None:
 
 
 def only_reduces(block: Block) -> bool:
-    """True where a block is a reduction that gains nothing by tiles, and no convolution."""
+    """True where a block is a reduction that gains nothing by tiles, and is no convolution."""
     c = contraction(block)
     return reduction.matches(block) and not reused(block) and (c is None or (at_axes(c.left) and at_axes(c.right)))
 
@@ -154,7 +157,7 @@ def _contracted(s: OpenSchedule, name: str) -> None:
 
 
 def _take(s: OpenSchedule, name: str, label: str, build: Callable[..., object], *args: object) -> None:
-    """Schedule a block, if that is legal; where a step is refused, a warning says so."""
+    """Schedule a block if that is legal. A refused step is a warning; a template that declines is none."""
     new = s.copy()
     try:
         build(new, *args)
@@ -168,8 +171,8 @@ def _take(s: OpenSchedule, name: str, label: str, build: Callable[..., object], 
 
 
 def _inline_permutations(s: Schedule) -> None:
-    """Have a matrix product read its operand where it is, if that is a copy for it alone of a part, or with the dimensions in
-    another order: it packs the operand anyway, unless that is the left one of a few columns, which is read in place."""
+    """Inline a copy that a matrix product alone reads, if it takes a part of an array, or permutes its dimensions. The product
+    packs its operands anyway. One of fewer than MIN_ROWS_TO_TRANSPOSE rows may read them in place, and keeps the copy."""
     for block in [b.name for b in blocks_below(s.func.body)][::-1]:
         copy, consumers = find_block(s.func, block), s.get_consumers(block)
         if len(consumers) != 1 or block in s.get_output_blocks() or not elementwise.matches(copy):

@@ -1,4 +1,4 @@
-"""Annotation: loops of a finished derivation made parallel, vectorised and unrolled, and stages placed (the full space's way)."""
+"""Annotation of a finished derivation: loops become parallel, vectorised and unrolled, and stages get their places."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .block_analysis import driven_axes, size, walks_memory
 from .marks import UNROLL_LIMITS, annotate_shares, parallel, prefetch, stream
 from .packs import choose_packs
 
-MIN_VECTOR_BITS = 256  # bits of a vector that is half a register
+MIN_VECTOR_BITS = 256  # least bits of half a register for which vectors of halves are tried
 WIDTH_WEIGHTS = (0.9, 0.1)  # probabilities of sampling whole registers, and halves
 
 
@@ -50,7 +50,7 @@ def _movable(state: OpenSchedule, block: str) -> bool:
 
 
 def _place(state: OpenSchedule, movable: list[str]) -> None:
-    """Branches for where movable stages are computed: their own nest, level by level in their consumer's tiles, or inline."""
+    """Branch over the place of each movable stage: a nest of its own, a level of its consumer's tiles, or inline."""
     if not movable:
         _annotate(state)
         return
@@ -96,12 +96,12 @@ def _owns_its_loops(state: OpenSchedule, block: str) -> bool:
 
 
 def _done(state: OpenSchedule, block: str) -> bool:
-    """True where nothing is left to do for a block: its template did all, or it goes at the end."""
+    """True where a block needs no annotation: its template finished it, or it is a view, which goes at the end."""
     return state.scheduled.get(block) in (Stage.DONE, Stage.VIEW)
 
 
 def _mark_tile(state: OpenSchedule, block: str) -> None:
-    """Unroll the loops of a block's innermost tile but its vectors', which are whole registers, or half of one."""
+    """Unroll the loops of a block's register tile but the vector, which fills whole registers, or half of one."""
     tiled = state.tiling(block)
     loops = [loop for level in tiled.levels[-tiled.tile :] for loop in level]
     if not loops:  # every axis has one element
@@ -128,7 +128,7 @@ def _mark_tile(state: OpenSchedule, block: str) -> None:
 
 
 def _vectorize_last(state: OpenSchedule, block: str) -> None:
-    """Vectorise the loop of an untiled block that walks the last dimension written, moved innermost if it is not."""
+    """Vectorise the loop of an untiled block that walks the last dimension written; it becomes the innermost one."""
     b = state.block(block)
     store = stores(b.body)[0] if stores(b.body) else None
     if store is None or not store.indices:
@@ -138,8 +138,8 @@ def _vectorize_last(state: OpenSchedule, block: str) -> None:
         return
     names = [loop.name for loop in nest]
     driving = {v for it in b.spatial if it.var == store.indices[-1] for v in variables(it.binding)}
-    # The innermost of the loops that drive the axis, as those further out are levels of tiles. Computed in a tile, it has an open
-    # length, and the one iteration of its stand-in.
+    # The innermost loop that drives the axis: those further out are levels of tiles. In a tile of another block its length is
+    # open, with a stand-in of one iteration.
     open_lengths = state.scheduled.get(block) == Stage.FUSED
     loop = next((x.name for x in reversed(nest) if x.name in driving and (open_lengths or not x.extent.is_one)), None)
     if loop is None or nest[-1].body is not b or (b.is_reduction and not walks_memory(b)):
@@ -150,7 +150,7 @@ def _vectorize_last(state: OpenSchedule, block: str) -> None:
 
 
 def _combine_lanes(state: OpenSchedule, block: str) -> None:
-    """Let the backend combine the partial results of a reduction in lanes in pairs."""
+    """Have the backend combine partial results in lanes in pairs."""
     if state.scheduled.get(block) == Stage.LANES and state.block(block).is_reduction:
         innermost = state.loop(state.get_loops(block)[-1])
         if innermost.kind is Kind.SERIAL:
@@ -158,7 +158,7 @@ def _combine_lanes(state: OpenSchedule, block: str) -> None:
 
 
 def _annotate_nest(state: OpenSchedule, nest: str) -> None:
-    """Branches for how many outer loops are fused and parallel, and for read copies; then the numbers of the nest."""
+    """Branch over the number of fused parallel loops, and over packed copies; then choose the numbers of the nest."""
     chain = [state.loop(nest)]
     while isinstance(chain[-1].body, For):
         chain.append(chain[-1].body)
@@ -212,15 +212,15 @@ def _legal(state: OpenSchedule, loops: list[str]) -> bool:
 
 
 def _depths(first: Tiled | None, loops: int, units: int) -> Sequence[int]:
-    """The numbers of loops of a nest that may be parallel: of a tiled block, the first of the nest, its own, the seed among them;
-    elsewhere all but the last of the nest, or one after the `units` outermost ones that have one iteration."""
+    """The numbers of loops of a nest that may be parallel. A tiled block, the `first` of the nest, has its own, with the seed. In
+    other nests it is all loops but the last, or one after the `units` outermost loops of one iteration."""
     if first is None:
         return [loops - 1, units + 1]
     return [*first.depths, *([first.shared] if first.shared else [])]
 
 
 def _choose_packs(state: OpenSchedule, tiled: list[str], shared: str | None, then: Way, few: bool) -> None:
-    """Branches for what the blocks of a nest read packed copies of; `shared` is the last of the loops that will be parallel."""
+    """Branch over the packed copies that the blocks of a nest read; `shared` is the last loop that will be parallel."""
     if not tiled:
         then(state)
         return

@@ -1,4 +1,4 @@
-"""Analysis of a block's computation by its formula: names are never looked at."""
+"""Analysis of blocks by their formulas, never by names."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tir.traverse import loads, stored_names, stores, variables
 
 from ..legality.reducer import reducer_of
 
-MIN_REUSES = 8  # uses of an element from which on it is worth keeping near
+MIN_REUSES = 8  # least uses of an element for which it pays to keep it near
 
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
     """A reduction of pairs of elements, out[...] = sum of left[...] * right[...], or with other operators than these.
 
-    The axes by where they occur: `batch` in both factors and the result (or in the result alone, of extent 1), `rows` in `left`
-    and the result, `columns` in `right` and the result, `reduction` in the factors only. The last dimension of the result is
-    an axis of `right`.
+    Axes of `batch` are in both factors and the result, or in the result alone with extent 1. Those of `rows` are in `left` and
+    the result, of `columns` in `right` and the result, of `reduction` in the factors only. The last dimension of the result is an
+    axis of `right`.
     """
 
     block: str
@@ -130,7 +130,7 @@ def regular(block: Block) -> bool:
 
 
 def _factors(body: Store) -> tuple[Load, Load] | None:
-    """The two elements of different buffers that `out = f(out, a, b)` reads, apart from its own."""
+    """The two loads, from different buffers, that `out = f(out, a, b)` has beside that of its own element."""
     old = Load(body.buffer, body.indices)
     read = list(dict.fromkeys(x for x in loads(body.value) if x != old))
     if len(read) != 2 or len({body.buffer.name, *(x.buffer.name for x in read)}) != 3:
@@ -148,7 +148,7 @@ def reused(block: Block) -> bool:
 
 
 def _stored_axes(store: Store, block: Block) -> list[Iter] | None:
-    """The axes that the indices of a store are, all different, or 0 in a unit dimension; else None."""
+    """The axes that index a store, all different, but for constants in unit dimensions; None where it has other indices."""
     iters = {it.var.name: it for it in block.iters}
     indices = [i for i, n in zip(store.indices, store.buffer.shape, strict=True) if not (n.is_one and isinstance(i, Const))]
     found = [iters.get(i.name) if isinstance(i, Var) else None for i in indices]
@@ -167,12 +167,12 @@ def at_axes(load: Load) -> bool:
 
 
 def address(block: Block, x: Load | Store) -> Expr:
-    """The place of an element in memory, counted in elements, over the axes of a block."""
+    """The offset of an element in its buffer, in elements, over the axes of a block."""
     return simplify(to_expr(position(x.buffer, x.indices)), ranges_of([block]))
 
 
 def last_axis(load: Load) -> str | None:
-    """The axis that walks the memory of an element's buffer, where its last index is one; None else."""
+    """The axis that is the last index of a load, and so walks its memory; None if that index is no axis."""
     index = load.indices[-1] if load.indices else None
     return index.name if isinstance(index, Var) else None
 
@@ -199,7 +199,7 @@ def driven_axes(block: Block) -> dict[str, str]:
 
 
 def divisible(block: Block, reordered: bool = True) -> bool:
-    """Legality of computing parts of a reduction apart, as `rfactor` does, and of combining elements in another order."""
+    """True where a reduction may be computed in parts, as `rfactor` does, and its elements combined in another order."""
     try:
         reducer_of(block, reordered)
     except ScheduleError:
@@ -214,7 +214,7 @@ def counted(axes: Sequence[Iter], kept: Iterable[Iter], *groups: Sequence[Iter])
 
 
 def store_last(s: Schedule, block: str, indices: Sequence[Expr], axis: str) -> int:
-    """Lay out a block's output, at `indices`, with the dimension of `axis` last; returns the number that this had."""
+    """Lay out a block's output, written at `indices`, with the dimension of `axis` last; returns its former number."""
     place = next(n for n, i in enumerate(indices) if isinstance(i, Var) and i.name == axis)
     order = [*(n for n in range(len(indices)) if n != place), place]
     s.transform_layout(block, ("write", 0), IndexMap.identity(len(indices)).permute(*order))
@@ -222,8 +222,8 @@ def store_last(s: Schedule, block: str, indices: Sequence[Expr], axis: str) -> i
 
 
 def transpose_in_squares(s: Schedule, columns: str, rows: str, tall: int, wide: int) -> None:
-    """Have a nest walk two of its loops, of which `rows` will be vectorised but walks rows that lie far apart, in squares of so
-    many elements, which are transposed in registers: each row of a square is one load along `columns`."""
+    """Walk the loops `columns` and `rows` in squares of `tall` by `wide` elements, which are transposed in registers. The vector
+    runs over `rows`, which lie far apart: each row of a square is one load along `columns`."""
     _, column = s.split(columns, [None, tall])
     row, lane = s.split(rows, [None, wide])
     s.reorder(row, column, lane)
@@ -232,7 +232,7 @@ def transpose_in_squares(s: Schedule, columns: str, rows: str, tall: int, wide: 
 
 
 def merged(s: Schedule, first: str, second: str, count: int) -> list[str]:
-    """Put two blocks, one after the other, below the same outermost loops, so many of each; returns these."""
+    """Merge the `count` outermost loops of two consecutive blocks, pair by pair; returns the merged loops."""
     return [s.merge(a, b) for a, b in zip(s.get_loops(first)[:count], s.get_loops(second)[:count], strict=True)]
 
 
@@ -262,9 +262,9 @@ def stored(block: Block) -> Store:
 
 
 def epilogue(s: Schedule, block: str, anywhere: bool = False, rows: bool = False) -> str | None:
-    """The only consumer of a block if it works point by point: it reads the one result at its own axes, in order, and nothing
-    else reads it. It writes there too, or with `anywhere` where it will, or with `rows` the elements of the last dimension side
-    by side, as a transpose of the others does. In a dimension of one element an index may be written in any way."""
+    """The only consumer of a block, if it is elementwise over the one result of the block; None else. It reads the result at its
+    own axes, in order, and writes there, too. With `anywhere` it may write elsewhere; with `rows` it may permute all dimensions
+    but the last. A dimension of extent 1 may have any index."""
     consumers = s.get_consumers(block)
     if len(consumers) != 1:
         return None
@@ -282,21 +282,21 @@ def epilogue(s: Schedule, block: str, anywhere: bool = False, rows: bool = False
 
 
 def fuse_epilogue(s: Schedule, after: str | None, loop: str) -> None:
-    """Compute an epilogue, if there is one, in each iteration of a loop, in vectors."""
+    """Compute an epilogue, if there is one, in vectors in each iteration of a loop."""
     if after is not None:
         s.reverse_compute_at(after, loop, preserve_unit_loops=True)
         s.vectorize(s.get_loops(after)[-1])
 
 
 def _same_rows(x: Load, place: Sequence[Expr]) -> bool:
-    """True if an element is at a place with the dimensions but the last in another order, but for dimensions of one element."""
+    """True where a load has the indices of a place, all but the last in any order, but for dimensions of extent 1."""
     indices = [i for i, n in zip(x.indices, x.buffer.shape, strict=True) if not n.is_one]
     moved = {i for i in place if isinstance(i, Var)} >= {*indices} and len({*indices}) == len(indices)
     return bool(indices) and moved and all(isinstance(i, Var) for i in indices) and x.indices[-1] == place[-1]
 
 
 def _same_place(x: Load, place: Sequence[Expr]) -> bool:
-    """True where an element is at a place of the same rank, but for dimensions of one element."""
+    """True where a load has the indices of a place of the same rank, but for dimensions of extent 1."""
     if len(x.indices) != len(place):
         return False
     return all(a == b or n.is_one for a, b, n in zip(x.indices, place, x.buffer.shape, strict=True))
@@ -323,8 +323,8 @@ def lacking(block: Block) -> int:
 
 
 def walks_memory(block: Block) -> bool:
-    """True if the axis that walks the last dimension written walks the last dimension of something read too, so that vectors of
-    it are loaded in one piece (a matrix product does; one with a transposed right side, or with a vector, does not)."""
+    """True where the axis of the last dimension written is in the last index of a load, too, which then loads whole vectors. A
+    matrix product has one; products with a transposed right operand, or with a vector, have none."""
     store = stores(block.body)[0]
     if not store.indices or not isinstance(store.indices[-1], Var):
         return False

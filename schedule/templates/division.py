@@ -1,17 +1,17 @@
-"""Numbers of tiles: how an axis is divided so that the last tile is nearly full."""
+"""Division of the tiles of an axis into blocks, so that the last block is nearly full."""
 
 from __future__ import annotations
 
 from math import ceil, log2
 
-HALF_COST = 1 / 40  # part of the tiles that blocks of half the size have to save
-MAX_EMPTY = 1 / 16  # part of the tiles that blocks may have room for in vain, rather than be larger than asked for
+HALF_COST = 1 / 40  # fraction of the tiles that blocks of half the size have to save
+MAX_EMPTY = 1 / 16  # fraction of the tiles that may be empty room before other sizes of blocks are tried
 
 
 def balanced(tiles: int, most: int, multiple: int) -> int:
-    """Tiles of a block, at most `most` and not much fewer, so that the blocks, whose number is a multiple of `multiple`, have as
-    little room as possible for missing tiles: those need guards, or are computed in vain. A block may be up to a quarter larger
-    where there would be much such room, or, if threads share the blocks, smaller where that saves enough."""
+    """The number of tiles of a block, about `most`, with the least empty room in the blocks, whose number is a multiple of
+    `multiple`. Empty room needs guards, or is computed in vain. Where there is much, a block may be a quarter larger than `most`.
+    Where threads share blocks (`multiple` > 1), it may also be smaller, if that saves enough."""
 
     def room(count: int) -> int:
         return ceil(ceil(tiles / count) / multiple) * multiple * count - tiles

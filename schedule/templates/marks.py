@@ -16,19 +16,19 @@ from tir.traverse import axis_loops, blocks, loaded_names, loads, loops, loops_t
 
 from .block_analysis import stored
 
-UNROLL_LIMITS = (0, 16, 64, 512)  # most statements that an innermost reduction makes, where it is unrolled, or an iteration of it
-# Of these the one with which jumps take little, also on a core whose front end another thread shares, as on a rented machine:
-# there a tile of 12 accumulators ran at 0.7 of its speed where each step of the sum jumped.
+UNROLL_LIMITS = (0, 16, 64, 512)  # most statements that an unrolled innermost reduction makes, or an iteration of it
+# Statements at the seed, enough that jumps take little, also where another thread shares the front end of a core. On such a
+# rented machine, a tile of 12 accumulators that jumped at each step of the sum ran at 0.7 of its speed.
 UNROLLED_STATEMENTS = 64
-PREFETCH_DISTANCES = (4, 16)  # iterations by which what comes from memory is fetched ahead
-PACKED_DISTANCE = 32  # iterations, of two vectors each, that make a page: hardware prefetchers end there
-UNSAID = {"schedule": "static", "chunk": 0, "prefetch": ()}  # what a loop without these annotations does
+PREFETCH_DISTANCES = (4, 16)  # iterations by which loads from memory are fetched ahead
+PACKED_DISTANCE = 32  # iterations of two vectors of 64 bytes: a page, at whose end hardware prefetchers stop
+UNSAID = {"schedule": "static", "chunk": 0, "prefetch": ()}  # behaviour of a loop without these annotations
 CHUNK_SIZES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
 
 
 def plain_loops(s: Schedule) -> None:
-    """Take the marks and annotations of the loops around blocks away, as those of a program that was scheduled before; what runs
-    at the same time for a reason that is not known stays."""
+    """Remove the kinds and annotations of loops around blocks, as an earlier schedule left them. A loop that `serial` refuses
+    keeps its kind."""
     for loop in loops(s.func):
         if blocks(loop):
             for key, _ in loop.annotations:
@@ -39,7 +39,7 @@ def plain_loops(s: Schedule) -> None:
 
 
 def done(s: OpenSchedule, *names: str) -> None:
-    """Leave the nests of some blocks as they are: no rule and no annotation shall change them."""
+    """Close the nests of some blocks to all other rules and to annotation."""
     for name in names:
         nest = next(iter(loops_to(s.func.body, name)), None)
         inside = [name] if nest is None else [b.name for b in walk_stmts(nest) if isinstance(b, Block)]
@@ -47,14 +47,14 @@ def done(s: OpenSchedule, *names: str) -> None:
 
 
 def one_of(s: OpenSchedule, name: str, ways: Mapping[str, Way], seed: str | None = None, **about: Unpack[ChoiceKey]) -> None:
-    """A branch with at least one legal way; ScheduleError if none is."""
+    """Add a branch with at least one legal way; ScheduleError if none is."""
     if not s.branch(name, ways, seed=seed, **about):
         raise ScheduleError(f"{name}: no way is legal; there are {listing(list(ways))}")
 
 
 def teams(s: OpenSchedule, block: str, seed: int, work: int, build: Callable[[OpenSchedule, int], object]) -> None:
-    """A branch over the numbers of threads that a nest with a block is built for, `seed` at the seed; `work` is the number of its
-    steps. One alone is tried where waking another may cost more than it saves."""
+    """Branch over the numbers of threads that the nest of a block is built for, `seed` at the seed. `work` is the number of its
+    steps. One thread is tried, too, where waking another may cost more than it saves."""
     machine = s.target.machine
     cores = machine.threads(work * machine.core.latency)  # each step may wait for the one before it
     tried = {seed, cores} | ({1} if work * machine.fma_cycles(32) < SLEEPING_THREAD_CYCLES else set())
@@ -71,8 +71,8 @@ def _label(threads: int) -> str:
 
 
 def share_out(s: OpenSchedule, block: str, loops: Sequence[str], work: int, each: float, first: str | None = None) -> None:
-    """Have threads share the outermost loops around a block of `work` steps, which take `each` so many cycles, at the seed where
-    waking them pays; `first` is the first block in the loops, where that is another."""
+    """Have threads share the outermost loops around a block, at the seed where waking them pays. The block has `work` steps of
+    `each` cycles; `first` is the first block in the loops, if that is another."""
 
     def build(new: OpenSchedule, threads: int) -> None:
         if threads > 1:
@@ -88,18 +88,19 @@ def share(s: OpenSchedule, block: str, loops: Sequence[str]) -> None:
 
 
 def fuse_all(s: Schedule, loops: Sequence[str]) -> str:
-    """One loop that runs nested loops."""
+    """Fuse nested loops, if there are several; returns the one loop."""
     return s.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
 def parallel(s: Schedule, loops: Sequence[str]) -> None:
-    """Fuse nested loops, whose iterations threads share."""
+    """Fuse nested loops, and have threads share their iterations."""
     s.parallel(fuse_all(s, loops))
 
 
 def annotate_shares(s: OpenSchedule, block: str, owner: str, alike: bool = False, uneven: bool = False) -> None:
-    """True where threads take the iterations of the parallel loop around a block as they are free, at the seed where these are
-    `uneven`, or each its share; and how many at a time, unless tile sizes say that already, and all are `alike`."""
+    """Leave open whether threads take iterations of the parallel loop around a block as they get free, or a share each. The seed
+    is the first where iterations are `uneven`. The number taken at a time is open, too, unless they are `alike`: then tile sizes
+    decide it."""
     loop = next(x for x in loops_to(s.func.body, block) if x.kind is Kind.PARALLEL).name
     about: ChoiceKey = {"block": owner, "role": Role.PARALLEL}
     schedules = ("dynamic", "static") if uneven else ("static", "dynamic")
@@ -109,13 +110,13 @@ def annotate_shares(s: OpenSchedule, block: str, owner: str, alike: bool = False
 
 
 def annotate_choice(s: OpenSchedule, loop: str, key: str, name: str, options: Sequence[Any], **about: Unpack[ChoiceKey]) -> None:
-    """Annotate a loop with one of a few values, the seed's first; not where that is what no annotation says."""
+    """Annotate a loop with one of a few values, the seed's first. At the seed, the default of a loop needs no annotation."""
     if not s.at_seed or options[0] != UNSAID[key]:
         s.annotate(loop, key, s.choose(name, options, **about))
 
 
 def stream(s: OpenSchedule, name: str, stages: Sequence[str] = ()) -> None:
-    """True where a block writes a parameter past the caches: what its loops touch may be too large to stay in them."""
+    """Leave open whether a block stores a parameter past the caches, where the data of its loops may be too large for L3."""
     block = s.block(name)
     if not isinstance(block.body, Store) or block.is_reduction or not s.get_loops(name):
         return
@@ -132,8 +133,8 @@ def stream(s: OpenSchedule, name: str, stages: Sequence[str] = ()) -> None:
 
 
 def prefetch(s: OpenSchedule, block: str) -> None:
-    """Choose how far ahead a reduction fetches a packed constant with the vectorised axis, which other kernels have pushed out of
-    the caches since the last call, or else a parameter that it reads once and that is too large for the second-level cache."""
+    """Choose how far ahead a reduction prefetches packed constants with the vectorised axis, or else parameters that it reads
+    once. Other kernels have evicted the constants since the last call; the parameters are larger than L2."""
     b = s.block(block)
     if not b.is_reduction:
         return
@@ -157,7 +158,7 @@ def prefetch(s: OpenSchedule, block: str) -> None:
 
 
 def _packed_constants(s: OpenSchedule, block: str) -> list[str]:
-    """The packed copies of constants that a block reads in vectors, if they are larger than the first-level cache."""
+    """The packed copies of constants, larger than L1, that a block reads in vectors."""
     known = {b.name: b for b in (*s.func.buffers, *s.func.allocs) if b.name in s.constants}
     vector = s.vector_axes(block)
     axes = {x.buffer.name: variables(*x.indices) for x in loads(s.block(block).body)}
@@ -171,7 +172,7 @@ def _packed_constants(s: OpenSchedule, block: str) -> list[str]:
 
 
 def traffic(func: PrimFunc, block: Block, *stages: Block) -> int:
-    """Bytes of the parameters that a block and its loops' stages touch, if it writes one; 0 if not, or symbolic."""
+    """Bytes of the parameters that a block and the stages in its loops touch; 0 if it writes none, or a shape is symbolic."""
     names = {stored(block).buffer.name, *(x.buffer.name for b in (block, *stages) for x in loads(b.body))}
     touched = [p for p in func.buffers if p.name in names]
     if not any(p.name == stored(block).buffer.name for p in touched) or not all(

@@ -1,4 +1,4 @@
-"""Copies of operands in the order in which the loops of a tiled block walk them: which to make, and where, as branches."""
+"""Packing: copies of operands in the order in which a tiled block walks them, with branches for which to make, and where."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .block_analysis import driven_axes, stored, transpose_in_squares
 from .marks import parallel
 
 AS_IT_IS = "as it is"  # an operand is not packed
-ROW_MULTIPLE, ROW_OFFSET = 32, 16  # elements: rows of a copy start in different sets of the cache
+ROW_MULTIPLE, ROW_OFFSET = 32, 16  # elements: rows so far off a multiple start in different sets of the cache
 
 
 def choose_packs(state: OpenSchedule, block: str, place: str | None, then: Way, few: bool = False) -> None:
-    """Branches for the operands of a tiled block: each read as it is or from a copy that `pack` makes; `then` follows in each.
+    """Branch over the operands of a tiled block: each is read as it is, or from a copy that `pack` makes. Each branch goes on
+    with `then`.
 
-    An operand without the vectorised axis is copied at the loop `place`, block by block, or in front where that is None; if its
-    rows lie along the sum, it may be copied so that they still do, which makes vectors of the copying. One with the vectorised
-    axis is copied in front, by all threads, or panel by panel where those are the outermost loops. With `few`, there is one way
-    to copy each.
+    An operand without the vectorised axis is copied at the loop `place`, block by block, or in front if that is None. If the sum
+    walks its memory, the copy may keep that order, and is made in vectors. One with the vectorised axis is copied in front, by
+    all threads, or panel by panel in the outermost loops. With `few`, there is one way to copy each.
     """
     _visit(state, block, place, _operands(state, block), then, few)
 
 
 def _operands(state: OpenSchedule, block: str) -> list[str]:
-    """The buffers that a block reads and can read through a packed copy: not what is computed in its tiles."""
+    """The buffers that a block can read through a packed copy, without those that are computed in its tiles."""
     b = state.block(block)
     nest = b if operands_of(state, block).by_blocks else loops_to(state.func.body, block)[0]
     written = stored_names(nest)
@@ -93,8 +93,8 @@ def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[st
 
 
 def _panels(state: OpenSchedule, block: str, axes: set[str]) -> str | None:
-    """The loop in each iteration of which a convolution or a batched product reads another part of an operand with these axes:
-    the last such loop of the outermost level, if the others are outside of it."""
+    """The loop that moves to another panel of an operand with these axes, in a convolution or a batched product. It is the last
+    loop of the outer levels that drives one of the axes. All loops around it drive one, too, or have one iteration."""
     tiled = state.tiled(block)
     if tiled is None or not operands_of(state, block).panels:
         return None
@@ -121,8 +121,8 @@ def _packed(state: OpenSchedule, block: str, load: Load, place: str | None, tran
 
 
 def _pack(state: OpenSchedule, block: str, buffer: str) -> str:
-    """Pack an operand. Halves that are converted at each use are converted as they are copied, unless that is done once for many
-    calls, which then read more memory."""
+    """Pack an operand. Halves that a block converts at each use are converted as they are copied. Not those of constants: they
+    are packed once, and each call would read more memory."""
     copy = state.pack(block, buffer, preserve_unit_loops=True)
     made = stored(state.block(copy)).buffer
     changing = dtypes.is_half(made.dtype) and buffer not in state.constants
@@ -133,7 +133,7 @@ def _pack(state: OpenSchedule, block: str, buffer: str) -> str:
 
 
 def _converted(state: OpenSchedule, block: str, buffer: str) -> str | None:
-    """The one dtype to which a block converts all that it loads from a buffer."""
+    """The one dtype to which a block converts each element that it loads from a buffer; None if there is no such one."""
     body = state.block(block).body
     casts = [n for n in walk(body) if isinstance(n, Cast) and isinstance(n.value, Load) and n.value.buffer.name == buffer]
     count = sum(load.buffer.name == buffer for load in loads(body))
@@ -149,8 +149,8 @@ def _in_vectors(state: OpenSchedule, copy: str, place: str | None, transposed: b
 
 
 def _through_rows(state: OpenSchedule, copy: str, block: str, load: Load) -> None:
-    """Have a copy in vectors finish a row of its source before the next one, so that rows that lie far apart are read once. Its
-    loops are those of the block that drive the operand, in their order."""
+    """Have a vectorised copy finish a row of its source before the next, so that rows that lie far apart are read once. Its loops
+    are those of the block that drive the operand, in their order."""
     along, axes = variables(load.indices[-1]), variables(*load.indices)
     drives = driven_axes(state.block(block))
     order = [drives[loop] for level in state.tiling(block).levels for loop in level if drives[loop] in axes]
@@ -161,12 +161,12 @@ def _through_rows(state: OpenSchedule, copy: str, block: str, load: Load) -> Non
 
 
 def _transpose_copy(state: OpenSchedule, block: str, load: Load, copy: str) -> None:
-    """Have a copy that is transposed go through squares of as many rows and columns as a vector has lanes: each of their rows
-    is one load, and they are transposed in registers. Where an operand has no rows so long, elements are copied one by one."""
+    """Copy a transposed operand in squares of as many rows and columns as a vector has lanes. Each row of a square is one load,
+    and squares are transposed in registers. An operand with shorter rows is copied element by element."""
     lanes = state.target.lanes(element_bits(state.block(block)))
     *others, last = state.get_loops(copy)
     reduce_axes = {it.var.name: extent(it) for it in state.block(block).iters if not is_spatial(it)}
-    along: list[int] = []  # the lengths of the axes of the sum that lie one after the other in memory, the fastest first
+    along: list[int] = []  # lengths of the reduction axes that are the last dimensions in memory, the fastest first
     for index in reversed(load.indices):
         if not isinstance(index, Var) or index.name not in reduce_axes:
             break
@@ -180,7 +180,7 @@ def _transpose_copy(state: OpenSchedule, block: str, load: Load, copy: str) -> N
 
 
 def _by_rows(state: OpenSchedule, block: str, buffer: str, place: str | None) -> None:
-    """Copy an operand block by block, with the sum inside the rows of a tile while the order is taken down."""
+    """Copy an operand block by block, in rows along the sum: while it is packed, the sum is inside the rows of a tile."""
     *_, reduce_loops, (row_loop,), _ = state.tiling(block).levels
     sum_loop = reduce_loops[-1]
     state.reorder(row_loop, sum_loop)

@@ -15,7 +15,7 @@ from .block_analysis import epilogue
 
 
 class Verdict(Enum):
-    """True where a block can be developed in some way."""
+    """The answer of a template, or of a rule of the search, for a block."""
 
     SKIP = "does not apply"
     APPLY = "applies, and so may others"
@@ -23,19 +23,19 @@ class Verdict(Enum):
 
 
 class RefusedRule(UserWarning):
-    """A step of a template or a rule was refused, and a block is not scheduled so; the message says why."""
+    """A warning: a step of a template or a rule was refused, and a block is not scheduled by it. The message says why."""
 
 
 def warn_of(rule: str, block: str, error: ScheduleError) -> None:
-    """Say that a template or a rule is left out for a block."""
+    """Warn that a template or a rule is left out for a block."""
     degraded(f"the rule {rule!r} makes nothing of block `{block}`: {error}", RefusedRule)
 
 
 class Template:
-    """A pattern. `ways` are the ways to schedule a block so, by label, the one that the formula prefers first; a single one is
-    `change`.
+    """A pattern, and the ways to schedule a block that matches it. `ways` gives these by label, the one that the formula prefers
+    first; a single one is `change`.
 
-    Each is a rule of the search, too: `apply` makes one open schedule of each legal way, at the seeds of the first alone.
+    A template is a rule of the search, too: `apply` makes an open schedule of each legal way, or at the seeds of the first.
     """
 
     name: str
@@ -68,12 +68,12 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class SumOfProducts(Template):
-    """The template of a pattern of sums of products, which takes an elementwise consumer along: a way for each variant.
+    """The template of a pattern of sums of products with an elementwise consumer: a way for each variant.
 
-    `pattern` is a module with its NAME; `matches(block)`, what a block is to it; `suits(found, processor)`, whether that is worth
-    a sketch; `cycles(found, processor, constants)`, an estimate for one core, infinite where it is no default, and to copy one of
-    these buffers takes no time; and `build`, which schedules it. If there are variants, each worth a sketch, its function
-    `variants` of what was found and of the processor gives them, the seed's first.
+    `pattern` is a module with a NAME. `matches(block)` gives the match of a block, or None; `suits(found, processor)` says if
+    that is worth a sketch. `cycles(found, processor, constants)` is an estimate for one core, infinite where the pattern is no
+    default. Copies of the buffers `constants` take no time in it. `build` schedules the match. An optional `variants(found,
+    processor)` gives the variants that are each worth a sketch, the seed's first.
     """
 
     pattern: Any
@@ -88,7 +88,7 @@ class SumOfProducts(Template):
         return found if found is not None and self.pattern.suits(found, s.target.machine) else None
 
     def cycles(self, s: OpenSchedule, block: str) -> float:
-        """The estimated cycles of a block on one core so; infinite where it is no default."""
+        """The estimated cycles of a block on one core by this template; infinite where it is no default."""
         found = self.pattern.matches(s.block(block))
         return float("inf") if found is None else self.pattern.cycles(found, s.target.machine, s.constants)
 
