@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import lost_workers
+from tests import lost_workers, sweeps
 
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
@@ -20,6 +20,7 @@ OTHER_CACHES = (32 << 10, 512 << 10, 16 << 20)  # bytes of the data caches of a 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--host", metavar="MCPU", help="run as on the processor that LLVM calls so, such as x86-64-v3")
+    parser.addoption("--all", action="store_true", help="run all cases of swept families, as CI does")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
         _become(name)
     _keep_bytecode(config)
     lost_workers.register(config)
+    sweeps.register(config)
 
 
 def _become(mcpu: str) -> None:

@@ -65,7 +65,7 @@ def test_commands_of_the_readme_exist():
 
 
 def flags(text: str) -> set[str]:
-    return set(re.findall(r"(?<![\w-])--[a-z]+", text))
+    return set(re.findall(r"(?<![\w=-])--[a-z]+", text))
 
 
 def test_flags_of_the_readme_exist():
