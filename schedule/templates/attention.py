@@ -1,8 +1,8 @@
-"""A product, rows, a product, as softmax(Q Kᵀ) V: by tiles of rows, whose scores never leave the nearest caches.
+"""Attention, softmax(Q Kᵀ) V: a product, row normalisation, a product, by tiles of rows whose scores stay in the nearest caches.
 
-The products are tiled as in `gemm`, the stages between them, which work row by row, are scheduled as in `rowwise`, and all run in
-the same loops over batches and tiles of rows. Only the rows of one tile are there at a time; so that a tile is not copied, it is
-read where it was made. Chimera (Zheng et al., HPCA 2023) fuses products in this order.
+The products are tiled as in `gemm`, and the stages between them scheduled as in `rowwise`. All run in the same loops over batches
+and tiles of rows. Only the rows of one tile exist at a time, and the last product reads them in place. Chimera (Zheng et al.,
+HPCA 2023) fuses products in this order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ NAME = "attention"
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The product that makes `scores`, if one does; the stages that make `weights` of their rows; and the product of these."""
+    """The product that makes `scores`, or None; the stages that make `weights` of them, row by row; the product of the
+    weights."""
 
     scores: Contraction | None
     weights: rowwise.Rows
@@ -60,7 +61,7 @@ def _plain(c: Contraction, processor: CPU) -> bool:
 
 
 def by_rows(c: Contraction) -> bool:
-    """True where the left operand of a product lies by batches, rows and one axis of the sum, in that order."""
+    """True where the left operand of a product has batches, rows and one axis of the sum as dimensions, in that order."""
     axes = (*c.batch, *c.rows, *c.reduction)
     return (
         len(c.rows) == len(c.reduction) == 1
@@ -77,8 +78,8 @@ def _makes_rows(s: Schedule, c: Contraction, stages: set[str], processor: CPU) -
 
 
 def tiles(found: Attention, processor: CPU, constants: frozenset[str]) -> list[gemm.GemmTile]:
-    """Good sizes for the products: the number of rows with which both together take the fewest cycles, each with the columns that
-    suit it then. All columns are in the second-level cache, so a block is one tile of rows."""
+    """Good sizes for the products: the number of rows with which both take the fewest cycles, each with its best columns. All
+    columns are in L2, so a block is one tile of rows."""
     lanes, rows = processor.lanes(found.result.bits), extent(found.result.rows[-1])
 
     def cycles(c: Contraction, mr: int, vectors: int) -> float:
@@ -100,8 +101,8 @@ def tiles(found: Attention, processor: CPU, constants: frozenset[str]) -> list[g
 
 
 def build(s: OpenSchedule, found: Attention) -> None:
-    """Schedule the products, whose loops are still as they were made, and what is between and after them. ScheduleError where a
-    step is refused.
+    """Schedule the products, whose loops are still as they were made, with the stages between and after them. ScheduleError where
+    a step is refused.
 
     Loops, outermost first: batches; tiles of rows; in these the loops of the one product, of the rows, of the other product.
     """

@@ -305,8 +305,8 @@ def _same_place(x: Load, place: Sequence[Expr]) -> bool:
 def reuses_data(block: Block) -> bool:
     """True where a reduction reads elements again in other iterations: some operand lacks a spatial axis.
 
-    Ansor (section 4.1, HasDataReuse) also counts blocks without a reduction in which two operands lack an axis, as in a
-    normalisation (see `needs_tiling`); tiling gains nothing there, and keeps producers from being fused row by row.
+    Ansor (section 4.1, HasDataReuse) also counts blocks without a reduction in which two operands lack an axis (see
+    `needs_tiling`). Tiling gains nothing there, as in a normalisation, and keeps producers from being fused row by row.
     """
     return block.is_reduction and lacking(block) > 0
 

@@ -1,9 +1,9 @@
 """Direct convolutions: a register tile of pixels by output channels, the weights packed.
 
-The channels are the lanes of vectors, whatever the layout, stride, padding or dilation: pixels are broadcast, and the weights of
-some channels lie together in a packed panel, in the order in which they are used (Georganas et al., Anatomy of High-Performance
-Deep Learning Convolutions on SIMD Architectures, SC 2018). Where the result has its channels elsewhere than innermost, a tile is
-transposed in a small buffer when it is stored, together with what comes after the convolution.
+The channels are the lanes of vectors, whatever the layout, stride, padding or dilation. Pixels are broadcast; the weights of some
+channels lie together in a packed panel, in their order of use (Georganas et al., Anatomy of High-Performance Deep Learning
+Convolutions on SIMD Architectures, SC 2018). Where the result does not have its channels last, a tile is transposed in a small
+buffer when it is stored, together with the epilogue.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .block_analysis import (
 from .gemm import register_tile, rows_cycles
 
 NAME = "direct convolution"
-MIN_SUM_TO_TRANSPOSE = 32  # steps of a sum for which it pays to transpose the tiles of the result
+MIN_SUM_TO_TRANSPOSE = 32  # least steps of a sum for which it pays to transpose the tiles of the result
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A contraction of `image`, whose indices are sums of axes, and `weights`, whose indices are axes: the axes `groups` are in
-    both and the result, `pixels` in image and result, `channels` in weights and result, `reduction` in image and
-    weights. Where the last of the channels decides which group of channels of the image is read, `members` of them read one.
-    It is summed up only where all of `classes` hold."""
+    """A contraction of `image`, whose indices are sums of axes, and `weights`, whose indices are axes. The axes `groups` are in
+    both and the result, `pixels` in image and result, `channels` in weights and result, `reduction` in image and weights. So many
+    as `members` of the last channels read one group of channels of the image. Only terms for which all of `classes` hold are
+    summed up."""
 
     contraction: Contraction
     image: Load
@@ -102,7 +102,8 @@ def matches(block: Block) -> Convolution | None:
 
 
 def _grouped(c: Contraction) -> Convolution | None:
-    """A convolution whose result has its channels last, of which so many in a row see one group of those of the image."""
+    """The block as a grouped convolution with its channels last, some neighbours of which read one group of the image's
+    channels."""
     weights, image = (c.left, c.right) if at_axes(c.left) else (c.right, c.left)
     channel = next((it for it in c.batch if it.var.name == c.vector), None)
     pixels = (*c.rows, *c.columns)
@@ -116,7 +117,7 @@ def _grouped(c: Contraction) -> Convolution | None:
 
 
 def _members(image: Load, channel: Var) -> int | None:
-    """The divisor, if all that an element of the image depends on of a channel is its quotient by one."""
+    """The divisor n, if elements of the image depend on a channel only by `channel // n`; None else."""
     quotients = {n for i in image.indices for n in walk(i) if isinstance(n, Binary) and n.op == "//" and n.a == channel}
     uses = sum(n == channel for i in image.indices for n in walk(i))
     divisors = {n.b.value for n in quotients if isinstance(n.b, Const)}
@@ -139,8 +140,8 @@ def tiles(c: Convolution, processor: CPU) -> ConvolutionTile:
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core, with the copies of the weights and the transposes of the result; infinite where vectors
-    are not filled, or the sum is too short to pay for transposing them."""
+    """The estimated cycles on one core, with copies of the weights and transposes of the result. It is infinite where vectors are
+    not filled, or the sum is too short to pay for transposes."""
     bits = c.contraction.bits
     lanes = processor.lanes(bits)
     filled = extent(c.channels[-1]) >= lanes and (c.members is None or c.members % lanes == 0)
@@ -159,8 +160,7 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
 
 
 def image_cycles(c: Convolution, elements: int, channels: int, processor: CPU) -> float:
-    """Cycles to read an image of so many elements once for each panel of `channels` channels, beyond those of an image that stays
-    in the second-level cache."""
+    """Cycles to read an image of `elements` elements for each panel of `channels` channels; 0 if it stays in L2."""
     bits = c.contraction.bits
     if elements * bits // 8 <= processor.l2_reuse_bytes:
         return 0.0
@@ -168,10 +168,8 @@ def image_cycles(c: Convolution, elements: int, channels: int, processor: CPU) -
 
 
 def parts(c: Convolution, t: ConvolutionTile, processor: CPU) -> list[int]:
-    """The number of parts into which each axis of the sum is cut, the outer ones first, so that a part of a panel of weights
-    stays in half of the second-level cache while all pixels come by; ones where the results of all these pixels would not stay
-    there to be transposed.
-    """
+    """The number of parts into which each axis of the sum is cut, the outer ones first. A part of a panel of weights then stays
+    in half of L2 while all pixels come by. All are 1 where the results of these pixels would not stay there to be transposed."""
     nbytes, room = c.contraction.bits // 8, processor.l2_reuse_bytes
     left = ceil(size(c.reduction) * t.channels * nbytes / room)
     if c.transposed_result and size(c.pixels) * t.channels * nbytes > room:
@@ -193,8 +191,7 @@ class Sum(StrEnum):
 
 
 def variants(c: Convolution, processor: CPU) -> list[Sum]:
-    """The ways to run a sum that are worth a sketch, the one of the seed first: the whole at once, or in parts where a panel of
-    weights does not stay in half of the second-level cache."""
+    """The ways to run a sum that are worth a sketch, the seed's first: whole, or in parts if a panel exceeds half of L2."""
     t, usual = _seed(c, processor)
     panel = size(c.reduction) * t.channels * c.contraction.bits // 8
     found = [Sum.WHOLE, *([Sum.IN_PARTS] if panel > processor.l2_reuse_bytes else [])]
@@ -217,13 +214,13 @@ def _by_panels(c: Convolution, t: ConvolutionTile, processor: CPU) -> bool:
 
 
 def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: ConvolutionTile | None = None) -> None:
-    """Tile a convolution, whose loops are still as they were made, with its elementwise consumer, if it has one.
+    """Tile a convolution, whose loops are still as they were made, with its epilogue, if it has one.
 
     Loops, outermost first: groups; panels of channels; parts of the sum; other pixels; tiles of rows and of a row of pixels; the
-    sum; rows and pixels, unrolled; channels, a vector. The elementwise consumer is computed for each tile, or for each panel
-    where the sum runs in parts. Where the channels are not the last dimension of the result, it transposes the tile, and one
-    that only does so is made if there is none. How the weights are packed, and what threads share, is left to annotation.
-    `sizes` are other seeds than those of `tiles`. ScheduleError where a step is refused.
+    sum; rows and pixels, unrolled; channels, a vector. The epilogue is computed for each tile, or for each panel where the sum
+    runs in parts. Where the result does not have its channels last, it transposes the tile; it is made if there is none.
+    Annotation chooses how the weights are packed, and the loops that threads share. `sizes` are other seeds than those of
+    `tiles`. ScheduleError where a step is refused.
     """
     machine: CPU = s.target.machine
     t, usual = _seed(c, machine)
@@ -240,8 +237,8 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Co
 def tile(
     s: OpenSchedule, c: Convolution, t: ConvolutionTile, after: str | None, by_panels: bool = False, in_parts: bool = False
 ) -> None:
-    """Tile a convolution, with what comes `after` it: threads share panels of weights and classes of pixels, and with `by_panels`
-    nothing else. Classes of the kernel come right before the sum, which runs as a whole, or `in_parts`."""
+    """Tile a convolution, with its epilogue `after`. Threads share panels of weights and classes of pixels, with `by_panels`
+    nothing else. Classes of the kernel come right before the sum, which runs whole, or `in_parts`."""
     block, machine = c.contraction.block, s.target.machine
     groups = [loop_of(it) for it in (*c.groups, *c.channels[:-1])]
     rows, steps = by_class(s, c, c.pixels), by_class(s, c, c.reduction)
@@ -267,12 +264,12 @@ def tile(
     shared = 0 if c.contraction.threads(machine) == 1 else depth if by_panels else depth + len(others)
     tiled = Tiled.of(s, block, levels, 2, (depth,) if cut else (depth, depth + len(others)), panels=True)
     packing = ((c.weights.buffer.name, "at its panels" if by_panels else "in front"),)
-    uneven = bool(c.classes)  # of the kernel's elements, classes have more and fewer
+    uneven = bool(c.classes)  # classes have different numbers of the kernel's elements
     s.scheduled[block] = replace(tiled, shared=shared, uneven=uneven, operands=Operands(seed=packing))
 
 
 def by_class(s: OpenSchedule, c: Convolution, axes: Sequence[Iter]) -> list[tuple[str, list[str]]]:
-    """The loop of each axis, and the one of its classes, if it has any, split off."""
+    """The loop of each axis, with the loop of its classes split off, if it has any."""
     found: list[tuple[str, list[str]]] = []
     for it in axes:
         loop, inner = loop_of(it), []
@@ -283,7 +280,7 @@ def by_class(s: OpenSchedule, c: Convolution, axes: Sequence[Iter]) -> list[tupl
 
 
 def split_axis(s: OpenSchedule, block: str, it: Iter, loop: str, seed: int, vector: bool = False, classes: int = 1) -> list[str]:
-    """Split the loop of an axis, or of so many classes of it, in two with an open inner length."""
+    """Split the loop of an axis, or of its `classes`, in two with an open inner length."""
     count, axis = ceil(extent(it) / classes), it.var.name
     missing = count * classes - extent(it)
     sizes = s.sizes(block, axis, seed=(seed,), extent=count, vector=vector, unit=classes, missing=missing)
@@ -291,8 +288,8 @@ def split_axis(s: OpenSchedule, block: str, it: Iter, loop: str, seed: int, vect
 
 
 def split_pixels(s: OpenSchedule, block: str, pixels: Sequence[tuple[Iter, str, int]], seed: int) -> tuple[list[str], list[str]]:
-    """Split the loops of the last two axes of pixels, each given with its loop and its number of classes, by open lengths, `seed`
-    pixels of a row by one row at the seed; returns the outer loops of all axes, and the inner ones."""
+    """Split the loops of the last two axes of pixels by open lengths, `seed` pixels of a row by one row at the seed. Each axis
+    comes with its loop and its number of classes. Returns the outer loops of all axes, and the inner ones."""
     outer, inner = [], []
     for n, (it, loop, classes) in enumerate(pixels, 1 - len(pixels)):
         if n >= -1 and extent(it) > classes:
@@ -303,8 +300,8 @@ def split_pixels(s: OpenSchedule, block: str, pixels: Sequence[tuple[Iter, str, 
 
 
 def _transpose_tile(s: OpenSchedule, c: Convolution, after: str, whole: bool) -> None:
-    """Have the consumer of a convolution transpose what it reads of a tile, or with `whole` of a panel, in squares of as many
-    channels and pixels as a vector has lanes, in registers; the channels become the last dimension of what is read."""
+    """Have the epilogue of a convolution transpose a tile, or with `whole` a panel, in registers, in squares of a vector's lanes.
+    The channels become the last dimension of the array that it reads."""
     block, indices, lanes = c.contraction.block, c.contraction.store.indices, s.target.lanes(c.contraction.bits)
     place = store_last(s, block, indices, c.channels[-1].var.name)
     nest, row = s.get_loops(after)[-len(indices) :], c.pixels[-1]

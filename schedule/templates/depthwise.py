@@ -1,8 +1,7 @@
 """Convolutions of each channel with a kernel of its own: a register tile slides along the rows of the image.
 
-There is little to compute for each element that is moved, so what counts is that an element is moved once: each vector of a row
-is loaded from the image itself, with zeros in the lanes of the padding, for all rows of the tile that see it; what comes after
-the convolution is done with the tile in registers.
+There is little to compute for each element, so it should move only once. Each vector of a row is loaded from the image itself,
+with zeros in the lanes of padding. It serves all rows of the tile that see it. The epilogue works on the tile in registers.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from .division import balanced
 from .marks import UNROLL_LIMITS, done, one_of, share_out
 
 NAME = "depthwise convolution"
-LESS_CODE = 1 / 6  # part of the cycles that a tile of fewer rows may cost: its code, which is longer than its data, is read too
-MAX_SLIDING_ROWS = 14  # of a tile whose windows slide, however many registers there are: all are written out
+LESS_CODE = 1 / 6  # fraction of the cycles that a tile of fewer rows may cost: its code, longer than its data, is read too
+MAX_SLIDING_ROWS = 14  # most rows of a tile whose windows slide, for any number of registers: all are unrolled
 
 
 @dataclass(frozen=True, slots=True)
 class DepthwiseTile:
-    """A register tile: `rows` by `vectors` registers of the last axis; `strip` tiles of rows have their padding made together."""
+    """A register tile: `rows` by `vectors` registers of the last axis; the padding of `strip` tiles of rows is made together."""
 
     rows: int
     vectors: int
@@ -82,12 +81,12 @@ def tiles(c: Windows, processor: CPU) -> DepthwiseTile:
     """Good sizes, computed from the extents and the processor."""
     row = c.rows[-1]
     count, width, lanes = extent(row), extent(c.vector), processor.lanes(c.bits)
-    # Registers for accumulators; the others are for the kernel and what is loaded. Where windows slide, a row of the tile has
-    # its sum, and leaves its registers, when the window of the next but few begins.
+    # Registers for accumulators; the others hold the kernel and loaded elements. Where windows slide, a row of the tile is done,
+    # and leaves its registers, when the window `live` rows on begins.
     room = processor.registers // 2 - 2
     slides = c.vector in c.pixels and stride(c.image, row.var) < _kernel(c)
     live = ceil(_kernel(c) / stride(c.image, row.var)) if slides else 1
-    # Where masks cost instructions, two vectors: for a row that ends within the second they are constants, for others shared.
+    # Two vectors where masks cost instructions: masks of a row that ends within the second are constants, others are shared.
     line = 2 * lanes * c.bits // 8 >= CACHE_LINE_BYTES
     two = lanes < width < 2 * lanes or (slides and line and width > lanes)
     vectors = 2 if two and not processor.masks and 2 * live <= room else 1
@@ -161,7 +160,7 @@ def build(s: OpenSchedule, c: Windows, sizes: DepthwiseTile | None = None) -> No
 
 
 def _place(s: OpenSchedule, block: str, padding: str, strip: str, seed: str) -> None:
-    """Pad the input for each strip, or all of it before, or each element as it is read."""
+    """Branch over the padding of the input: for each strip, all of it before, or each element as it is read."""
 
     def by_strips(new: OpenSchedule) -> None:
         new.compute_at(padding, strip, preserve_unit_loops=True)

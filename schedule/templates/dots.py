@@ -1,8 +1,8 @@
-"""A few rows or columns, and an operand of many whose memory the sum walks: a tile of dot products at a time.
+"""Inner products: a few rows or columns, and an operand of many whose memory the sum walks; a tile of the result at a time.
 
-Packing for lanes of columns would transpose a large matrix, which does not pay for a few rows. So the lanes are
-steps of the sum: vectors of some rows of both operands make a tile of partial sums in registers, whose lanes are added up at the
-end. The small operand is transposed where the sum does not walk its memory.
+Packing for lanes of columns would transpose a large matrix, which does not pay for a few rows. So the lanes are steps of the sum.
+Vectors of some rows of both operands make a tile of partial sums in registers, whose lanes are added up at the end. The small
+operand is transposed where the sum does not walk its memory.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .lanes import in_lanes
 from .marks import done, share_out
 
 NAME = "dot products"
-MAX_ROWS_FOR_DOTS = 24  # rows or columns up to which packing takes longer
-MIN_VECTORS_OF_SUM = 8  # of a row from which on adding up the lanes takes little
+MAX_ROWS_FOR_DOTS = 24  # most rows or columns for which packing takes longer
+MIN_VECTORS_OF_SUM = 8  # least vectors of a row for which adding up the lanes takes little
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class DotTile:
 
 
 def matches(block: Block) -> Contraction | None:
-    """The block as a product of two to some rows, or columns, if the sum walks the memory of the other operand."""
+    """The block as a product of two to MAX_ROWS_FOR_DOTS rows, or columns, if the sum walks the memory of the larger operand."""
     c = gemm.matches(block)
     if c is None or len(c.reduction) != 1:
         return None
@@ -52,9 +52,9 @@ def suits(c: Contraction, processor: CPU) -> bool:
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """Zero where it suits: it reads the larger operand once, in place, and no other template does, unless that is a
-    constant that is packed once. An estimate for narrow numbers of which the processor has dot products: here they are
-    converted, a vector of them in half a multiply-add."""
+    """Zero where it suits: no other template reads the larger operand only once, in place. It is infinite where it does not suit,
+    or that operand is a constant, which is packed once. For narrow numbers for which the processor has an instruction it is an
+    estimate: here a vector of them is converted in half a multiply-add."""
     packed = _large(c).buffer.name in constants and gemm.suits(c, processor)
     if packed or not suits(c, processor):
         return inf
@@ -67,8 +67,8 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
 
 
 def tiles(c: Contraction, processor: CPU) -> DotTile:
-    """The tile that fits the registers, with a vector of each of its columns and one of a row, and takes the fewest turns of
-    two units: as many loads as multiply-adds begin in one, and those of a step wait for those of the step before."""
+    """The tile of the fewest cycles that fits registers, with a vector of each of its columns and one of a row. Two loads and two
+    multiply-adds begin in a cycle, and those of a step wait for the step before."""
     rows, columns = extent(c.rows[-1]), extent(c.columns[-1])
 
     def turns(t: DotTile) -> float:
@@ -82,8 +82,8 @@ def tiles(c: Contraction, processor: CPU) -> DotTile:
 def build(s: OpenSchedule, c: Contraction) -> None:
     """Schedule the product, whose loops are still as they were made. ScheduleError where a step is refused.
 
-    Loops, outermost first: batch, other rows and columns, tiles of the more of both (threads); tiles of the fewer; steps of the
-    sum; rows and columns of a tile; lanes.
+    Loops, outermost first: batch, other rows and columns, tiles of the larger operand (threads); tiles of the smaller one; steps
+    of the sum; rows and columns of a tile; lanes.
     """
     machine = s.target.machine
     t = tiles(c, machine)

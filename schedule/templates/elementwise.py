@@ -19,9 +19,9 @@ from ..rewriting.predicates import Bound, bound_on
 from .block_analysis import address, epilogue, is_elementwise, loop_length, loop_of, regular, size, stored, transpose_in_squares
 from .marks import done, share, stream, teams
 
-VECTORS_PER_STEP = (8, 1, 2, 4, 16)  # numbers of them in a step of a one-dimensional loop
-MAX_INLINED_NODES = 500  # of a block after others went into it: each step over it takes longer, and doubles what it reads twice
-MAX_PIECES = 5  # of a loop that is cut where conditions change
+VECTORS_PER_STEP = (8, 1, 2, 4, 16)  # numbers of vectors in a step of a one-dimensional loop
+MAX_INLINED_NODES = 500  # most nodes of a block after inlining: each step over it takes longer, and two reads double a producer
+MAX_PIECES = 5  # most pieces of a loop that is cut where conditions change
 CHUNK_ELEMENTS = (1 << 14, 1 << 12, 1 << 16)  # numbers of elements of a one-dimensional loop that a thread takes at a time
 SQUARES_DOWN, SQUARES_ACROSS = (4, 1, 2, 8), (16, 4, 8, 32)  # numbers of squares in a block
 
@@ -32,8 +32,8 @@ def matches(block: Block) -> bool:
 
 
 def inline_chain(s: Schedule, block: str) -> None:
-    """Put into an elementwise block the elementwise blocks that it alone reads, and only at the points that it works on, or with
-    their rows in another order, and what these read in turn, as far as MAX_INLINED_NODES."""
+    """Inline into an elementwise block its elementwise producers that nothing else reads, and theirs in turn, up to
+    MAX_INLINED_NODES. It reads them at its own points, or with all dimensions but the last in another order."""
     while True:
         own = find_block(s.func, block)
         for producer in s.get_producers(block):
@@ -73,7 +73,7 @@ def build(s: OpenSchedule, block: str) -> None:
     machine, bits, work = s.target.machine, max(32, element_bits(b)), size(order)
     lanes = machine.lanes(bits)
     around = {block: loops}  # the loops around the vectors, by the first block in them
-    lines = True  # whether what is stored one after the other fills cache lines
+    lines = True  # consecutive stores fill cache lines
     if (column := _transposed_axis(b, order, lanes)) is not None:
         side = max(lanes, machine.lanes(32))
         around, lines = {block: _transpose_operand(s, block, loops, column, side)}, side * element_bits(b) >= 8 * CACHE_LINE_BYTES
@@ -127,8 +127,8 @@ def _rows_in_vectors(s: OpenSchedule, loops: list[str], lanes: int) -> list[str]
 
 
 def _pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> list[str]:
-    """Cut the last loop of a block, which is not its only one, where conditions on it in what is computed change, as between the
-    parts of a concatenation, and where quotients of it do, as where a rotated row begins again; returns its pieces."""
+    """Cut the last loop of a block where conditions on it in the formula change, as between the parts of a concatenation; returns
+    its pieces. It is also cut where quotients of it change, as where a rotated row begins again."""
     name, cuts = order[-1].var.name, set[int]()
     for c in walk(stored(block).value):
         if isinstance(c, Expr) and variables(c) == {name}:
@@ -142,12 +142,12 @@ def _pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> l
     if not 2 < len(inside) <= MAX_PIECES + 1:
         return loops[-1:]
     lengths = [b - a for a, b in pairwise(inside)]
-    longest = lengths.index(max(lengths))  # it grows with the axis; the others are what conditions cut off
+    longest = lengths.index(max(lengths))  # it grows with the axis; conditions cut the others off
     return s.loop_partition(loops[-1], [None if n == longest else length for n, length in enumerate(lengths)])
 
 
 def _wraps(e: Expr, length: int) -> set[int]:
-    """The values of an axis of this length at which its quotient, after adding a number, by another changes, if these are few."""
+    """The values of an axis of this length at which a quotient of it, plus an offset, changes, if these are few."""
     match e:
         case Binary("//" | "%", a, Const(int(n))) if (found := linear(polynomial(a))) is not None and found[1] == 1:
             offset = found[2]
@@ -168,9 +168,9 @@ def _transposed_axis(block: Block, order: list[Iter], lanes: int) -> Iter | None
 
 
 def _transpose_operand(s: OpenSchedule, block: str, loops: list[str], column: Iter, side: int) -> list[str]:
-    """Walk `column` and the last of some loops, a row, in squares of `side` elements a side, which are transposed in
-    registers: those of a block, at the seed of 4 by 16, one after the other, so that they are on the same pages. Returns the
-    loops around the blocks."""
+    """Walk `column` and the last of some loops, a row, in squares of `side` elements a side, which are transposed in registers.
+    The squares of a block, at the seed 4 by 16, follow each other, so that they are on the same pages. Returns the loops around
+    the blocks."""
     row = next(it for it in s.block(block).iters if loop_of(it) == loops[-1])
     tall, wide = (
         s.choose(f"{block} {name}", list(dict.fromkeys(min(n, -(-extent(it) // side)) for n in numbers)), block=block)

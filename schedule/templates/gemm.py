@@ -2,8 +2,8 @@
 
 Rows are tiled by MR and columns by NR, so that a tile of the result stays in registers while all of the sum runs (Goto and van de
 Geijn, Anatomy of High-Performance Matrix Multiplication, ACM TOMS 34(3), 2008; Van Zee and van de Geijn, BLIS, ACM TOMS 41(3),
-2015). Both operands are copied into the order in which the tiles walk them, filled up with zeros to whole tiles: partial tiles
-then run the same inner loop as whole ones, and only their stores look at the bounds.
+2015). Operands are packed where that pays: copied in the order in which tiles walk them, and filled up with zeros. Partial tiles
+then run the same inner loop as whole ones, and only their stores check bounds.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from .marks import UNROLLED_STATEMENTS
 from .packs import AS_IT_IS
 
 NAME = "packing"
-WHOLE_SUM_STEP_BYTES = 26  # of L1 for each step of a sum that runs at once: of 1800 steps in 48 KiB it was faster, of 2048 not
-MIN_WHOLE_SUM_L3S = 3  # how often L3, times the threads, holds columns that a sum that runs at once reads for each block of rows
-MAX_SUM_PART = 512  # steps of a part (KC) of a longer sum, if a block has all rows
-MAX_SUM_PART_OF_BLOCKS = 256  # otherwise: more panels of columns are used for each block of rows then
-SPLIT_LOAD_CYCLES = 1.0  # of a vector that lies across two lines, more than of one that does not
-# A load from a page that the first TLB, of some 64 entries, does not hold exposes so much of the 7 cycles of the second one.
+WHOLE_SUM_STEP_BYTES = 26  # bytes of L1 for a step of a sum that runs whole: with 48 KiB, 1800 steps were faster so, 2048 not
+MIN_WHOLE_SUM_L3S = 3  # times that L3, times threads, holds all columns: a whole sum reads them for each block of rows
+MAX_SUM_PART = 512  # most steps of a part (KC) of a longer sum, if one block has all rows
+MAX_SUM_PART_OF_BLOCKS = 256  # the same for several blocks of rows: each of them uses more panels of columns
+SPLIT_LOAD_CYCLES = 1.0  # cycles by which a vector across two lines takes longer than one within a line
+# Pages of the first TLB, and cycles of a load from another page: it exposes one of the 7 cycles of the second TLB.
 TLB_PAGES, PAGE_CYCLES = 64, 1.0
-HALF_CYCLES = 1.0  # to convert a vector of halves: two micro-operations
-# The least uses for which it pays to pack rows: of those that fall into the same set of L1, and of those of a sum in parts.
+HALF_CYCLES = 1.0  # cycles to convert a vector of halves: two micro-operations
+# Least cycles of multiply-adds, over those of packing, for which it pays to pack rows: in one set of L1, and of a sum in parts.
 MIN_USES_ALIASED_ROWS, MIN_USES_OF_ROWS = 5, 60
-MAX_TILE_VECTORS = 8  # of a tile of all columns, beside which registers have room for two rows
-ADD_LANES_CYCLES = 16.0  # to add up the lanes of a dot product
-MIN_GAIN_OF_DOTS = 1.06  # of a product, for which its last columns are computed as dot products
-MIN_ROWS_TO_TRANSPOSE = 4  # rows for which it pays to transpose a right operand whose memory the sum walks
+MAX_TILE_VECTORS = 8  # most vectors of a tile of all columns: beside them registers have room for two rows
+ADD_LANES_CYCLES = 16.0  # cycles to add up the lanes of an inner product
+MIN_GAIN_OF_DOTS = 1.06  # least speed-up of a product for which its last columns become inner products
+MIN_ROWS_TO_TRANSPOSE = 4  # least rows for which it pays to transpose a right operand whose memory the sum walks
 
 
 @dataclass(frozen=True, slots=True)
 class GemmTile:
-    """Sizes of a packed product: a register tile of `mr` rows by `nr` columns; `kc` steps of the sum; `mc` register tiles of rows
-    and `nc` of columns in a block (MC and NC of GotoBLAS in units of MR and NR); whether `left` and `right` are packed, and
-    whether threads share rows (or rows and columns)."""
+    """Sizes of a packed product: a register tile of `mr` rows by `nr` columns, and `kc` steps of the sum. A block has `mc`
+    register tiles of rows and `nc` of columns (MC and NC of GotoBLAS in units of MR and NR). `left` and `right`: the operand is
+    packed. `by_rows`: threads share rows (or rows and columns)."""
 
     mr: int
     nr: int
@@ -74,8 +74,8 @@ def suits(c: Contraction, processor: CPU) -> bool:
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core, without copies; infinite for one row of columns that would be transposed for it at each
-    call, as a dot product for each column reads them where they are."""
+    """The estimated cycles on one core, without copies. It is infinite for one row whose columns would be transposed at each
+    call: inner products read them in place."""
     if extent(c.rows[-1]) == 1 and last_axis(c.right) == c.reduction[-1].var.name and c.right.buffer.name not in constants:
         return inf
     few = dot_columns(c, processor, constants)
@@ -92,14 +92,13 @@ def _in_tiles(c: Contraction, processor: CPU) -> float:
 
 
 def _in_dots(c: Contraction, columns: int, processor: CPU) -> float:
-    """Cycles of so many columns as dot products: their rows come from the second-level cache, where the others have left them."""
+    """Cycles of the last `columns` as inner products; their rows come from L2, where the other columns have left them."""
     step = processor.read_cycles(c.bits) + (columns - 1) * processor.loaded_fma_cycles(c.bits)
     return size((*c.batch, *c.rows, *c.columns[:-1])) * (size(c.reduction) * step + columns * ADD_LANES_CYCLES)
 
 
 def dot_columns(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> int:
-    """The number of last columns, too few for a vector, that are better dot products: rows are read in place, and the lanes are
-    steps of the sum."""
+    """The number of last columns, too few for a vector, that are better inner products: their lanes are steps of the sum."""
     few = extent(c.columns[-1]) % processor.lanes(c.bits)
     if few in (0, extent(c.columns[-1])) or len(c.reduction) != 1 or last_axis(c.left) != c.reduction[0].var.name:
         return 0
@@ -134,10 +133,10 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     line = ceil(K / chunks) * element
     constant, across = c.right.buffer.name in constants, last_axis(c.right) != c.columns[-1].var.name
     right = constant or (M >= MIN_ROWS_TO_TRANSPOSE if across else _pays(c, kc, (mr, nr), processor))
-    # Threads that share columns read theirs alone, where they are packed at once or not at all; else everything is read.
+    # Threads that share columns read only their own, where these are packed at once or not at all; else each reads all.
     together = M * line <= processor.product_block_bytes(False, cut, few)[0] if right else N >= M
     spare = (0.2 if together and not constant else -0.05) if right else (0.02 if together else -0.02)
-    # `spare` is the part of threads that may wait, rather than that they share columns; or, where negative, rows.
+    # `spare` is the utilisation that sharing columns may lose against sharing rows; where negative, that rows may lose.
     by_rows = enough_rows or _shared(M, mr, threads) > _shared(N, nr, threads) + spare
     rows, columns = processor.product_block_bytes(by_rows, cut, few)
     mc = balanced(row_tiles, max(1, rows // (mr * line)), 1 if enough_rows or not by_rows else threads)
@@ -145,7 +144,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     transposed = last_axis(c.left) is None or last_axis(c.left) != c.reduction[-1].var.name
     aliased = processor.rows_in_a_set(mr, K * element) >= processor.l1_ways
     uses = N * processor.fma_cycles(c.bits) / processor.pack_cycles(c.bits, outer * M * K * element)
-    # A tile of one vector has less to do with the elements of a step than their reads take, where each is from another line.
+    # In a tile of one vector, reads of a step's elements, each from another line, take longer than its multiply-adds.
     in_parts, misses = chunks > 1 and uses >= MIN_USES_OF_ROWS, uses >= MIN_USES_ALIASED_ROWS or nr <= lanes
     left = transposed or in_parts or (aliased and misses) or _converted(c.left, c)
     return GemmTile(
@@ -161,13 +160,13 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
 
 
 def max_whole_sum(processor: CPU) -> int:
-    """The most steps of a sum that runs at once. Results of a longer one are read and written again for each part."""
+    """The most steps of a sum that runs whole. Results of a longer one are read and written again for each part."""
     return processor.l1 // WHOLE_SUM_STEP_BYTES
 
 
 def _at_once(c: Contraction, processor: CPU, constants: frozenset[str]) -> bool:
-    """True where the whole sum runs at once. Blocks of rows are small then, and each reads all columns again: these stay in the
-    third-level cache, where threads read them together, or pass once, beside one block of rows or rows that stay."""
+    """True where the sum runs whole. Blocks of rows are small then, and each reads all columns again. These must stay in L3,
+    where threads read them together, or pass once, beside one block of rows or rows that stay."""
     element, K = c.bits // 8, size(c.reduction)
     if K > max_whole_sum(processor):
         return False
@@ -178,16 +177,16 @@ def _at_once(c: Contraction, processor: CPU, constants: frozenset[str]) -> bool:
 
 
 def _converted(factor: Load, c: Contraction) -> bool:
-    """True where the elements of a factor are halves that are converted, at each use unless as they are packed."""
+    """True where a factor has halves that are converted: as they are packed, or else at each use."""
     return dtypes.is_half(factor.buffer.dtype) and not dtypes.is_half(c.store.buffer.dtype)
 
 
 def _pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU) -> bool:
     """True where all tiles of rows take fewer cycles with packed columns, packing included, than with columns in place.
 
-    In place, each step has a row of its own, which may begin within a line, and a page of its own; but the last panel has only
-    the columns that are left. The first tile of rows fetches them from the level of the matrix. The others find them in L2,
-    unless the rows fall into fewer of its sets than a block of columns may have.
+    In place, each step has its own row, which may begin within a line, and its own page. But the last panel has only the
+    remaining columns. The first tile of rows fetches columns from the level of the matrix. The others find them in L2, unless the
+    rows fall into fewer of its sets than a block of columns may have.
     """
     memory, lanes, element = processor.memory, processor.lanes(c.bits), dtypes.nbytes(c.right.buffer.dtype)
     columns, row, per_line = extent(c.columns[-1]), _row_bytes(c), CACHE_LINE_BYTES / element
@@ -219,7 +218,7 @@ def _pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU) -> boo
 
 
 def _row_bytes(c: Contraction) -> int:
-    """Bytes from one step of the sum to the next in the memory of the columns, a page where they are open."""
+    """Bytes between two steps of the sum in the right operand; a page where its dimensions are open."""
     place = next(n for n, i in enumerate(c.right.indices) if isinstance(i, Var) and i.name == c.reduction[-1].var.name)
     inner = [dim.value for dim in c.right.buffer.shape[place + 1 :] if isinstance(dim, Const)]
     known = place + 1 + len(inner) == len(c.right.buffer.shape)
@@ -229,13 +228,11 @@ def _row_bytes(c: Contraction) -> int:
 def register_tile(
     M: int, N: int, K: int, lanes: int, processor: CPU, dividing: bool = False, padded: bool = True
 ) -> tuple[int, int]:
-    """Rows and columns of a tile of the result in registers, such that the fewest cycles are spent on the whole of it; with
-    `dividing`, columns that divide N, a multiple of the lanes. Where rows are not `padded`, the last tile has only those left.
-    """
+    """Rows and columns of the register tile with which the whole result takes the fewest cycles. With `dividing`, its columns
+    divide N, a multiple of the lanes. Where rows are not `padded`, the last tile has only those left."""
     best: tuple[float, int, int] | None = None
-    # A tile as wide as the matrix may end in a part of a vector, of more than one lane. In other tiles such a vector takes twice
-    # as long where columns are so few that they are not packed: it is read and written under a mask in each step. The last tile
-    # of packed columns is as wide as the others.
+    # A tile as wide as the matrix may end in a part of a vector, of more than one lane. In other tiles such a part takes twice as
+    # long where columns are too few to be packed: each step has a mask. The last tile of packed columns is as wide as the others.
     vectors, few = ceil(N / lanes), N * K * processor.vector_bits // (8 * lanes) <= processor.l1
     whole = vectors if vectors <= MAX_TILE_VECTORS and N % lanes > 1 else 0
     for v in (*range(1, 5), *range(5, whole + 1)[-1:]):
@@ -244,7 +241,7 @@ def register_tile(
         panels, last = divmod(vectors, v)
         masked = (few and whole not in (0, v)) / v
         for m in range(1, M + 1):
-            # The fewer of rows and vectors stay in registers for the others; more than four vectors do.
+            # Beside accumulators, registers hold the fewer of rows and vectors, or more than four vectors.
             if m * v > processor.accumulators(min(m, v) if v <= 4 else v):
                 break
             cost = rows_cycles(M, m, v, K, processor, padded) * (panels + masked)
@@ -265,7 +262,7 @@ def rows_cycles(M: int, m: int, vectors: int, K: int, processor: CPU, padded: bo
 
 
 def _shared(length: int, tile: int, threads: int) -> float:
-    """The utilisation of threads that share the tiles of a length: 1 where all have as much of it."""
+    """The utilisation of threads that share the tiles of a length: 1 where all have equal parts."""
     return length / (ceil(ceil(length / tile) / threads) * tile * threads)
 
 
@@ -278,7 +275,7 @@ class Sum(StrEnum):
 
 
 def variants(c: Contraction, machine: CPU) -> list[Sum]:
-    """The ways to run a sum that are worth a sketch, the one of the seed first: the whole at once, or in parts if it is long."""
+    """The ways to run a sum that are worth a sketch, the seed's first: whole, or in parts if it is long."""
     found = [Sum.WHOLE, *([Sum.IN_PARTS] if extent(c.reduction[-1]) >= MAX_SUM_PART else [])]
     return sorted({*found, _seed(c, machine)[1]}, key=lambda v: (v != _seed(c, machine)[1], list(Sum).index(v)))
 
@@ -298,15 +295,14 @@ def build(
     sizes: GemmTile | None = None,
     after: str | None = None,
 ) -> None:
-    """Tile a matrix product, whose loops are still as they were made, with its elementwise consumer, if it has one: `after`, or
-    what is found.
+    """Tile a matrix product, whose loops are still as they were made, with its epilogue, if it has one: `after`, or the one
+    found.
 
     Loops, outermost first: batch, other columns and rows; blocks of rows; parts of the sum; blocks of columns (blocks of columns
-    before the others where threads share them, or they are packed where they are used); tiles of rows; tiles of columns; the
-    sum; rows of a tile, unrolled; columns of a tile, a vector. The elementwise consumer is computed for each tile, or for each
-    block of rows where the sum runs in parts. Which operands are packed, and what threads share, is left to annotation. Rows
-    are tiled as those of the product `like`, where it is given; `sizes` are other seeds than those of `tiles`.
-    ScheduleError where a step is refused.
+    before the others where threads share them, or they are packed where they are used); tiles of rows; tiles of columns; the sum;
+    rows of a tile, unrolled; columns of a tile, a vector. The epilogue is computed for each tile, or for each block of rows where
+    the sum runs in parts. Annotation chooses the operands to pack, and the loops that threads share. Rows are tiled as those of
+    the product `like`, if given; `sizes` are other seeds than those of `tiles`. ScheduleError where a step is refused.
     """
     machine: CPU = s.target.machine
     after = after or epilogue(s, c.block, rows=True)
@@ -324,8 +320,8 @@ def build(
     c0, c1, c2 = _split(s, c, c.columns[-1], (t.nc, t.nr))
     k0, k1 = _split(s, c, c.reduction[-1], (t.kc,)) if variant is not Sum.WHOLE else ("", loop_of(c.reduction[-1]))
     reduce_loops = [*(loop_of(it) for it in c.reduction[:-1]), k1]
-    # Where all rows follow on a block of columns, it is packed where it is used; rows that other stages make stay outermost,
-    # that they may be made block by block.
+    # A block of columns that all rows follow is packed where it is used. Rows that other stages make stay outermost, so that they
+    # can be made block by block.
     given = {c.left.buffer.name, c.right.buffer.name} <= s.given
     rows_follow = size(c.rows[:-1]) == 1 and (t.mc * t.mr >= extent(c.rows[-1]) or _rows_stay(c, variant, machine))
     used_once = t.right and given and c.right.buffer.name not in s.constants and rows_follow and own_sizes and not few
@@ -364,15 +360,15 @@ def build(
 
 
 def _rows_stay(c: Contraction, variant: Sum, machine: CPU) -> bool:
-    """True if one thread reads all rows again for each block of columns from the third-level cache: blocks of columns then pass
-    through it once, where packed ones would be written there, and be read again for each block of rows."""
+    """True where a single thread finds all rows in L3 for each block of columns. These then pass through L3 once. Packed in
+    front, they would be written there, and read again for each block of rows."""
     nbytes = size((*c.rows, *c.reduction)) * c.bits // 8
     return variant is Sum.WHOLE and c.threads(machine) == 1 and nbytes <= machine.l3_reuse_bytes
 
 
 def _apart(s: OpenSchedule, c: Contraction, few: int, around: list[str], after: str | None) -> tuple[Contraction, str]:
-    """Have a block of its own compute the last columns, below the loops `around`, as is what comes `after`; returns the product
-    of the others, and the name of that block."""
+    """Split the last columns off into a block of their own, below the loops `around`, as is the epilogue `after`. Returns the
+    product of the others, and the name of that block."""
     column = loop_of(c.columns[-1])
     s.reorder(*around, column, *(loop for loop in s.get_loops(c.block) if loop not in (*around, column)))
     if after is not None:
@@ -385,8 +381,8 @@ def _apart(s: OpenSchedule, c: Contraction, few: int, around: list[str], after: 
 
 
 def _dots(s: OpenSchedule, c: Contraction, block: str, around: list[str], parts: list[str]) -> list[str]:
-    """Compute the block of the last columns as dot products, after each part of the sum of the others: in the same loops `around`
-    and `parts`, of which the latter are returned."""
+    """Compute the block of the last columns as inner products, after each part of the sum of the others. Both are in the same
+    loops `around` and `parts`; returns the latter."""
     it, column, r1, r2, k = c.reduction[-1], *s.get_loops(block)[len(around) :]
     s.reorder(r1, column, r2, k)
     load, copy = next(x for x in loads(s.block(block).body) if x.buffer == c.right.buffer), ""

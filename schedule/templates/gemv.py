@@ -1,8 +1,8 @@
 """Matrix times vector: as fast as the matrix comes from memory.
 
-Where the sum runs along the rows of the matrix, some rows that lie far apart are read at once: each is a stream of its own, which
-the processor fetches ahead. Where it runs across them, some rows are added to the result at a time, from its start to its end. A
-constant matrix is packed into panels of a few vectors of columns then: each is one stream, and its sums stay in registers.
+Where the sum runs along the rows of the matrix, some rows far apart are read at once, each a stream that the processor
+prefetches. Where it runs across them, some rows are added to the result at a time, from its start to its end. A constant matrix
+is packed into panels of a few vectors of columns then: each is one stream, and its sums stay in registers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .marks import done, one_of, share, teams
 NAME = "matrix and vector"
 ROWS_PER_PASS = (8, 2, 4, 16, 32)  # numbers of rows that are added to the result at a time: each is a stream from memory
 ROWS_AT_ONCE = (2, 3, 1, 4, 8)  # numbers of rows that are read at once
-VECTORS_PER_ROW = (8, 4, 2, 1, 16)  # numbers of vectors of each
+VECTORS_PER_ROW = (8, 4, 2, 1, 16)  # numbers of vectors that are read of each row at a time
 VECTORS_PER_TILE = (1, 2, 4, 8, 16, 32)  # numbers of vectors to which rows are added at a time
 
 
@@ -38,7 +38,7 @@ def matches(block: Block) -> Contraction | None:
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
-    """Always."""
+    """True for each product of a matrix and a vector."""
     return True
 
 
@@ -48,7 +48,7 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
 
 
 def without_units(s: Schedule, block: str) -> None:
-    """Take axes of one iteration from a product of a matrix and a vector, as where the vector is a matrix of one column."""
+    """Drop axes of one iteration from a product of a matrix and a vector, as where the vector is a matrix of one column."""
     c = pairing(find_block(s.func, block))
     if c is None or not at_axes(c.left) or not at_axes(c.right) or size(c.batch) > 1 or min(size(c.rows), size(c.columns)) > 1:
         return
@@ -79,11 +79,11 @@ def build(s: OpenSchedule, c: Contraction) -> None:
 def _dot(s: OpenSchedule, c: Contraction, threads: int) -> None:
     """Loops: rows of a thread, next to each other; steps along the rows; rows far apart; lanes.
 
-    At the seed half of the registers have sums, of two rows if there are 32 and of four if there are 16, where the number of rows
-    and the threads' shares of it can be divided so. With AVX-512 two streams of eight lines each come faster than one, or than
-    four of four: of some sixty patterns of loads from memory alone, with software prefetches and without, none was faster by more
-    than a few per cent. On a Zen 3 one, two, three and four streams read 13, 16, 19 and 19 GB/s, more no more, in steps of one
-    line or of four, and with software prefetches less.
+    At the seed half of the registers have sums: of two rows if there are 32, of four if there are 16. The number of rows, and the
+    threads' shares, must be divisible so. With AVX-512 two streams of eight lines each come faster than one, or than four of
+    four. Of some sixty patterns of loads from memory, with software prefetches and without, none was faster by more than a few
+    per cent. On a Zen 3 one, two, three and four streams read 13, 16, 19 and 19 GB/s, and more streams no more. Steps of one line
+    and of four read the same there, and with software prefetches less.
     """
     rows, length, lanes = extent(c.columns[0]), extent(c.reduction[0]), s.target.machine.lanes(c.bits)
     if length < 2 * lanes:
@@ -102,7 +102,7 @@ def _dot(s: OpenSchedule, c: Contraction, threads: int) -> None:
 
 
 def _rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: int) -> None:
-    """Read so many rows at once, vectors of `width` elements of each."""
+    """Read `together` rows at once, vectors of `width` elements of each."""
     rows, i = extent(c.columns[0]), loop_of(c.columns[0])
     shared = threads > 1 and rows % (threads * together) == 0 and rows > threads * together
     outer = []
@@ -133,8 +133,9 @@ def _rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: i
 def _add_rows(s: OpenSchedule, c: Contraction, threads: int) -> None:
     """Loops: columns of a thread; groups of rows; tiles of columns; rows of a group; lanes.
 
-    At the seed a tile fills at most half of the registers, and the tiles are as equal as can be: on a Zen 5, eight rows of 1 KiB
-    at a time came at 51 GB/s from memory, four of 256 bytes at 37."""
+    At the seed a tile fills at most half of the registers, and the tiles are as equal as can be. On a Zen 5, eight rows of 1 KiB
+    at a time came at 51 GB/s from memory, four of 256 bytes at 37.
+    """
     machine = s.target.machine
     rows, columns, lanes = extent(c.reduction[0]), extent(c.columns[0]), machine.lanes(c.bits)
     vectors = ceil(columns / (lanes * threads))
@@ -154,7 +155,8 @@ def _add_rows(s: OpenSchedule, c: Contraction, threads: int) -> None:
 def _panels(s: OpenSchedule, c: Contraction, threads: int) -> None:
     """Loops: panels of columns (threads); rows; lanes. Elementwise stages after the product are computed with each panel.
 
-    At the seed, a panel has so many vectors that their additions hide the latency of each, the panels as equal as can be."""
+    At the seed, a panel has so many vectors that their additions hide each other's latency, the panels as equal as can be.
+    """
     machine, columns = s.target.machine, extent(c.columns[0])
     lanes = machine.lanes(c.bits)
     vectors, most = ceil(columns / lanes), ceil(machine.fmas * machine.core.latency)

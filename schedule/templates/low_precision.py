@@ -1,12 +1,12 @@
 """Products of numbers of 8 or 16 bits by the instructions that add a few products at once.
 
 There are two kinds. Tile registers (AMX) multiply 16 rows by 16 columns in an instruction. Dot products in lanes (VNNI, AVX-512
-BF16) add to each lane of a vector the products of the 4 or 2 elements of its column and of a row. Where bytes have no such
-instruction, their copies are of int16, of which VPMADDWD multiplies and adds pairs. For both kinds, operands are copied
-tile by tile into the order in which the instructions read them, some steps of the sum side by side in each column, and filled
-up with zeros to whole tiles; rows for dot products are read where they are, if they end with a whole step. Where the sum is
-long it runs in parts, as in `gemm`, so that what an instruction reads first stays in the first-level cache while the columns
-come from the second; the results wait in memory in between.
+BF16) add to each lane of a vector the products of 4 or 2 elements of its column and a row. Where bytes have no such instruction,
+their copies are of int16, of which VPMADDWD multiplies and adds pairs.
+
+For both kinds, operands are copied tile by tile in the order of the instructions: columns of some steps of the sum side by side.
+Partial tiles are filled up with zeros. Rows for dot products are read in place, if they end with a whole step. A long sum runs in
+parts, as in `gemm`, so that rows stay in L1 while the columns come from L2. The results wait in memory in between.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from .marks import done, share
 from .packs import ROW_MULTIPLE, ROW_OFFSET
 
 NAME = "low precision"
-SHAPES = ((2, 2), (1, 4), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))  # tiles of rows and columns that registers hold, with operands
-TILE_CYCLES = 18  # of an instruction on tiles
-LOAD_CYCLES = (8, 20)  # of a tile from the first-level cache, and from the second
+SHAPES = ((2, 2), (1, 4), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))  # rows by columns of tiles that fit registers, with operands
+TILE_CYCLES = 18  # cycles of an instruction on tiles
+LOAD_CYCLES = (8, 20)  # cycles to load a tile from L1, and from L2
 LOAD_WEIGHT = 2.0  # cycles of the load of a tile that instructions do not hide
-RESULT_CYCLES = 100  # of a tile of the result: to keep it, and to move it to where it belongs
-PACK_CYCLES = (0.1, 0.2)  # of a byte of an operand, for dot products in lanes and for tile registers
-MIN_BLOCK = 5  # register tiles of columns in a block, for dot products in lanes: for each block rows are read again, or copied
-MIN_ROW_BYTES = 16  # of a row that is copied at once: loads wait for stores of fewer, which have a mask
-# Ends of names of intrinsics; processors have dot products in lanes of one signed and one unsigned operand alone.
+RESULT_CYCLES = 100  # cycles of a tile of the result: to keep it, and to move it to its place
+PACK_CYCLES = (0.1, 0.2)  # cycles to pack a byte of an operand, for dot products in lanes and for tile registers
+MIN_BLOCK = 5  # least register tiles of columns in a block, for dot products: each block reads, or copies, rows again
+MIN_ROW_BYTES = 16  # least bytes of a row that is copied at once: loads wait for shorter stores, which have a mask
+# Ends of names of intrinsics. Processors have dot products in lanes only for one signed and one unsigned operand.
 SIGNED, UNSIGNED, UNSIGNED_COLUMNS = "s8s8", "u8s8", "s8u8"
 LETTERS = {"int8": "s8", "uint8": "u8", "bfloat16": "bf16"}
 
@@ -66,8 +66,8 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Instructions along rows and columns of a register tile and part of the sum; register tiles of columns in a block; whether
-    threads have blocks of their own, as what one packs leaves the caches before the others read it."""
+    """Instructions along rows and columns of a register tile and along a part of the sum; register tiles of columns in a `block`.
+    `own`: threads have blocks of their own, as one that a single thread packs leaves the caches before the others read it."""
 
     rows: int
     columns: int
@@ -117,7 +117,7 @@ def instruction(c: Contraction, processor: CPU) -> Instruction | None:
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
-    """True where the processor has an instruction for it, and there is more than a row."""
+    """True where the processor has an instruction for it, and there are several rows."""
     return instruction(c, processor) is not None and extent(c.rows[-1]) > 1
 
 
@@ -161,8 +161,7 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
 
 
 def in_place(c: Contraction, how: Instruction) -> bool:
-    """True where rows are read where they are: the sum walks their memory in whole steps, and they are of the type that the
-    instruction wants."""
+    """True where rows are read in place: the sum walks their memory in whole steps, in the type of the instruction."""
     step = c.reduction[0]
     fits = how.rows == 1 and not how.wider and last_axis(c.left) == step.var.name and extent(step) % how.depth == 0
     return fits and c.left.buffer.name not in (c.right.buffer.name, _shifted(c, how))
@@ -177,7 +176,7 @@ def _shifted(c: Contraction, how: Instruction) -> str | None:
 
 
 def _tile_cycles(rows: int, columns: int, steps: int, how: Instruction, processor: CPU) -> float:
-    """Cycles of a register tile of instructions. Of tile registers, rows come from L1 and columns from L2."""
+    """Cycles of a register tile of instructions. For tile registers, rows come from L1 and columns from L2."""
     if how.rows == 1:
         return processor.tile_cycles(rows, columns, steps)
     loads = rows * LOAD_CYCLES[0] + columns * LOAD_CYCLES[1]
@@ -186,7 +185,7 @@ def _tile_cycles(rows: int, columns: int, steps: int, how: Instruction, processo
 
 
 def _units(c: Contraction, t: Tiling, how: Instruction) -> list[tuple[Iter, int]]:
-    """Rows, columns and the sum, and the elements that a register tile has of each."""
+    """The axes of rows, columns and the sum, with the elements that a register tile has of each."""
     return [(c.rows[-1], t.rows * how.rows), (c.columns[-1], t.columns * how.columns), (c.reduction[0], t.steps * how.depth)]
 
 
@@ -236,7 +235,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     across = how.rows > 1 and last_axis(c.left) == row  # rows are copied as columns are, then tile by tile into their own order
     side_by_side, order = (step, (how.groups, how.parts)), (0, 3, 1, 4, 2, 5)
     element = dtypes.nbytes(how.wider or c.left.buffer.dtype)
-    # Copies of long rows are in long vectors; of those in tile registers, 64 bytes of a row are together.
+    # Long rows are copied in long vectors; for tile registers, 64 bytes of a row are together.
     by_rows = how.rows == 1 and extent(c.reduction[0]) * element >= MIN_ROW_BYTES
     of_steps, in_order = ((step, ()), (0, 1, 2, 3)) if by_rows else ((step, (how.depth,)), (0, 3, 1, 2, 4))
     in_rows = _tiled(c.left.indices, (of_rows, of_steps), in_order)
@@ -290,7 +289,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     s.vectorize(s.get_loops(s.decompose_reduction(names[0], s.get_loops(names[0])[-7]))[-1])
     for loop in instructions:
         s.tensorize(loop, intrinsic)
-    # Where all rows follow, a block of columns is packed where they use it, and still in the second-level cache.
+    # A block of columns that all rows follow is packed where they use it, so that it is still in L2.
     threads = c.threads(machine)
     at_blocks = size(c.rows[:-1]) == 1 and c.right.buffer.name not in s.constants and (threads == 1 or t.own)
     place = c0 if at_blocks else None
@@ -301,8 +300,8 @@ def build(s: OpenSchedule, c: Contraction) -> None:
 
 
 def _tiled(indices: Sequence[Expr], factors: Sequence[tuple[str, tuple[int, ...]]], order: Sequence[int]) -> IndexMap:
-    """The index map of a buffer, read or written at `indices`, whose dimensions at some axes are cut by these factors: the other
-    dimensions first, then the levels of these, of all axes, in an order."""
+    """The index map of a buffer, accessed at `indices`, that tiles the dimensions of some axes by `factors`. The other dimensions
+    come first, then the levels of all tiled ones in an `order`."""
     cut, at = dict(factors), 0
     outputs, places, kept = IndexMap.identity(len(indices)), dict[str, int](), list[int]()
     for i in indices:
@@ -317,7 +316,7 @@ def _tiled(indices: Sequence[Expr], factors: Sequence[tuple[str, tuple[int, ...]
 
 
 def _rows_of_tiles(rank: int, parts: int) -> IndexMap:
-    """The index map of an operand in tiles whose rows are the steps of the sum, some side by side, to tiles of its own rows."""
+    """The index map of an operand in tiles, from rows that are steps of the sum, `parts` side by side, to its own rows."""
     inputs = tuple(Var(f"i{n}") for n in range(rank))
     *others, step, row, part = inputs
     return IndexMap(inputs, (*others, row, step * parts + part))
@@ -326,10 +325,10 @@ def _rows_of_tiles(rank: int, parts: int) -> IndexMap:
 def _pack(
     s: OpenSchedule, c: Contraction, copy: str, axis: Iter, unit: int, how: Instruction, across: bool, place: str | None = None
 ) -> None:
-    """Copy an operand at the loop `place`, or in front of the product by all threads, in vectors of `axis`, of which a register
-    tile has `unit`: some steps of the sum after the other, so that lines that two tiles share are in the first-level cache when
-    the second comes; or tile after tile where the sum lies `across` these vectors, and each line has some steps. Partial tiles
-    are copied apart in front."""
+    """Copy an operand at the loop `place`, or in front of the product by all threads. Vectors are of `axis`, of which a register
+    tile has `unit` elements. Steps of the sum follow each other, so that lines that two tiles share are still in L1 for the
+    second. Where the sum lies `across` these vectors, each line has some steps, and tiles follow each other. Partial tiles are
+    copied apart."""
     if place is not None:
         s.compute_at(copy, place, preserve_unit_loops=True)
     loops = s.get_loops(copy)

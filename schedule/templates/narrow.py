@@ -1,8 +1,7 @@
-"""Convolutions with fewer output channels than lanes, their channels last: the channels of the image are the lanes.
+"""Skinny products: convolutions with fewer output channels than lanes, their channels last; those of the image are the lanes.
 
-Each lane sums up its part; what the lanes have is added when a tile is complete (`rfactor`). So an image with its channels last
-is read in whole vectors, of which each serves all output channels. Transposed convolutions are sorted by classes as in
-`transposed`.
+Each lane sums up its part, and the lanes are added when a tile is complete (`rfactor`). So an image with its channels last is
+read in whole vectors, of which each serves all output channels. Transposed convolutions have classes as in `transposed`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class NarrowTile:
 
 
 def matches(block: Block) -> Convolution | None:
-    """The block as a convolution, transposed or not, whose image has the channels that are summed up last, if it is one."""
+    """The block as a convolution, transposed or not, whose image has the summed channels last, if it is one."""
     found = transposed.matches(block)
     return found if found is not None and _lane_axis(found) is not None else None
 

@@ -1,12 +1,11 @@
-"""Convolutions as matrix products: a row for each output channel, a column for each pixel.
+"""Convolutions as matrix products over im2col panels: a row for each output channel, a column for each pixel.
 
-What `conv2d` does with channels as lanes needs the weights in another order, and must transpose its tiles where the channels are
-not the last dimension of the result. Both are dear where there are few pixels, or few steps of the sum. Here all pixels of an
-image count as one axis, whose vectors are lanes. Where they lie in memory like that, as in a convolution by 1 x 1, the image is
-read in place; else it is unrolled first, so that each step of the sum reads a row (im2col; Chellapilla et al., High Performance
-Convolutional Neural Networks for Document Processing, IWFHR 2006). The product is that of `gemm`. Of few weights, as of the first
-layer of a network, there is too little to compute for each element of the copy: lanes are pixels of one row then, read from the
-image itself.
+Channels as lanes, as in `conv2d`, need the weights in another order, and transposed tiles where the result does not have its
+channels last. Both cost much where there are few pixels, or few steps of the sum. Here all pixels of an image are one axis, in
+vectors. Where they are contiguous in memory, as in a convolution by 1 x 1, the image is read in place. Else it is copied first,
+so that each step of the sum reads a row (im2col; Chellapilla et al., High Performance Convolutional Neural Networks for Document
+Processing, IWFHR 2006). The product is that of `gemm`. With few weights, as in the first layer of a network, there is too little
+to compute for each element of the copy. Lanes are then pixels of one row, read from the image itself.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from .gemm import GemmTile, Sum
 from .marks import done, share, share_out
 
 NAME = "pixels in lanes"
-MIN_CHANNELS_BY_ROWS = 16  # for which there must be registers, since each tile of channels picks the pixels from the image again
-MIN_FILLED = 0.8  # part of the lanes that must have pixels where vectors end with the rows
+MIN_CHANNELS_BY_ROWS = 16  # least channels that registers hold: each tile of channels picks the pixels from the image again
+MIN_FILLED = 0.8  # least fraction of the lanes that have pixels, where vectors end with the rows
 
 
 def row(c: Convolution) -> tuple[Iter, ...]:
-    """The pixel axes that are the last dimensions of the result: they are made one."""
+    """The pixel axes that are the last dimensions of the result, and become one axis."""
     axes = {it.var.name: it for it in c.pixels}
     found: list[Iter] = []
     for index in reversed(c.contraction.store.indices):
@@ -63,7 +62,7 @@ def tiles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset(
 
 
 def variants(c: Convolution, processor: CPU) -> list[Sum]:
-    """The ways to run the sum that are worth a sketch, the one of the seed first."""
+    """The ways to run the sum that are worth a sketch, the seed's first."""
     return [Sum.WHOLE] if by_rows(c, processor) else gemm.variants(product(c), processor)
 
 
@@ -98,7 +97,7 @@ def _steps(c: Convolution) -> tuple[Iter, ...]:
 
 
 def in_place(c: Convolution) -> bool:
-    """True where `row`'s pixels lie one after the other in the image at each step, in rows that do not evict each other."""
+    """True where the pixels of `row` are contiguous in the image at each step, in rows that do not evict each other."""
     pixels, shape = row(c), const_shape(c.image.buffer)
     units = {it.var.name for it in c.reduction if extent(it) == 1}
     if len(c.image.indices) < len(pixels):
@@ -131,8 +130,8 @@ def _channels_of_row(c: Convolution, processor: CPU) -> int:
 
 def _build_by_rows(s: OpenSchedule, c: Convolution) -> None:
     """Loops, outermost first: tiles of channels, groups, other axes and rows (threads); vectors of a row; the sum; channels,
-    unrolled; pixels, a vector. Images of all channels written side by side are more streams than processors prefetch. The padding
-    of the image is a part of reading it."""
+    unrolled; pixels, a vector. Images of all channels written side by side are more streams than processors prefetch. Padding is
+    computed as the image is read."""
     machine, block, row = s.target.machine, c.contraction.block, c.pixels[-1]
     after, padding = epilogue(s, block), _padding(s, block)
     outer = [loop_of(it) for it in (*c.groups, *c.channels[:-1], *c.pixels[:-1])]
@@ -154,9 +153,9 @@ def _build_by_rows(s: OpenSchedule, c: Convolution) -> None:
 
 
 def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: GemmTile | None = None) -> None:
-    """Tile a convolution, whose loops are still as they were made, as a matrix product, with its elementwise consumer, which is
-    made if there is none, and unroll its image, with what pads it, where that is needed. `sizes` are other seeds than those of
-    `tiles`. ScheduleError where a step is refused."""
+    """Tile a convolution, whose loops are still as they were made, as a matrix product with its epilogue, which is made if there
+    is none. Its image, with padding, is copied to im2col panels where needed. `sizes` are other seeds than those of `tiles`.
+    ScheduleError where a step is refused."""
     if sizes is None and by_rows(c, s.target.machine):
         _build_by_rows(s, c)
         return
@@ -172,9 +171,9 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Ge
 
 
 def as_product(s: OpenSchedule, c: Convolution, after: str) -> list[str]:
-    """Make a convolution, whose loops are still as they were made, and its elementwise consumer `after` a matrix product over the
-    pixels of `row` as one axis, whose image is unrolled where that is needed; returns the blocks that became part of others.
-    ScheduleError where a step is refused."""
+    """Make a convolution, whose loops are still as they were made, and its epilogue `after` a matrix product over the pixels of
+    `row`. Its image is copied to im2col panels where needed. Returns the blocks that became part of others. ScheduleError where a
+    step is refused."""
     block, pixels, steps = c.contraction.block, row(c), _steps(c)
     inlined = [] if in_place(c) else _unrolled(s, c, steps)
     own, others = {it.var: it for it in s.block(block).iters}, c.pixels[: -len(pixels)]
@@ -189,7 +188,7 @@ def as_product(s: OpenSchedule, c: Convolution, after: str) -> list[str]:
 
 
 def _unrolled(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[str]:
-    """Have a convolution read its image from a copy by rows of pixels; returns the padding block, if it joined the copy."""
+    """Have a convolution read im2col panels of its image, by rows of pixels; returns the padding block, if it joined the copy."""
     pixels, machine = row(c), s.target.machine
     seen = variables(*c.image.indices)
     axes = [it for it in s.block(c.contraction.block).iters if it.var.name in seen]
@@ -214,7 +213,7 @@ def _unrolled(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[st
 
 
 def _padding(s: OpenSchedule, copy: str) -> list[str]:
-    """The one elementwise block that makes all that a copy reads, for nothing else."""
+    """The elementwise block that makes all that a copy reads, for it alone; empty if there is none."""
     return made_for(s, copy) if len(s.get_producers(copy)) == 1 else []
 
 

@@ -1,4 +1,4 @@
-"""Pools, which reduce windows of each channel of an image: scheduled as depthwise convolutions, without a kernel."""
+"""Pooling, which reduces windows of each channel of an image: scheduled as depthwise convolutions, without a kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME = "pooling"
 
 
 def matches(block: Block) -> Windows | None:
-    """The block as a reduction of windows, if it is one: with the axes of the reduction, others move what it reads."""
+    """The block as a reduction of windows, if it is one: some axes of the result move each window that reduction axes walk."""
     store = block.body
     if not isinstance(store, Store) or not isinstance(block.init, Store) or not regular(block):
         return None

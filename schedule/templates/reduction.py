@@ -13,9 +13,9 @@ from .block_analysis import counted, divisible, epilogue, loop_of, merged, regul
 from .lanes import PARTIAL_REGISTERS, in_lanes, partial_results
 from .marks import done, one_of, share, teams
 
-ROWS_PER_PASS = 8  # that are added to many results before the next
+ROWS_PER_PASS = 8  # rows that are added to all of many results before the next ones
 ROWS_SIDE_BY_SIDE = (2, 4)  # numbers of rows of memory that are reduced side by side
-PARTS_PER_THREAD = (1, 2, 4, 8)  # of a reduction with few results, for each thread
+PARTS_PER_THREAD = (1, 2, 4, 8)  # numbers of parts for each thread, of a reduction with few results
 VECTORS_OF_RESULTS = (1, 2, 4, 8, 16)  # numbers of vectors of results that are computed at a time
 
 
@@ -29,7 +29,7 @@ def matches(block: Block) -> bool:
 def build(s: OpenSchedule, block: str) -> None:
     """Schedule a reduction that has its loops to itself. Declined where lanes would combine terms that have an order.
 
-    Where it runs along the memory that it reads, lanes hold partial results, some vectors of them; where it runs across, each
+    Where it runs along the memory that it reads, lanes hold partial results, some vectors of them. Where it runs across, each
     lane has a result of its own. Threads share the results, or, if there are too few, parts of the reduction.
     """
     _as_one_axis(s, s.block(block))
@@ -67,7 +67,7 @@ def _as_one_axis(s: OpenSchedule, b: Block) -> None:
 
 
 def _contiguous_axis(block: Block) -> Iter | None:
-    """The axis of the reduction that walks the last dimension of what is read, if one does."""
+    """The reduction axis that is the last index of a load, or by its remainder; None if there is none."""
     reduce_axes = [it for it in block.iters if not is_spatial(it)]
     for load in loads(block.body):
         if load.buffer.name != stored(block).buffer.name and load.indices:
@@ -93,7 +93,7 @@ def _reduce_along(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: i
 
 
 def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -> None:
-    """All of each result by one thread."""
+    """Compute each result by one thread."""
     kept = [loop_of(it) for it in b.spatial]
     if extent(along) < 2 * lanes:
         after = epilogue(s, b.name, anywhere=True)
@@ -101,7 +101,7 @@ def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -
             share(s, b.name, kept[:1])
         if extent(along) > lanes // 4:
             s.annotate(loop_of(along), "combine_lanes", True)
-        if after is not None and s.is_unscheduled(after) and kept:  # results are not many times fewer than what they are made of
+        if after is not None and s.is_unscheduled(after) and kept:  # results are not many times fewer than terms
             s.reverse_compute_at(after, kept[-1])
             done(s, b.name)
         return
@@ -125,7 +125,7 @@ def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -
 
 
 def _parts(s: OpenSchedule, b: Block, along: Iter, longest: Iter, threads: int, lanes: int) -> None:
-    """A partial result of each part, by any thread."""
+    """Compute a partial result of each part, by any thread."""
     kept = [loop_of(it) for it in b.spatial]
     counts = [
         n
@@ -147,7 +147,7 @@ def _parts(s: OpenSchedule, b: Block, along: Iter, longest: Iter, threads: int, 
 
 
 def _share_merged(s: OpenSchedule, first: str, second: str, count: int, threads: int) -> None:
-    """Merge the outermost loops of two blocks, so many of each, and have threads share the first."""
+    """Merge the `count` outermost loops of two blocks, pair by pair, and have threads share the first."""
     around = merged(s, first, second, count)
     if threads > 1 and around:
         share(s, first, around[:1])
@@ -155,8 +155,8 @@ def _share_merged(s: OpenSchedule, first: str, second: str, count: int, threads:
 
 
 def _reduce_across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
-    """Each lane has a result of its own: the last dimension that is stored in vectors, and all of the reduction for each. Where
-    there are many results, some rows are added to all of them before the next, so that memory is read in its order."""
+    """Reduce across memory: each lane has a result of its own, of the last dimension stored. For many results, some rows are
+    added to all of them before the next ones, so that memory is read in its order."""
     vector = next((it for it in b.spatial if stored(b).indices and it.var == stored(b).indices[-1]), None)
     if vector is None:
         return

@@ -1,4 +1,4 @@
-"""Rows that are reduced and then used again, as in softmax and in layer norm: all stages of a row in one loop over rows.
+"""Row normalisation, as in softmax and layer norm: rows are reduced and then used again, all stages in one loop over rows.
 
 A row stays in the first-level cache between the passes over it. Sums and maxima run in the lanes of a few vector registers, which
 are combined in pairs at the end of the row.
@@ -26,8 +26,8 @@ from .marks import done, one_of, prefetch, share_out, stream
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The stages of a computation by rows: `last`, and those before it in program order, of which `reductions` reduce a row;
-    `rank` axes of each are the row."""
+    """The stages of a computation by rows: `last`, and the `stages` before it in program order, of which `reductions` reduce a
+    row. The first `rank` axes of each number the rows."""
 
     last: str
     stages: tuple[str, ...]
@@ -36,8 +36,8 @@ class Rows:
 
 
 def matches(s: Schedule, block: str, taken: Collection[str] = ()) -> Rows | None:
-    """The rows that end with an elementwise block over rows and columns, with all producers that work by the same rows: at least
-    one of them reduces the row, and no one else uses their results. Blocks in `taken` are left alone."""
+    """The computation by rows that ends with an elementwise block over rows and columns; None if no stage reduces rows. Its
+    stages are all producers that work by the same rows, if nothing else uses their results. Blocks in `taken` are left alone."""
     b = find_block(s.func, block)
     axes = written_axes(b)
     if axes is None or len(axes) < 2 or not is_elementwise(b):
@@ -53,8 +53,8 @@ def matches(s: Schedule, block: str, taken: Collection[str] = ()) -> Rows | None
 
 
 def written_axes(b: Block) -> list[Iter] | None:
-    """The spatial axes of a block in the order of the dimensions that it writes; None unless each dimension is another one of
-    them, and all axes have constant extents and loops of their own."""
+    """The spatial axes of a block in the order of the dimensions that it writes. None unless each dimension has another one, and
+    all axes have constant extents and loops of their own."""
     if not isinstance(b.body, Store) or not regular(b):
         return None
     spatial = {it.var: it for it in b.spatial}
@@ -63,8 +63,8 @@ def written_axes(b: Block) -> list[Iter] | None:
 
 
 def by_rows(s: Schedule, last: str, rank: int, apart: Callable[[str], bool]) -> Rows:
-    """The producers of `last`, direct or not, that share its first `rank` axes, make rows or a number a row, and are used by
-    no other block; but for those that stand `apart`."""
+    """The producers of `last`, direct or not, over the same first `rank` axes, but for those that stand `apart`. Each makes a
+    row, or a number for each row, and no other block uses it."""
     extents = [it.extent for it in (written_axes(find_block(s.func, last)) or [])[:rank]]
     outputs, found = s.get_output_blocks(), list[str]()
     for b in reversed([*takewhile(lambda b: b.name != last, blocks_below(s.func.body))]):
@@ -81,7 +81,7 @@ def by_rows(s: Schedule, last: str, rank: int, apart: Callable[[str], bool]) -> 
 
 
 def own_row(consumer: Block, buffer: str, rank: int) -> bool:
-    """True where a block reads of a buffer only the row that it works on."""
+    """True where a block reads only its own row of a buffer."""
     axes = (written_axes(consumer) or [])[:rank]
     read = [x.indices[:rank] for x in loads(consumer.body) if x.buffer.name == buffer]
     return all(is_place(indices, axes) for indices in read)
@@ -95,7 +95,7 @@ def is_place(indices: Sequence[Expr], axes: Sequence[Iter]) -> bool:
 
 
 def _cheap(block: Block, rank: int) -> bool:
-    """True where to compute each element of a row again where it is used is cheaper than to keep the row: sums and products."""
+    """True where elements of a row are computed again at each use at less cost than keeping the row: only sums and products."""
     whole = is_elementwise(block) and len(block.iters) == rank
     return whole and all(
         isinstance(n, Load | Const | Var | Buffer) or (isinstance(n, Binary) and n.op in "+-*") for n in walk(stored(block).value)
@@ -136,8 +136,8 @@ def nest(s: OpenSchedule, found: Rows) -> list[str]:
 
 
 def _vectorize(s: OpenSchedule, block: str) -> None:
-    """Run a block's innermost loop in vectors, in which quotients by a number a row may be products with its reciprocal, and
-    which may fetch the next row."""
+    """Run a block's innermost loop in vectors, which may prefetch the next row. Quotients by a number of the row may be products
+    with its reciprocal."""
     loop, column = s.get_loops(block)[-1], s.block(block).iters[-1].var.name
     s.vectorize(loop)
     _fetch_next_row(s, block)
@@ -147,8 +147,8 @@ def _vectorize(s: OpenSchedule, block: str) -> None:
 
 
 def _fetch_next_row(s: OpenSchedule, stage: str) -> None:
-    """Have a stage that computes a function of each element, for which memory would wait, fetch the next row of the parameters
-    that it reads along its rows: a hardware prefetcher stops at the end of a page."""
+    """Have a stage with a costly function of each element prefetch the next row of the parameters that it reads along its rows.
+    Else memory idles in the meantime: a hardware prefetcher stops at the end of a page."""
     block, loop, machine = s.block(stage), loops_of(s.func, stage)[-1], s.target.machine
     functions = [n for n in walk(block.body) if isinstance(n, Call) and INTRINSICS[n.op].ulps[0] > 0.5]  # no single instruction
     if not functions or loop.kind is not Kind.VECTORIZED or len(block.iters) < 2:
@@ -160,7 +160,7 @@ def _fetch_next_row(s: OpenSchedule, stage: str) -> None:
         for x in loads(block.body)
         if x.buffer in s.func.buffers and x.indices and x.indices[-1] == column and variables(*x.indices[:-1]) == along
         and x.buffer.shape[-1] == Const(length) and buffer_nbytes(x.buffer) > machine.l1
-        and 3 * length * dtypes.nbytes(x.buffer.dtype) <= machine.l2  # this row, what is made of it, and the next one
+        and 3 * length * dtypes.nbytes(x.buffer.dtype) <= machine.l2  # this row, its result, and the next one
     }  # fmt: skip
     if large:
         ahead = s.choose(f"{stage} prefetch", (tuple(large.values()), ()), block=stage, role=Role.PRAGMA)
@@ -168,8 +168,8 @@ def _fetch_next_row(s: OpenSchedule, stage: str) -> None:
 
 
 def _place(s: OpenSchedule, stage: str, row: str, whole: bool, cheap: bool) -> None:
-    """Compute a stage below the loop over rows; what is no reduction may be computed again where it is used instead. Where it
-    has a `whole` row, in vectors."""
+    """Branch over the place of a stage: below the loop over rows, or inlined if it is no reduction. Where it has a `whole` row,
+    it is vectorised."""
 
     def keep(new: OpenSchedule) -> None:
         new.compute_at(stage, row, preserve_unit_loops=True)

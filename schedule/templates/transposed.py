@@ -1,8 +1,8 @@
 """Transposed convolutions: the pixels of the result are sorted by their remainder modulo the stride, each class a convolution.
 
-A transposed convolution is a sum that skips the zeros between the elements of an image: a term is there only where the index of a
-pixel and that of a kernel element add up to a multiple of the stride. For pixels of one class those are kernel elements of one
-class, so that the condition leaves the inner loops, which then are those of a direct convolution.
+A transposed convolution skips the zeros between the elements of an image. It has a term only where the indices of a pixel and of
+a kernel element add up to a multiple of the stride. Pixels of one class meet kernel elements of one class. So the condition
+leaves the inner loops, which then are those of a direct convolution.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ def tiles(c: Convolution, processor: CPU) -> ConvolutionTile:
 
 
 def build(s: OpenSchedule, c: Convolution, sizes: ConvolutionTile | None = None) -> None:
-    """Tile a transposed convolution, whose loops are as they were made, with its elementwise consumer, if it has one.
+    """Tile a transposed convolution, whose loops are as they were made, with its epilogue, if it has one.
 
     Loops, outermost first: panels of channels and classes of pixels; other pixels; tiles of rows and of a row of pixels; classes
-    of the kernel and the sum; rows and pixels, unrolled; channels, a vector. The elementwise consumer is computed for each tile.
-    How the weights are packed, and what threads share, is left to annotation. `sizes` are other seeds than those of `tiles`.
+    of the kernel and the sum; rows and pixels, unrolled; channels, a vector. The epilogue is computed for each tile. Annotation
+    chooses how the weights are packed, and the loops that threads share. `sizes` are other seeds than those of `tiles`.
     ScheduleError where a step is refused.
     """
     tile(s, c, sizes or tiles(c, s.target.machine), epilogue(s, c.contraction.block))

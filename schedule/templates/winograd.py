@@ -1,10 +1,10 @@
 """Winograd's convolutions: tiles are transformed, multiplied point by point and transformed back, a block of tiles at a time.
 
-The channels are the lanes of vectors: an image is first copied with its channels last. Of a block of tiles the transformed inputs
-and the products stay in the second-level cache; for each point there is a matrix product of tiles by output channels, whose right
-operand, the transformed weights, is packed (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016, section
-4; Jia et al., Optimizing N-Dimensional, Winograd-Based Convolution for Manycore CPUs, PPoPP 2018). The consumer of the
-convolution transposes the outputs of a block in registers.
+The channels are the lanes of vectors: an image is first copied with its channels last. The transformed inputs and the products of
+a block of tiles stay in L2. Each point has a matrix product of tiles by output channels, whose right operand, the transformed
+weights, is packed (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016, section 4; Jia et al.,
+Optimizing N-Dimensional, Winograd-Based Convolution for Manycore CPUs, PPoPP 2018). The consumer of the convolution transposes
+the outputs of a block in registers.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .marks import PACKED_DISTANCE, done, share
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """A convolution by minimal filtering, as blocks: `source` has the channels of the image last, which `padding` has padded, if
-    there is any; `inputs` transform it, the first one first; `products` multiplies; `outputs` transform back; and `last` takes
-    the outputs out of tiles of the extents `tile`."""
+    """A convolution by minimal filtering, as blocks. `source` has the channels of the image last, which `padding` has padded, if
+    there is any. `inputs` transform it, the first one first; `products` multiplies; `outputs` transform back. `last` takes the
+    outputs out of tiles of the extents `tile`."""
 
     padding: str | None
     source: str
@@ -43,8 +43,9 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """A block of `rows` by `columns` tiles, which threads share if there are enough; its register tile of products has `down` by
-    `across` tiles and `channels` output channels. `cycles` is an estimate for all blocks on one core."""
+    """A block of `rows` by `columns` tiles. Its register tile of products has `down` by `across` tiles and `channels` output
+    channels. Threads share the blocks, or with `together` each stage of the only one. `cycles` is an estimate for all blocks on
+    one core."""
 
     rows: int
     columns: int
@@ -98,7 +99,7 @@ def _only_reader(s: Schedule, block: str) -> str | None:
 
 
 def chosen(block: Block) -> Iter | None:
-    """The axis that says which row of a constant matrix elements are multiplied with, choosing between sums of one buffer."""
+    """The axis of a transform that chooses a row of a constant matrix, by a formula that chooses between sums of one buffer."""
     if not elementwise.matches(block) or len(loaded_names(block.body)) != 1:
         return None
     match stored(block).value:
@@ -109,9 +110,9 @@ def chosen(block: Block) -> Iter | None:
 
 
 def _tile(outputs: Sequence[Block]) -> tuple[int, ...]:
-    """The number of outputs of a tile along each axis of the image, 1 along one that is not transformed: the lengths of
-    dimensions that the transforms put behind those of the tiles. Empty where they put them elsewhere."""
-    inner = set[int]()  # the dimensions of outputs in a tile, of what the last block writes
+    """The number of outputs of a tile along each axis of the image, 1 along one that is not transformed. They are the lengths of
+    the dimensions that transforms put behind those of the tiles; empty where they put them elsewhere."""
+    inner = set[int]()  # of the buffer that the last block writes, the dimensions of outputs in a tile
     for block in outputs:
         dims, read, axis = stored(block).indices, loads(block.body)[0].indices, chosen(block)
         assert axis is not None
@@ -324,7 +325,7 @@ def _unrolled(s: OpenSchedule, loops: Sequence[str], vector: str) -> None:
 
 
 def _own_loops(s: OpenSchedule, block: str) -> dict[str, str]:
-    """The loops of a block that nothing has changed but where it stands, by its axes in order."""
+    """The loops of a block by its axes, in order; only the place of the block may have changed."""
     axes = [it.var.name for it in s.block(block).iters]
     return dict(zip(axes, s.get_loops(block)[-len(axes) :], strict=True))
 

@@ -2,10 +2,10 @@
 
     s = gpu.schedule(func)    # a Schedule: each nest is bound to blocks and threads
 
-A pattern is recognised by the structure of a block, never by a name. Each module has one: what it `matches`, how to `build` it
-with open numbers, and their `seed`. Products of matrices and convolutions are tiled through shared memory and registers; rows
-that are reduced have a block each, whose threads reduce together; all else has a thread an element. `schedule` takes each
-template at its seed; for the search they are rules.
+A pattern is recognised by the structure of a block, never by a name. Each module has one: it `matches` blocks, `build`s them with
+open numbers, and gives the `seed` of these. Products of matrices and convolutions are tiled through shared memory and registers.
+A reduced row has a block, whose threads reduce together; all else has a thread an element. `schedule` takes each template at its
+seed; for the search they are rules.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Device:
 
 
 def schedule(func: PrimFunc, arch: str = "sm_90", tf32: bool = False) -> Schedule:
-    """A schedule of `func` for a GPU: the first template that suits each block, from the last one to the first, at its seed. A
-    block that fits no pattern has one thread an element; one that cannot be parallel has one thread.
+    """A schedule of `func` for a GPU: each block, the last one first, takes the first template that applies, at its seed. A block
+    that fits no pattern has one thread an element; one that cannot be parallel has one thread.
 
     Products of float16 and bfloat16 matrices run on tensor cores from `sm_80` on. Those of float32 do only with `tf32`, or where
-    the block is annotated so, which lets the factors be rounded to 10 bits of mantissa.
+    the block is annotated so: factors are then rounded to 10 bits of mantissa.
     """
     s = OpenSchedule(func, Device(GPU.of(arch)), [b.name for b in blocks(func)], at_seed=True)
     plain_loops(s)

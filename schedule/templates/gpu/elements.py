@@ -1,4 +1,4 @@
-"""A thread an element of the result, or a few, for what has no better pattern: neighbours in memory are neighbours in a warp."""
+"""One thread for each element of the result, or for a few, where no better pattern fits; neighbours in memory share a warp."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ UNROLL_LIMITS = (16, 0, 64)
 
 
 class InlineElements(Template):
-    """Ansor's inlining on a GPU: whatever computes element by element, padding and costly functions too, is computed where it is
-    used, unless it is a result, or ends a reduction for consumers that are not elementwise. Where it is `ours`, nor is what is
-    costly computed for several consumers."""
+    """Ansor's inlining on a GPU: elementwise blocks, padding and costly functions too, are computed where they are used. Results
+    stay, and blocks that end a reduction for consumers that are not elementwise. Where it is `ours`, costly blocks with several
+    consumers stay, too."""
 
     name = "inline"
 
@@ -46,7 +46,7 @@ class InlineElements(Template):
 
 
 def bind_rest(s: OpenSchedule) -> None:
-    """Bind every nest without threads: spatial loops fused to blocks; a thread's sum stays in a register, epilogue at once."""
+    """Bind every nest without threads: its spatial loops, fused, to blocks and threads; sums stay in registers."""
     for name in [b.name for b in blocks(s.func)]:
         if any(b.name == name for b in blocks(s.func)) and not has_threads(s, name):
             s.attempt(build, name)
@@ -88,7 +88,7 @@ def build(s: OpenSchedule, name: str) -> None:
 
 
 def _lanes(s: OpenSchedule, name: str) -> tuple[int, ...]:
-    """The numbers of elements that a thread may move at once: neighbours in memory, which divide the rows."""
+    """The numbers of elements that a thread may move at once: neighbours in memory, whose number divides the rows."""
     b = s.block(name)
     if not isinstance(b.body, Store) or not b.body.indices or not isinstance(b.body.indices[-1], Var):
         return (1,)

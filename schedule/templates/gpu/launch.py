@@ -16,8 +16,8 @@ from tir.traverse import loads, stores, variables, walk
 from ..block_analysis import epilogue
 from ..marks import fuse_all
 
-MAX_GROUPED_ROWS = 8  # rows of blocks that run together
-MIN_ROW_FOR_WARP = 32  # elements of a row that are worth a warp
+MAX_GROUPED_ROWS = 8  # most rows of blocks that run together
+MIN_ROW_FOR_WARP = 32  # least elements of a row that are worth a warp
 RESIDENT_BLOCKS = (1, 2, 3)  # blocks for which an SM has registers
 
 
@@ -27,7 +27,7 @@ def has_threads(s: OpenSchedule, block: str) -> bool:
 
 
 def reduces_along_memory(b: Block) -> bool:
-    """True where the innermost reduce axis walks the memory of all that is reduced, and is long enough for a warp."""
+    """True where the innermost reduction axis walks the memory of all operands that it indexes, and is long enough for a warp."""
     reduce_axes = b.reduction
     if not reduce_axes or not isinstance(b.body, Store):
         return False
@@ -39,7 +39,7 @@ def reduces_along_memory(b: Block) -> bool:
 
 
 def accumulate(s: OpenSchedule, block: str, scope: str) -> str:
-    """Let a block accumulate in a buffer of a scope; the block that writes the result: its epilogue, or a copy."""
+    """Let a block accumulate in a buffer of a scope; returns the block that writes the result: its epilogue, or a copy."""
     after = epilogue(s, block, anywhere=True)
     if after is not None and after not in s.scheduled:
         s.set_scope(block, 0, scope)
@@ -48,7 +48,7 @@ def accumulate(s: OpenSchedule, block: str, scope: str) -> str:
 
 
 def inline_producers(s: OpenSchedule, copy: str) -> None:
-    """Compute an operand's elementwise stages, such as padding, as it is loaded; not costly ones of a reduction's input."""
+    """Compute an operand's elementwise stages, such as padding, as it is loaded; not costly stages of a reduction's result."""
     for name in s.get_producers(copy):
         b = s.block(name)
         if b.init is not None or name in s.scheduled or s.get_consumers(name) != [copy]:
@@ -61,7 +61,7 @@ def inline_producers(s: OpenSchedule, copy: str) -> None:
 
 
 def inline_stage(s: OpenSchedule, name: str) -> None:
-    """Compute a stage where it is used, as the rule of that name does."""
+    """Inline a stage, and record that as the rule `inline`."""
     s.compute_inline(name)
     s.rules.append(f"{name}: inline")
     s.pending = [b for b in s.pending if b != name]
@@ -70,21 +70,22 @@ def inline_stage(s: OpenSchedule, name: str) -> None:
 def pad(
     s: OpenSchedule, block: str, lengths: Mapping[str, Sequence[int]], units: Mapping[str, int] = MappingProxyType({})
 ) -> None:
-    """Pad the axes of a block to multiples of their tiles, which have so many elements level by level, in units of so many."""
+    """Pad the axes of a block to multiples of their tiles: the product of `lengths`, one for each level, and of the axis's
+    unit."""
     axes = [it.var.name for it in s.block(block).iters]
     s.pad_einsum(block, [prod(lengths[name]) * units.get(name, 1) if name in lengths else 1 for name in axes])
 
 
 def grouped(blocks: int) -> int:
-    """The number of rows of blocks that run together, so that L2 holds the tiles that a wave reads, and none is left over."""
+    """The number of rows of blocks that run together, so that L2 holds the tiles of a wave; it divides the number of all rows."""
     return max(g for g in range(1, MAX_GROUPED_ROWS + 1) if blocks % g == 0)
 
 
 def choose_pipeline(
     s: OpenSchedule, block: str, grid: str, step: str, stages: tuple[int, ...], seed: int | None = None, resident: int = 1
 ) -> None:
-    """Leave open how many tiles of shared memory take turns (three at most where copies do not run on their own), and for how
-    many blocks registers are kept; `seed` and `resident` are their seeds."""
+    """Leave open the number of tiles in shared memory that take turns, and the number of blocks that registers are kept for.
+    Without asynchronous copies at most three tiles take turns. `seed` and `resident` are the seeds."""
     known = stages if s.target.machine.modern else tuple(n for n in stages if n <= 3)
     s.annotate(step, "pipeline_stages", s.choose(f"{block} stages", known, seed=seed, block=block, role=Role.STAGES))
     resident = s.choose(f"{block} resident", RESIDENT_BLOCKS, seed=resident, block=block, role=Role.RESIDENT)
@@ -92,16 +93,16 @@ def choose_pipeline(
 
 
 def choose_unroll(s: OpenSchedule, block: str, loop: str, options: tuple[int, ...], seed: int | None = None) -> None:
-    """Leave open how many statements unrolling what is in a loop of a block may make."""
+    """Leave open the most statements that unrolling in a loop of a block may make."""
     most = s.choose(f"{block} unroll", options, seed=seed, block=block, role=Role.PRAGMA)
     s.annotate(loop, "pragma_auto_unroll_max_step", most)
 
 
 def load_together(s: OpenSchedule, block: str, copy: str, buffer: str, threads: Sequence[int], lanes: int = 1) -> None:
-    """All threads of a block load a tile of an operand `buffer` together, neighbours next to each other, an open number of
-    elements at once, `lanes` at the seed.
+    """Have all threads of a block load a tile of an operand `buffer` together, neighbours side by side. Each loads an open number
+    of elements at once, `lanes` at the seed.
 
-    `threads` are the extents of the axes x (last), y and z, and the loops of the copy those inside of the blocks and a step.
+    `threads` are the extents of the thread axes, x last. The loops of the copy after the first two, blocks and steps, are shared.
     """
     own = s.get_loops(copy)[2:]
     nbytes = dtypes.nbytes(stores(s.block(copy).body)[0].buffer.dtype)
@@ -124,7 +125,7 @@ def lanes_of(source: Load | None, shape: Sequence[int], threads: int) -> int:
 
 
 def source_of(s: OpenSchedule, copy: str) -> Load | None:
-    """The element that a copy reads."""
+    """The load of a copy; None if it has none."""
     return next(iter(loads(s.block(copy).body)), None)
 
 
@@ -154,7 +155,7 @@ def bind_group(s: OpenSchedule, loops: list[str], kind: str) -> None:
 
 
 def bind_blocks(s: OpenSchedule, loops: list[str]) -> str:
-    """Bind the outermost loops of a nest to blocks, as one loop: no other axis of a grid has more than 65535."""
+    """Bind the outermost loops of a nest to blockIdx.x, fused: other axes of a grid have at most 65535 blocks."""
     fused = fuse_all(s, loops)
     s.bind(fused, "blockIdx.x")
     return fused

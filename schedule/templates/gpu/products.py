@@ -1,9 +1,9 @@
 """Products of matrices, batches of them, and other reductions that reuse data: tiles through shared memory, accumulated in
 registers.
 
-A block computes a tile of the result step by step along the sum; in each step its threads load a tile of each operand into
-shared memory together, and each thread multiplies what it needs in registers. Where axes do not fill tiles, the product is padded
-with zeros in shared memory, so that no inner loop has a condition. Convolutions are written as products of matrices first
+A block computes a tile of the result step by step along the sum. In each step its threads together load a tile of each operand
+into shared memory, and each thread multiplies its part in registers. Where axes do not fill tiles, the product is padded with
+zeros in shared memory, so that no inner loop has a condition. Convolutions are written as products of matrices first
 (windows.py).
 """
 
@@ -42,12 +42,12 @@ from .launch import (
 
 UNROLL_LIMITS = (16, 0, 64, 512, 1024)
 STAGES = (2, 1, 3, 4)  # tiles of shared memory that take turns
-SKEWS = ((1, 0), (8, 4), (2, 1))  # rows of a tile are a multiple of the first and the second elements long
+SKEWS = ((1, 0), (8, 4), (2, 1))  # lengths of rows of a tile, in elements: a multiple of the first plus the second
 
 
 @dataclass(frozen=True, slots=True)
 class BlockTile:
-    """A block's rows and columns, its steps of the sum, a thread's rows and columns, and the tiles that take turns."""
+    """The rows, columns and steps of the sum of a block, rows and columns of a thread, and the tiles that take turns."""
 
     rows: int
     columns: int
@@ -84,7 +84,7 @@ Chosen = TypeVar("Chosen", bound=Shape)
 
 
 def matches(block: Block) -> Contraction | None:
-    """The block as a contraction, of factors that may be converted first, both used for several elements of the result."""
+    """The block as a contraction of factors that may be converted first, each used for several elements of the result."""
     plain = rewrite(block, lambda n: n.value if isinstance(n, Cast) and isinstance(n.value, Load) else None)
     c = contraction(plain)
     return c if c is not None and size(c.rows) > 1 and size(c.columns) > 1 else None
@@ -96,13 +96,13 @@ def is_matrices(c: Contraction) -> bool:
 
 
 def few_results(block: Block, gpu: GPU) -> bool:
-    """True where a reduction has too few results for tiles (the opposite of Ansor's condition)."""
+    """True where a reduction has fewer results than terms, and at most as many as a block has threads (Ansor's condition)."""
     results = size(block.spatial)
     return results < size(it for it in block.iters if not is_spatial(it)) and results <= gpu.threads
 
 
 def choose(tiles: Sequence[Chosen], c: Contraction, gpu: GPU) -> Chosen:
-    """The largest tile that leaves enough blocks for all SMs and is not mostly padding; else least padding, most blocks."""
+    """The largest tile that has blocks for half of the SMs and less than 40 % padding; else the one of least padding and rows."""
     rows, columns = size(c.rows), size(c.columns)
 
     def padded(t: Chosen) -> int:
@@ -116,12 +116,12 @@ def choose(tiles: Sequence[Chosen], c: Contraction, gpu: GPU) -> Chosen:
 
 
 def padded_length(n: int) -> int:
-    """The longest tile that an axis of `n` iterations is padded to."""
+    """The longest tile of an axis of `n` iterations: the least power of two that is no less."""
     return 1 << (n - 1).bit_length()
 
 
 def seed(c: Contraction, gpu: GPU) -> BlockTile:
-    """The tile of a product of matrices, no larger than these; threads have fewer rows where they would be less than a warp."""
+    """The tile of a product of matrices, no larger than that is. Threads have fewer rows where they would be less than a warp."""
     tile = choose(TILES, c, gpu)
     rows, columns, depth = (
         min(t, padded_length(size(axes))) for t, axes in zip(tile.shape, (c.rows, c.columns, c.reduction), strict=True)
@@ -136,13 +136,14 @@ def seed(c: Contraction, gpu: GPU) -> BlockTile:
 class TileThroughShared(Template):
     """Rules 3 to 5 of Ansor (table 1) with its cache reads, as on a GPU: a reduction that reuses data is tiled as SSSRRSRS.
 
-    The outermost spatial level is the blocks, then come virtual threads and threads. In each step of the outermost reduction the
-    threads of a block load a tile of every operand that is read at one place into shared memory together, a number of elements at
-    once that is left open; what makes an operand element by element is computed as it is loaded. Each thread accumulates in
-    registers; its elements, or those of the epilogue, are written at the end. What is `ours` is not in the paper: sums of plain
-    products are padded with zeros to whole tiles, and their blocks go through the columns some rows together, so that what they
-    read stays in the second-level cache; rows of shared memory may be skewed, so that threads that walk a column meet different
-    banks; tiles are loaded some steps ahead; registers may be kept for several blocks.
+    The outermost spatial level is the blocks, then come virtual threads and threads. In each step of the outermost reduction, the
+    threads load a tile of each operand that is read at one place into shared memory. The number of elements at once is open;
+    elementwise producers are computed as their results are loaded. Each thread accumulates in registers; its elements, or those
+    of the epilogue, are written at the end.
+
+    What is `ours` is not in the paper. Sums of plain products are padded with zeros to whole tiles. Their blocks go through the
+    columns some rows together, so that operands stay in L2. Rows of shared memory may be skewed, so that threads that walk a
+    column meet different banks. Tiles are loaded some steps ahead; registers may be kept for several blocks.
 
     Products of matrices have a seed. A block with few results may be left to later rules.
     """
@@ -172,8 +173,8 @@ class TileThroughShared(Template):
 
 @dataclass(frozen=True, slots=True)
 class _TiledAxis:
-    """An axis of a tiled block: its loops, level by level, outermost first, and the lengths of the levels inside of a block; of
-    one iteration, a single loop. `group` is the loop over blocks that run together, for the one axis that has such a level."""
+    """An axis of a tiled block: its loops, outermost first, and the lengths of the levels inside of a block. An axis of one
+    iteration has a single loop, and no lengths. `group` is the loop over blocks that run together, on one axis only."""
 
     name: str
     spatial: bool
@@ -223,7 +224,7 @@ def build(s: OpenSchedule, block: str, tile: BlockTile | None = None, ours: bool
         if ours:
             choose_pipeline(s, block, grid, step, STAGES)
         choose_unroll(s, block, step, UNROLL_LIMITS)
-    else:  # where registers are few, what is loaded for the next tile takes them too
+    else:  # without asynchronous copies, loads of the next tile take registers, too
         choose_pipeline(s, block, grid, step, STAGES, tile.stages, 2 if s.target.machine.modern else 1)
         made = tile.depth * tile.thread_rows * tile.thread_columns
         choose_unroll(s, block, reduce[0].loops[1], UNROLL_LIMITS, min(n for n in UNROLL_LIMITS if n >= made))
@@ -234,8 +235,8 @@ def build(s: OpenSchedule, block: str, tile: BlockTile | None = None, ours: bool
 def _levels(c: Contraction, tile: BlockTile) -> dict[str, tuple[int, ...]]:
     """The lengths of the levels of each axis of a product: blocks that run together, virtual threads, threads, elements.
 
-    A thread has strips of four columns, so that a warp reads whole lines of shared memory, and rows as far apart as there are
-    threads, so that its threads read the left factor from different banks.
+    A thread has strips of four columns, so that a warp reads whole lines of shared memory. Its rows are as far apart as there are
+    threads, so that threads read the left factor from different banks.
     """
     (row,), (column,), (step,) = c.rows, c.columns, c.reduction
     strip = min(4, tile.thread_columns)
@@ -256,7 +257,7 @@ def _lanes(s: OpenSchedule, copy: str, buffer: str, c: Contraction, tile: BlockT
 
 
 def _read_once(block: Block) -> list[str]:
-    """The buffers read at one place alone; of rank 0 none needs a tile, and a tile around two places may be large."""
+    """The buffers that a block reads at one place only, scalars apart: a tile around two places may be large."""
     written = stored_names(block)
     places = [x.buffer.name for x in dict.fromkeys(loads(block.body)) if x.buffer.name not in written and x.indices]
     return [name for name in dict.fromkeys(places) if places.count(name) == 1]
@@ -272,8 +273,8 @@ def _paddable(s: OpenSchedule, block: str) -> bool:
 
 
 def _split(s: OpenSchedule, block: str, ours: bool, seeds: Mapping[str, tuple[int, ...]]) -> list[_TiledAxis]:
-    """All axes in levels, those that walk the last dimension written last. Where it is `ours` and they can, they are padded to
-    multiples of their tiles first, and the last axis but one has a level of blocks that run together."""
+    """Split all axes into levels; the axis of the last dimension written comes last. With `ours`, axes that can be padded to
+    multiples of their tiles are. The last spatial axis but one then has a level of blocks that run together."""
     b = s.block(block)
     long = {it.var.name for it in b.iters if extent(it) > 1}
     last = next((i.name for i in reversed(stored(b).indices) if isinstance(i, Var) and i.name in long), None)
@@ -303,7 +304,7 @@ def _split(s: OpenSchedule, block: str, ours: bool, seeds: Mapping[str, tuple[in
 
 
 def _bind_result(s: OpenSchedule, after: str, dims: list[str], spatial: list[_TiledAxis]) -> None:
-    """The result, whose dimensions are the axes `dims`, goes from registers to its place, by the threads that have it."""
+    """Have the threads that hold the result, whose dimensions are the axes `dims`, write it from registers to its place."""
     own = s.get_loops(after)[1:]
     parts: dict[str, list[str]] = {}
     for axis in spatial:

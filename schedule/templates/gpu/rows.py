@@ -1,7 +1,6 @@
-"""Rows that are reduced, as in softmax, layer norm, sums of rows and products of a matrix and a vector: the threads of a row
-reduce it together. A row that fits is read once, 16 bytes at a time, and held in registers until its result is written; of a
-longer one, what is used more than once and costs much is kept in shared memory, or computed again.
-"""
+"""Reductions of rows, as in softmax, layer norm and products of a matrix and a vector: the threads of a row reduce together. A
+row that fits is read once, 16 bytes at a time, and held in registers until its result is written. Costly elements of a longer row
+that are used again are kept in shared memory, or computed again."""
 
 from __future__ import annotations
 
@@ -26,17 +25,17 @@ from .products import few_results
 from .products import matches as product
 
 STREAMING_THREADS = 256  # threads of a row that is too long for registers, at the seed
-MAX_HELD_ELEMENTS = 64  # elements that a thread holds, of all rows together
-MIN_BLOCK_THREADS = 128  # threads of a block: short rows share one
-MAX_KEPT_BYTES = STATIC_SHARED_BYTES - 4096  # for the rows that a block keeps; the rest is for reductions across warps
+MAX_HELD_ELEMENTS = 64  # most elements that a thread holds in registers, of all arrays together
+MIN_BLOCK_THREADS = 128  # least threads of a block: short rows share one
+MAX_KEPT_BYTES = STATIC_SHARED_BYTES - 4096  # bytes of the rows that a block keeps; the rest is for reductions across warps
 THREADS = (32, 64, 128, 256, 512, 1024)
-ROWS_PER_BLOCK = (1, 2, 4, 8)  # that a block works on at a time
+ROWS_PER_BLOCK = (1, 2, 4, 8)  # numbers of rows that a block works on at a time
 
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
     """The layout of a row in threads: `threads` of them have `width` neighbouring elements each, again and again; `rows` rows
-    share a block. `min_threads` is the minimum number of threads that can hold a row in registers."""
+    share a block. `min_threads` is the least number of threads that can hold a row in registers."""
 
     threads: int
     width: int
@@ -45,12 +44,12 @@ class RowLayout:
 
 
 class CrossThreadReduction(Template):
-    """Ansor's cross-thread reduction, with all stages that work by the same rows: each row, or a few of them, is a block's, and
-    its threads reduce together, element after element of memory.
+    """Ansor's cross-thread reduction, with all stages that work by the same rows. Each row, or a few, is a block's, and its
+    threads reduce together, element after element of memory.
 
-    Where it is `ours`, rows that fit are held in registers. Of others what a later stage reads again stays in shared memory;
-    costly elementwise stages in between are kept there, or computed again. A reduction that reuses data is shared so only if it
-    has fewer results than terms (Ansor's condition), or where it is `ours` and no product of matrices.
+    Where it is `ours`, rows that fit are held in registers. Elements of others that a later stage reads again stay in shared
+    memory; costly elementwise stages in between are kept there, or computed again. A reduction that reuses data is shared so if
+    its results are few (Ansor's condition), or if it is `ours` and no product of matrices.
     """
 
     name = "cross-thread reduction"
@@ -89,7 +88,7 @@ def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
         return ours and any(tiled(p) and epilogue(s, p, anywhere=True) == name for p in s.get_producers(name))
 
     def tiled(name: str) -> bool:
-        """True where it is worth tiles: a product of matrices, or in the paper all that reuses data."""
+        """True where tiles pay: many results of a product of matrices, or in the paper of any reduction that reuses data."""
         b = s.block(name)
         if b.init is None or not all(isinstance(it.extent, Const) for it in b.iters):
             return False
@@ -190,12 +189,12 @@ def _copies(s: Schedule, blocks: Collection[str], rank: int) -> list[str]:
 
 
 def _whole_row(x: Load, b: Block, rank: int) -> bool:
-    """True where an element is that of the row which the block works on, at the place where it is: all axes in order."""
+    """True where a load has all axes of a block as indices, in order: the block's own element of its own row."""
     return len(x.indices) == rank + 1 and x.indices == tuple(it.var for it in b.iters)
 
 
 def _shortened(s: OpenSchedule, group: Rows, room: int) -> list[str]:
-    """The stages, after those that cost little, or do not fit so many bytes, were put into their consumers."""
+    """The stages that are left after those that cost little, or do not fit `room` bytes, were inlined."""
     kept: list[str] = []
     for name in group.stages:
         b = s.block(name)

@@ -21,17 +21,17 @@ from .windows import as_matrices, unscheduled_epilogue
 
 GOOD_TILE_EDGE = 64  # rows and columns of a tile that uses an SM well
 SEED_PART_STEPS = 256  # steps of a part of a product, at the seed
-MIN_PART_STEPS = 64  # and in the others that are tried
+MIN_PART_STEPS = 64  # least steps of a part of a product, for all numbers of parts
 STEPS_PER_THREAD = 64  # steps of a part of any other reduction, for each thread
-PART_MULTIPLE = 32  # parts are multiples of it, as tiles are
+PART_MULTIPLE = 32  # steps of a part are a multiple of it, as those of tiles are
 
 
 class SplitSum(Template):
-    """Split-K: a product, or a convolution, whose results are too few for all SMs is rewritten as a batch of products of
-    matrices, one for each part of its sum, which the other rules tile; then the parts are added up (`rfactor`).
+    """Split-K: a product, or a convolution, with too few results for all SMs becomes a batch of products, one for each part of
+    its sum. Other rules tile these; then the parts are added up (`rfactor`).
 
-    One way for each number of parts, since it decides how long the sum is after it is filled up to whole parts: as many as the
-    formula says, half of them, and twice as many.
+    Each number of parts is a way, as it decides the length of the sum when that is filled up to whole parts. The ways are the
+    number of the formula, half of it, and twice as many.
     """
 
     name = "split sum"
@@ -67,8 +67,8 @@ def build(s: OpenSchedule, block: str, n: int) -> None:
 
 
 class SumInStages(Template):
-    """A reduction that is no product is reduced in two stages where one would leave SMs idle: parts, over the outermost of
-    its reduce axes, and then the parts. It may be one of the stages of rows."""
+    """A reduction that is no product, in two stages where one would leave SMs idle: parts of its outermost reduction axis, then
+    their sum. It may be one of the stages of rows."""
 
     name = "sum in stages"
 
@@ -79,7 +79,7 @@ class SumInStages(Template):
         yield self.name, lambda new: in_stages(new, block, self._long(s, block))
 
     def _long(self, s: OpenSchedule, block: str) -> list[str]:
-        """The block, and what is reduced by its rows, so far as they are worth two stages."""
+        """The block, and the stages by its rows, that are worth two stages each."""
         group = rows.group(s, block)
         names = [block] if group is None else [*group.stages, block]
         return [name for name in names if stages(s, name, s.target.machine) > 1]

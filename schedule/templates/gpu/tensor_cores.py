@@ -1,8 +1,8 @@
 """Products of matrices on tensor cores: tiles in shared memory, fragments in the registers of warps.
 
-A block's tile goes to shared memory several steps ahead (`pipeline_stages`), in rows with some bytes between, so that a warp
-meets no bank twice (`align`); each warp loads its part into registers (scope `warp`) and multiplies by `mma`. Where axes do not
-fill tiles, the product is padded with zeros in shared memory.
+A block's tile goes to shared memory several steps ahead (`pipeline_stages`). Its rows have some bytes between them, so that a
+warp meets no bank twice (`align`). Each warp loads its part into registers (scope `warp`) and multiplies by `mma`. Where axes do
+not fill tiles, the product is padded with zeros in shared memory.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .products import choose, is_matrices, padded_length
 from .products import matches as product
 
 TF32 = "tf32"  # an annotation of a block: its factors may be rounded to 10 bits of mantissa
-MIN_EXTENT = 16  # rows, columns and steps of a product that are worth a tile
-FRAGMENT = 16  # rows and columns of what `ldmatrix` loads; an instruction makes half as many columns of the result
+MIN_EXTENT = 16  # least rows, columns and steps of a product that are worth a tile
+FRAGMENT = 16  # rows and columns that `ldmatrix` loads; an instruction makes half as many columns of the result
 STAGES = (3, 2, 4, 5, 1)  # tiles of shared memory that take turns
 APART = ((1, 1), (2, 4))  # of eight rows of a tile, which are copied one after another: all, or those that are four apart
 
@@ -191,8 +191,8 @@ def _bind_warps(s: OpenSchedule, loops: list[str]) -> None:
 
 
 def _rows_apart(s: OpenSchedule, block: str, copy: str, nbytes: int) -> None:
-    """Leave open in which order the rows of a tile are copied. Where two of them are 128 bytes, which are stored at once, those
-    that are four apart are better: the next one begins 80 bytes on, in banks that the first one has."""
+    """Leave open the order in which the rows of a tile are copied. Rows four apart are better where two of them are 128 bytes,
+    which are stored at once. The next row begins 80 bytes on, in banks of the first."""
     row, _ = s.get_loops(copy)[-2:]
     apart = s.choose(f"{copy} rows apart", APART, seed=APART[2 * nbytes == 128], block=block)
     _, two, four = s.split(row, [None, map_choice(apart, lambda v: v[0]), map_choice(apart, lambda v: v[1])])
@@ -200,15 +200,16 @@ def _rows_apart(s: OpenSchedule, block: str, copy: str, nbytes: int) -> None:
 
 
 def align(s: OpenSchedule, copy: str, factor: Load, step: str) -> None:
-    """Have the rows of a tile end where the threads of a warp meet different banks: 16 bytes off a multiple of 64 for `ldmatrix`,
-    which loads 8 rows of 16 bytes at once; 32 off a multiple of 128 for elements that come by themselves, from 4 rows of 8."""
+    """Have the rows of a tile end where the threads of a warp meet different banks. For `ldmatrix`, which loads 8 rows of 16
+    bytes at once, they are 16 bytes off a multiple of 64. For elements that come by themselves, from 4 rows of 8, they are 32
+    bytes off a multiple of 128."""
     nbytes = dtypes.nbytes(factor.buffer.dtype)
     multiple, offset = (128, 32) if nbytes == 4 and last_axis(factor) != step else (64, 16)
     s.storage_align(copy, 0, -2, multiple // nbytes, offset // nbytes)
 
 
 def load_fragments(s: OpenSchedule, held: list[str], factors: tuple[Load, Load], step: str, how: TensorCoreInstruction) -> None:
-    """Fragments come by `ldmatrix`, but for elements of 32 bits that would have to be transposed."""
+    """Load fragments by `ldmatrix`, but for elements of 32 bits that would have to be transposed."""
     for copy, factor in zip(held, factors, strict=True):
         if how.depth == 8 and last_axis(factor) != step:
             continue

@@ -1,6 +1,6 @@
 """Contractions over windows, as convolutions are, written as products of matrices (implicit GEMM).
 
-The axes of a group (rows, columns, steps of the sum) become one, and the factors are read at places computed from it: no matrix
+The axes of a group (rows, columns, steps of the sum) become one, and the factors are read at places computed from it. No matrix
 is made in memory, since the copies are inlined where tiles are loaded into shared memory.
 """
 

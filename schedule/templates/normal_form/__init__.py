@@ -1,14 +1,13 @@
-"""The normal form of a program: what the templates meet, however the program was written.
+"""The normal form of a program, which templates rely on, however the program was written.
 
     normal_form.apply(s)     # before the templates
     normal_form.restore(s)   # after all else
 
-`apply` brings indices and bodies to one form over the domains of their axes, in steps of the schedule, each legal by itself and
-in the trace. PASSES has them in order; each changes only what is not in its form yet, so that a program in normal form stays as
-it is.
+`apply` brings indices and bodies to one form over the domains of their axes. Its steps are those of a schedule: legal, and in the
+trace. PASSES has them in order. Each leaves alone what is in its form already, so that a program in normal form stays as it is.
 
-What cannot be changed, because it is how parameters lie in memory, is read and written through copies in the form that templates
-know (views). `restore` takes them out again when all loops are made, so that none costs anything.
+The layout of parameters cannot change: they are read and written through copies in the form that templates know (views).
+`restore` takes these out again when all loops are made, so that none costs anything.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ def apply(s: OpenSchedule) -> None:
 
 
 def arrays_apart(s: OpenSchedule, block: str) -> None:
-    """Give a block views of the arrays that it does not access at its axes, or at several places."""
+    """Give a block views of the arrays that it accesses elsewhere than at its axes, or at several places."""
     _changed(s, block, plain_arrays)
 
 
 def _changed(s: OpenSchedule, block: str, change: Callable[[OpenSchedule, str], None]) -> None:
-    """Change a block, and note its new form, to which its tile sizes belong."""
+    """Apply a pass to a block, and record its new form in `made`: its tile sizes belong to that."""
     before = s.block(block)
     change(s, block)
     if s.is_unscheduled(block) and s.block(block) != before:

@@ -1,5 +1,5 @@
-"""Axes in one form: those that count backwards turned, those that are divided split, those that are counted together fused, and
-those of one iteration dropped that hide the axis along memory."""
+"""The normal form of axes: none counts backwards, is divided, or is a digit of a number together with another. Axes of one
+iteration that hide the axis along memory are dropped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tir.traverse import divisions, loads, substitute, variables, walk
 from ..block_analysis import address, regular, stored
 
 MAX_STEPS = 16  # changes of the axes of one block
-MIN_MEMBERS = 3  # output channels of a group from which on they fill registers better than rows of each channel by itself
+MIN_MEMBERS = 3  # least output channels of a group that fill registers better than rows of each channel by itself
 
 
 def plain_axes(s: OpenSchedule, block: str) -> None:
@@ -33,8 +33,8 @@ def plain_axes(s: OpenSchedule, block: str) -> None:
 
 
 def turned(s: OpenSchedule, b: Block) -> IndexMap | None:
-    """The axes that count backwards wherever an index is made of one of them alone, counted from their other end. Of those that
-    occur in a sum that is divided, as in transposed convolutions, that sum decides."""
+    """The index map that reverses the axes that count backwards in all indices of one axis alone. For an axis in a sum that is
+    divided, as in transposed convolutions, its sign there decides."""
     alone: dict[str, set[bool]] = {}
     divided: dict[str, set[bool]] = {}
     for p in map(polynomial, _indices(b)):
@@ -50,9 +50,9 @@ def turned(s: OpenSchedule, b: Block) -> IndexMap | None:
 
 
 def split(s: OpenSchedule, b: Block) -> IndexMap | None:
-    """The first axis that is divided by a constant where it is read, as the axes that it is made of; it stays whole where it is
-    one number in all arrays, as they lie in memory, and in an elementwise block that reads its parts in parameters in the order
-    in which it writes them, if vectors along it have the same parts each."""
+    """The index map that splits the first axis that is divided by constants where it is read. It stays whole where no address
+    divides it. So it does in an elementwise block that keeps the order of its parts in parameters, if vectors along it have the
+    same parts each."""
     indices = [i for x in _accesses(b) for i in x.indices]
     divisors = lower_factors(part for i in indices for part in _first_parts(i))
     parameters = {p.name for p in s.func.buffers}
@@ -88,7 +88,7 @@ def _groups(b: Block, it: Iter) -> bool:
 
 
 def _tried(divisors: list[int], length: int) -> Iterator[list[int]]:
-    """The numbers by which an axis may be divided, 1 in front: all of them, or all but one."""
+    """The lists of divisors by which an axis may be split, 1 in front: all of them, or all but one."""
     for left_out in (None, *divisors):
         factors = [1, *(n for n in divisors if n != left_out)]
         if len(factors) > 1 and factors[-1] < length and all(n % m == 0 for m, n in pairwise([*factors, length])):
@@ -109,8 +109,8 @@ def _divided(e: Expr) -> set[str]:
 
 
 def _parts_apart(index: Expr, it: Iter, factors: list[int], alone: bool) -> bool:
-    """True if an axis that is made of its parts occurs in an index as multiples of these: only of one if it is to be `alone`, and
-    in each sum that is divided by something else."""
+    """True where an index has an axis only as multiples of its parts. A sum that is divided has one part at most; with `alone`,
+    so has the index."""
     if it.var.name not in variables(index):
         return True
     replaced, mine = _in_parts(index, it, factors)
@@ -119,13 +119,13 @@ def _parts_apart(index: Expr, it: Iter, factors: list[int], alone: bool) -> bool
 
 
 def _fill_vectors(s: OpenSchedule, b: Block, factors: list[int]) -> bool:
-    """True where each part of an axis fills vectors, or vectors are filled with some of it."""
+    """True where each factor of a split is a multiple of the lanes of a vector, or divides them."""
     lanes = s.target.machine.lanes(max(32, element_bits(b)))
     return all(n % lanes == 0 or lanes % n == 0 for n in factors)
 
 
 def _exchanged(b: Block, x: Load | Store, it: Iter, factors: list[int]) -> bool:
-    """True where a part of an axis moves an element by more than one that is made of more of its digits."""
+    """True where a low part of an axis has a larger stride in memory than the next higher part."""
     replaced, mine = _in_parts(address(b, x), it, factors)
     terms = _plain_terms(polynomial(replaced), mine) or {}
     distances = [terms[name] for name in sorted(terms)]
@@ -133,14 +133,14 @@ def _exchanged(b: Block, x: Load | Store, it: Iter, factors: list[int]) -> bool:
 
 
 def _in_parts(e: Expr, it: Iter, factors: list[int]) -> tuple[Expr, set[str]]:
-    """An expression over the parts of an axis, each counting so many of the one before, and their names, in order."""
+    """An expression over the parts of an axis, split by `factors`, and the names of these parts."""
     parts, whole = split_variable(it.var, factors)
     ranges = {part.name: (0, b // a - 1) for part, (a, b) in zip(parts, pairwise([*factors, extent(it)]), strict=True)}
     return simplify(substitute(e, {it.var: whole}), ranges), {*ranges}
 
 
 def _sums(e: Expr) -> Iterator[Polynomial]:
-    """An index, and the dividends in it, as sums."""
+    """The polynomials of an index and of all dividends in it, the index first."""
     p = polynomial(e)
     yield p
     for n in {a for monomial in p for a in monomial if isinstance(a, Binary) and a.op in ("//", "%")}:
@@ -148,7 +148,7 @@ def _sums(e: Expr) -> Iterator[Polynomial]:
 
 
 def _plain_terms(p: Polynomial, names: set[str]) -> dict[str, int] | None:
-    """The coefficients of some variables in a sum; None where they occur in it otherwise, but for dividends."""
+    """The coefficients of some variables in a sum; None where it has one in another kind of term, but for dividends."""
     found: dict[str, int] = {}
     for monomial, coefficient in p.items():
         match monomial:
@@ -162,7 +162,7 @@ def _plain_terms(p: Polynomial, names: set[str]) -> dict[str, int] | None:
 
 
 def fused(s: OpenSchedule, b: Block) -> IndexMap | None:
-    """The first two axes that occur nowhere but as the digits of one number, as that."""
+    """The index map that fuses the first two axes that occur only as the digits of one number."""
     places = [i for x in _accesses(b) for i in x.indices]
     for outer, inner in permutations(b.iters, 2):
         if is_spatial(outer) is not is_spatial(inner) or extent(outer) == 1 or extent(inner) == 1:
@@ -174,7 +174,7 @@ def fused(s: OpenSchedule, b: Block) -> IndexMap | None:
 
 
 def _digits(index: Expr, outer: Iter, inner: Iter) -> bool:
-    """True where two axes occur in an index as one number times something, if they do."""
+    """True where an index has two axes only as the digits of one number, times a factor, or not at all."""
     low, high = inner.var.name, outer.var.name
     for p in _sums(index):
         found = _plain_terms(p, {low, high})
@@ -194,8 +194,8 @@ def _used_elsewhere(b: Block, names: set[str]) -> bool:
 
 
 def dropped(s: OpenSchedule, b: Block) -> IndexMap | None:
-    """The index map without axes of one iteration that are last in an element that is accessed, if they occur nowhere in a sum,
-    and those of a sum that are not in all that it reads. A reduction keeps an axis of its sum, and a block an axis."""
+    """The index map without some axes of one iteration; None if there are none. They are the last indices of an access, and in no
+    sum of axes; or reduction axes that some operand lacks. A reduction keeps a reduction axis, and a block an axis."""
     units = {it.var.name for it in b.iters if extent(it) == 1}
     indices = [i for x in _accesses(b) for i in x.indices]
     summed = {v for i in indices if not isinstance(i, Var) for v in variables(i)}
@@ -213,7 +213,7 @@ def dropped(s: OpenSchedule, b: Block) -> IndexMap | None:
 
 
 def _last_units(x: Load | Store, units: set[str]) -> Iterator[str]:
-    """The axes of `units` that are the last indices of an element, where others come before them."""
+    """The axes of `units` that are the last indices of an access, behind others."""
     found = []
     for i in reversed(x.indices):
         if isinstance(i, Var) and i.name in units:
@@ -224,18 +224,18 @@ def _last_units(x: Load | Store, units: set[str]) -> Iterator[str]:
 
 
 def _map(b: Block, outputs: Callable[[Iter], Iterable[Expr]]) -> IndexMap:
-    """The index map that has so many outputs for each axis of a block."""
+    """The index map from the axes of a block to the `outputs` of each, in order."""
     return IndexMap(tuple(it.var for it in b.iters), tuple(e for it in b.iters for e in outputs(it)))
 
 
 def _accesses(b: Block, once: bool = True) -> list[Load | Store]:
-    """The elements that a block accesses, each once, or all of them; the written ones first."""
+    """The accesses of a block, the written one first: each once, or all of them."""
     found: list[Load | Store] = [stored(b), *loads(b.body)]
     written = Load(stored(b).buffer, stored(b).indices)
     return [x for x in dict.fromkeys(found) if x != written] if once else found
 
 
 def _indices(b: Block) -> list[Expr]:
-    """The indices of all that a block accesses, simplified."""
+    """The simplified indices of all accesses of a block."""
     ranges = without_units(ranges_of([b]))
     return [simplify(i, ranges) for x in _accesses(b) for i in x.indices]

@@ -1,4 +1,4 @@
-"""Formulas in one form: simple ones, constant factors outside of sums, and terms computed where they are summed."""
+"""The normal form of formulas: simple, with constant factors outside of sums, and with terms computed where they are summed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _one_factor(s: OpenSchedule, scaled: str) -> None:
 
 
 def stages_inside(s: OpenSchedule, block: str) -> None:
-    """Put into a reduction the elementwise stages of which it alone reads each element, once."""
+    """Inline into a reduction the elementwise stages that it alone reads, each element once."""
     b = s.block(block)
     if not b.is_reduction or not isinstance(b.body, Store) or not regular(b):
         return
@@ -68,7 +68,7 @@ def _read_once(s: OpenSchedule, producer: str, reader: Block) -> bool:
 
 
 def padding_outside(s: OpenSchedule, block: str) -> None:
-    """Have a sum of products read what it pads by itself, or leaves out, from a padded copy."""
+    """Have a sum of products with conditions on its terms, as by padding, read padded copies instead."""
     b = s.block(block)
     if not b.is_reduction or not isinstance(b.body, Store):
         return

@@ -1,4 +1,4 @@
-"""Views: copies through which a block accesses, while it is scheduled, what lies in memory otherwise than templates expect.
+"""Views: copies in the form that templates expect, through which a block accesses arrays while it is scheduled.
 
 Each is taken out again by `restore`, so that the block accesses the array itself, in the loops that the template made.
 """
@@ -31,7 +31,7 @@ def plain_arrays(s: OpenSchedule, block: str) -> None:
 
 
 def restore(s: OpenSchedule) -> None:
-    """Take all views out that are still there; one that cannot go becomes a copy."""
+    """Take out all remaining views; one that cannot go becomes a copy."""
     there = {b.name for b in blocks(s.func)}
     views, s.views = [view for view in s.views if view.block in there], []
     for view in views:
@@ -63,7 +63,7 @@ def _result(s: OpenSchedule, block: str) -> None:
 
 
 def _at_axes_of(b: Block, buffer: str, layout: IndexMap) -> IndexMap | None:
-    """The index map from an elementwise block's axes to a layout's, for the temporary it reads; None unless at its axes."""
+    """The index map from the axes of an elementwise block to the layout of a temporary; None unless it reads that at its axes."""
     read = {x for x in loads(b.body) if x.buffer.name == buffer}
     if len(read) != 1 or not is_elementwise(b) or not regular(b):
         return None
@@ -77,7 +77,8 @@ def _at_axes_of(b: Block, buffer: str, layout: IndexMap) -> IndexMap | None:
 
 
 def _digits(b: Block, x: Load | Store) -> IndexMap | None:
-    """The index map from an element's place to the axes that sum to it; None where it is no such sum, or axes are left out."""
+    """The index map from the indices of an access to the axes that are their digits. None where these do not fill each dimension,
+    or occur twice."""
     sizes: dict[str, Expr] = {it.var.name: it.extent for it in b.iters}
     dims = tuple(Var(f"d{n}") for n in range(len(x.indices)))
     outputs: list[Expr] = []
@@ -104,7 +105,7 @@ def _view_of_result(s: OpenSchedule, block: str, store: Store) -> None:
 
 
 def _operand(s: OpenSchedule, block: str) -> bool:
-    """Have a reduction read its first operand that is not in normal form through a view; says whether there is one."""
+    """Have a reduction read its first operand that is not in normal form through a view; False if there is none."""
     b = s.block(block)
     own = stored(b).buffer.name
     views = {view.buffer: view.block for view in s.views}
@@ -125,8 +126,8 @@ def _operand(s: OpenSchedule, block: str) -> bool:
 
 
 def _folded(b: Block, x: Load) -> bool:
-    """True where an element is not at an axis in each dimension, though it is another one for all values of the axes in it, and
-    these reach all of the array; but for windows that lie side by side, which are left to convolutions."""
+    """True where an index of an access is no axis, though its axes reach each element of the array once. Windows that lie side by
+    side are no such access: they are left to convolutions."""
     plain = [i for i in x.indices if isinstance(i, Var)]
     if len(plain) == len(x.indices) or (not plain and all(isinstance(i, Const) for i in x.indices)):
         return False
@@ -136,7 +137,8 @@ def _folded(b: Block, x: Load) -> bool:
 
 
 def _window(b: Block, index: Expr, strides: dict[str, int]) -> bool:
-    """True where a sum walks windows of several dimensions: steps of the sum within those of the result; or one step long."""
+    """True where an index walks windows of several dimensions, by smaller strides of the sum than of the result; or windows of
+    one step."""
     reduced = {it.var.name for it in b.iters if not is_spatial(it) and extent(it) > 1}
     single = {it.var.name for it in b.iters if not is_spatial(it)} - reduced
     if single & variables(index) and variables(index) - single:
@@ -146,7 +148,7 @@ def _window(b: Block, index: Expr, strides: dict[str, int]) -> bool:
 
 
 def _strides(b: Block, x: Load | Store) -> dict[str, int] | None:
-    """The distance in memory between two values of each axis, if an element's place is unique and all are reached; else None."""
+    """The stride in memory of each axis, in elements, if an access reaches each element of the array once; None else."""
     place = polynomial(address(b, x))
     turned: dict[str, Expr] = {it.var.name: it.extent - 1 - it.var for it in b.iters if place.get((it.var,), 0) < 0}
     found = mixed_radix(polynomial(substitute(to_expr(place), turned)), {it.var.name: it.extent for it in b.iters})
@@ -168,8 +170,8 @@ def _view_of_operand(s: OpenSchedule, block: str, x: Load, number: int) -> None:
 
 
 def _merged(b: Block, x: Load) -> list[int]:
-    """The numbers of consecutive dimensions of an array that merge into one each: those indexed by parts of the same number, and
-    those of one element that follow them."""
+    """The counts of consecutive dimensions of an array that merge into one each, as their indices are parts of one number.
+    Dimensions of one element join those before them."""
     counts: list[int] = []
     indices: list[Expr] = []
     for i, length in zip(x.indices, x.buffer.shape, strict=True):
@@ -185,14 +187,14 @@ def _merged(b: Block, x: Load) -> list[int]:
 
 
 def _view_of_merged(s: OpenSchedule, block: str, x: Load, counts: list[int]) -> None:
-    """Read an operand through a view with so many of its dimensions as one each."""
+    """Read an operand through a view that merges `counts` of its dimensions into one each."""
     copy = s.cache_read(block, x.buffer.name, x.buffer.scope, [block])
     _merge(s, copy, const_shape(x.buffer), counts)
     _note(s, copy, stored(s.block(copy)).buffer.name, x.buffer.name, written=False)
 
 
 def _merge(s: OpenSchedule, copy: str, lengths: Sequence[int], counts: list[int]) -> None:
-    """Let so many dimensions of these lengths be one each, of what a copy writes."""
+    """Merge `counts` of the dimensions of a copy's output, of these `lengths`, into one each."""
     merging = IndexMap.identity(len(lengths))
     for n, count in enumerate(counts):
         first = sum(counts[:n])
@@ -202,7 +204,7 @@ def _merge(s: OpenSchedule, copy: str, lengths: Sequence[int], counts: list[int]
 
 
 def _order(b: Block, x: Load, used: list[str]) -> list[int]:
-    """The axes of an element in the order of its dimensions, and with the one that moves it farthest in memory first."""
+    """The order of the axes of an access: by dimension, and in a dimension the one of the largest stride first."""
     dims = {name: next(n for n, i in enumerate(x.indices) if name in variables(i)) for name in used}
     strides = _strides(b, x) or {}
     return sorted(range(len(used)), key=lambda n: (dims[used[n]], -strides.get(used[n], 0)))
