@@ -90,15 +90,15 @@ def build(s: OpenSchedule) -> list[str]:
     written where only then all are recognised. Convolutions by minimal filtering, which `graph.ops` alone writes, are scheduled
     as written.
     """
-    _filtered(s)
+    _schedule_filtered(s)
     written = s.copy()
     normal_form.apply(s)
-    if _build(s) and s.made and not _build(written):
+    if _build_as_is(s) and s.made and not _build_as_is(written):
         s.take(written)
     return s.unscheduled()
 
 
-def _build(s: OpenSchedule) -> list[str]:
+def _build_as_is(s: OpenSchedule) -> list[str]:
     """Schedule the recognised blocks in the form that they have; returns the others."""
     _inline_chains(s)
     _inline_permutations(s)
@@ -110,31 +110,31 @@ def _build(s: OpenSchedule) -> list[str]:
             gemv.without_units(s, name)
     for name in s.unscheduled():
         if s.is_unscheduled(name) and (found := attention.matches(s, name, s.target.machine)) is not None:
-            _take(s, name, attention.NAME, attention.build, found)
+            _schedule_with(s, name, attention.NAME, attention.build, found)
     for name in s.unscheduled():
         if s.is_unscheduled(name):
-            _contracted(s, name)
+            _schedule_product(s, name)
     for name in s.unscheduled()[::-1]:
         if s.is_unscheduled(name) and (rows := rowwise.matches(s, name, s.scheduled)) is not None:
-            _take(s, name, "rows", rowwise.build, rows)
+            _schedule_with(s, name, "rows", rowwise.build, rows)
     for name in s.unscheduled():
         if not s.is_unscheduled(name):
             continue
         if elementwise.matches(s.block(name)):
-            _take(s, name, "elementwise", elementwise.build, name)
+            _schedule_with(s, name, "elementwise", elementwise.build, name)
         elif only_reduces(s.block(name)):
-            _take(s, name, "reduction", reduction.build, name)
+            _schedule_with(s, name, "reduction", reduction.build, name)
     return s.unscheduled()
 
 
-def _filtered(s: OpenSchedule) -> None:
+def _schedule_filtered(s: OpenSchedule) -> None:
     """Schedule convolutions by minimal filtering, with the blocks around them."""
     if not any(winograd.matches(s, name) for name in s.unscheduled()):
         return
     _inline_chains(s)
     for name in s.unscheduled():
         if s.is_unscheduled(name) and (filtered := winograd.matches(s, name)) is not None:
-            _take(s, name, "Winograd", winograd.build, filtered)
+            _schedule_with(s, name, "Winograd", winograd.build, filtered)
 
 
 def _inline_chains(s: OpenSchedule) -> None:
@@ -149,14 +149,14 @@ def only_reduces(block: Block) -> bool:
     return reduction.matches(block) and not reused(block) and (c is None or (at_axes(c.left) and at_axes(c.right)))
 
 
-def _contracted(s: OpenSchedule, name: str) -> None:
+def _schedule_product(s: OpenSchedule, name: str) -> None:
     """Schedule a block and its epilogue, if it is a known sum of products, by the template of the fewest cycles."""
     cycles, best = min(((t.cycles(s, name), n) for n, t in enumerate(SUMS_OF_PRODUCTS)), default=(inf, 0))
     if cycles < inf:
-        _take(s, name, *next(SUMS_OF_PRODUCTS[best].ways(s, name)))
+        _schedule_with(s, name, *next(SUMS_OF_PRODUCTS[best].ways(s, name)))
 
 
-def _take(s: OpenSchedule, name: str, label: str, build: Callable[..., object], *args: object) -> None:
+def _schedule_with(s: OpenSchedule, name: str, label: str, build: Callable[..., object], *args: object) -> None:
     """Schedule a block if that is legal. A refused step is a warning; a template that declines is none."""
     new = s.copy()
     try:

@@ -23,7 +23,7 @@ WIDTH_WEIGHTS = (0.9, 0.1)  # probabilities of sampling whole registers, and hal
 
 def annotate(state: OpenSchedule) -> None:
     """Mark the loops of every nest that no template finished (Ansor, section 4.2; here much of the choice is by structure)."""
-    _place(state, [b.name for b in reversed(blocks(state.func)) if _movable(state, b.name)])
+    _place_stages(state, [b.name for b in reversed(blocks(state.func)) if _movable(state, b.name)])
     normal_form.restore(state)
 
 
@@ -49,7 +49,7 @@ def _movable(state: OpenSchedule, block: str) -> bool:
     return state.tiled(consumers[0]) is not None and isinstance(state.block(block).body, Store)
 
 
-def _place(state: OpenSchedule, movable: list[str]) -> None:
+def _place_stages(state: OpenSchedule, movable: list[str]) -> None:
     """Branch over the place of each movable stage: a nest of its own, a level of its consumer's tiles, or inline."""
     if not movable:
         _annotate(state)
@@ -61,15 +61,15 @@ def _place(state: OpenSchedule, movable: list[str]) -> None:
         def way(new: OpenSchedule) -> None:
             new.compute_at(block, loop, preserve_unit_loops=True)
             new.scheduled[block] = Stage.FUSED
-            _place(new, rest)
+            _place_stages(new, rest)
 
         return way
 
     def inline(new: OpenSchedule) -> None:
         new.compute_inline(block)
-        _place(new, rest)
+        _place_stages(new, rest)
 
-    ways: dict[str, Way] = {"a nest of its own": lambda new: _place(new, rest)}
+    ways: dict[str, Way] = {"a nest of its own": lambda new: _place_stages(new, rest)}
     ways |= {f"at {loop}": at(loop) for loop in state.tiling(consumer).places}
     state.branch(f"place of {block}", ways | {"inline": inline}, block=consumer, role=Role.LOCATION)
 
@@ -81,11 +81,11 @@ def _annotate(state: OpenSchedule) -> None:
     for block in [b.name for b in blocks(state.func)]:
         if elementwise.matches(state.block(block)) and block not in state.scheduled and _owns_its_loops(state, block):
             elementwise.build(state, block)
-        elif state.tiled(block) is None and not _done(state, block):
+        elif state.tiled(block) is None and not _is_finished(state, block):
             _vectorize_last(state, block)
             _combine_lanes(state, block)
     for nest in roots(state):
-        if not all(_done(state, b.name) for b in walk_stmts(state.loop(nest)) if isinstance(b, Block)):
+        if not all(_is_finished(state, b.name) for b in walk_stmts(state.loop(nest)) if isinstance(b, Block)):
             _annotate_nest(state, nest)
 
 
@@ -95,7 +95,7 @@ def _owns_its_loops(state: OpenSchedule, block: str) -> bool:
     return bool(nest) and len(blocks_below(state.loop(nest[0]))) == 1 and len(nest) == len(state.axes(block))
 
 
-def _done(state: OpenSchedule, block: str) -> bool:
+def _is_finished(state: OpenSchedule, block: str) -> bool:
     """True where a block needs no annotation: its template finished it, or it is a view, which goes at the end."""
     return state.scheduled.get(block) in (Stage.DONE, Stage.VIEW)
 
@@ -191,27 +191,29 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     machine = state.target.machine
     if machine.threads(work * machine.core.latency) > 1:  # each iteration may wait for the one before it
         units = next((n for n, x in enumerate(chain) if not x.extent.is_one), len(chain)) if not tiled else 0
-        tried = [d for d in dict.fromkeys(_depths(first, len(names), units)) if units < d <= len(names)]
+        tried = [d for d in dict.fromkeys(_parallel_depths(first, len(names), units)) if units < d <= len(names)]
         lower = range(max(tried, default=0) - 1, units, -1)
-        legal = [d for d in tried if _legal(state, names[:d])] or [d for d in lower if _legal(state, names[:d])][:1]
+        legal = [d for d in tried if _can_be_parallel(state, names[:d])] or [
+            d for d in lower if _can_be_parallel(state, names[:d])
+        ][:1]
         serial = {"none parallel": way(0)} if work * machine.fma_cycles(32) < SLEEPING_THREAD_CYCLES else {}
-        ways = {_label(d): way(d) for d in legal} | serial
-        seed = None if first is None or first.shared is None else _label(first.shared)
+        ways = {_depth_label(d): way(d) for d in legal} | serial
+        seed = None if first is None or first.shared is None else _depth_label(first.shared)
         if state.branch(f"parallel loops of {inside[-1]}", ways, seed=seed, block=owner, role=Role.PARALLEL):
             return
     way(0)(state)
 
 
-def _label(depth: int) -> str:
+def _depth_label(depth: int) -> str:
     return f"{depth} parallel" if depth else "none parallel"
 
 
-def _legal(state: OpenSchedule, loops: list[str]) -> bool:
+def _can_be_parallel(state: OpenSchedule, loops: list[str]) -> bool:
     """True where the outer loops of a nest may be fused and run on the threads."""
     return state.copy().attempt(parallel, loops)
 
 
-def _depths(first: Tiled | None, loops: int, units: int) -> Sequence[int]:
+def _parallel_depths(first: Tiled | None, loops: int, units: int) -> Sequence[int]:
     """The numbers of loops of a nest that may be parallel. A tiled block, the `first` of the nest, has its own, with the seed. In
     other nests it is all loops but the last, or one after the `units` outermost loops of one iteration."""
     if first is None:

@@ -89,15 +89,15 @@ def pairing(block: Block) -> Contraction | None:
         return None
     if not regular(block):
         return None
-    factors = _factors(body)
+    factors = _factor_loads(body)
     outputs = _stored_axes(body, block)
     if factors is None or not outputs or {it.var.name for it in outputs} != {it.var.name for it in block.spatial}:
         return None
     left, right = factors
     last = outputs[-1].var.name
-    if last not in _used(right) or (last in _used(left) and at_axes(right)):
+    if last not in _index_axes(right) or (last in _index_axes(left) and at_axes(right)):
         left, right = right, left
-    in_left, in_right = _used(left), _used(right)
+    in_left, in_right = _index_axes(left), _index_axes(right)
     if last not in in_right:
         return None
     groups: dict[tuple[bool, bool], list[Iter]] = {(a, b): [] for a in (True, False) for b in (True, False)}
@@ -129,7 +129,7 @@ def regular(block: Block) -> bool:
     return all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in block.iters)
 
 
-def _factors(body: Store) -> tuple[Load, Load] | None:
+def _factor_loads(body: Store) -> tuple[Load, Load] | None:
     """The two loads, from different buffers, that `out = f(out, a, b)` has beside that of its own element."""
     old = Load(body.buffer, body.indices)
     read = list(dict.fromkeys(x for x in loads(body.value) if x != old))
@@ -142,7 +142,7 @@ def reused(block: Block) -> bool:
     """True where a block of constant extents uses all that it reads many times, so that it gains by tiles in caches and
     registers."""
     own = stored(block).buffer.name
-    used = [_used(x) for x in loads(block.body) if x.buffer.name != own]
+    used = [_index_axes(x) for x in loads(block.body) if x.buffer.name != own]
     least = min((size(it for it in block.iters if it.var.name not in names) for names in used), default=1)
     return least >= MIN_REUSES
 
@@ -156,14 +156,14 @@ def _stored_axes(store: Store, block: Block) -> list[Iter] | None:
     return found if len(names) == len(indices) else None  # type: ignore[return-value]
 
 
-def _used(load: Load) -> set[str]:
+def _index_axes(load: Load) -> set[str]:
     return variables(*load.indices)
 
 
 def at_axes(load: Load) -> bool:
     """True where each index of an element is an axis of its own, or a constant."""
     axes = [i for i in load.indices if not isinstance(i, Const)]
-    return all(isinstance(i, Var) for i in axes) and len(_used(load)) == len(axes)
+    return all(isinstance(i, Var) for i in axes) and len(_index_axes(load)) == len(axes)
 
 
 def address(block: Block, x: Load | Store) -> Expr:

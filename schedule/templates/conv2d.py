@@ -93,7 +93,7 @@ def matches(block: Block) -> Convolution | None:
     if c is None:
         return None
     if not c.by_columns:
-        return _grouped(c)
+        return _match_grouped(c)
     if at_axes(c.left) == at_axes(c.right) or not c.rows or not c.columns:
         return None
     if at_axes(c.left):
@@ -101,7 +101,7 @@ def matches(block: Block) -> Convolution | None:
     return Convolution(c, c.left, c.right, c.batch, c.rows, c.columns, c.reduction)
 
 
-def _grouped(c: Contraction) -> Convolution | None:
+def _match_grouped(c: Contraction) -> Convolution | None:
     """The block as a grouped convolution with its channels last, some neighbours of which read one group of the image's
     channels."""
     weights, image = (c.left, c.right) if at_axes(c.left) else (c.right, c.left)
@@ -200,11 +200,11 @@ def variants(c: Convolution, processor: CPU) -> list[Sum]:
 
 def _seed(c: Convolution, processor: CPU) -> tuple[ConvolutionTile, Sum]:
     t = tiles(c, processor)
-    cut = _by_panels(c, t, processor) and max(parts(c, t, processor)) > 1
+    cut = _enough_panels(c, t, processor) and max(parts(c, t, processor)) > 1
     return t, Sum.IN_PARTS if cut else Sum.WHOLE
 
 
-def _by_panels(c: Convolution, t: ConvolutionTile, processor: CPU) -> bool:
+def _enough_panels(c: Convolution, t: ConvolutionTile, processor: CPU) -> bool:
     """True where there are panels of weights enough for threads to share nothing else."""
     panels, threads = (
         size((*c.groups, *c.channels[:-1])) * ceil(extent(c.channels[-1]) / t.channels),
@@ -228,7 +228,7 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Co
     after, in_parts = epilogue(s, c.contraction.block), variant is Sum.IN_PARTS
     if c.transposed_result and after is None:
         after = s.cache_write(c.contraction.block, 0, "global")
-    tile(s, c, t, after, _by_panels(c, t, machine), in_parts)
+    tile(s, c, t, after, _enough_panels(c, t, machine), in_parts)
     if c.transposed_result:
         assert after is not None
         _transpose_tile(s, c, after, whole=in_parts)

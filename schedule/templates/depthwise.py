@@ -84,8 +84,8 @@ def tiles(c: Windows, processor: CPU) -> DepthwiseTile:
     # Registers for accumulators; the others hold the kernel and loaded elements. Where windows slide, a row of the tile is done,
     # and leaves its registers, when the window `live` rows on begins.
     room = processor.registers // 2 - 2
-    slides = c.vector in c.pixels and stride(c.image, row.var) < _kernel(c)
-    live = ceil(_kernel(c) / stride(c.image, row.var)) if slides else 1
+    slides = c.vector in c.pixels and stride(c.image, row.var) < _kernel_rows(c)
+    live = ceil(_kernel_rows(c) / stride(c.image, row.var)) if slides else 1
     # Two vectors where masks cost instructions: masks of a row that ends within the second are constants, others are shared.
     line = 2 * lanes * c.bits // 8 >= CACHE_LINE_BYTES
     two = lanes < width < 2 * lanes or (slides and line and width > lanes)
@@ -101,12 +101,12 @@ def tiles(c: Windows, processor: CPU) -> DepthwiseTile:
 
 def _tile_cycles(c: Windows, rows: int, vectors: int, processor: CPU) -> float:
     """Cycles of a register tile: its multiply-adds, or its loads, of which each serves all rows that see it."""
-    row, kernel = c.rows[-1].var, _kernel(c)
+    row, kernel = c.rows[-1].var, _kernel_rows(c)
     loads = (stride(c.image, row) * (rows - 1) + kernel) * (size(c.reduction) // kernel) * stride(c.image, c.vector.var)
     return TILE_ENTRY_CYCLES + vectors * max(rows * size(c.reduction) / processor.fmas, loads / processor.loads)
 
 
-def _kernel(c: Windows) -> int:
+def _kernel_rows(c: Windows) -> int:
     """Rows of the window."""
     indices = [i for i in c.image.indices if c.rows[-1].var.name in variables(i)]
     return size(it for it in c.reduction if it.var.name in variables(*indices))
@@ -136,7 +136,7 @@ def build(s: OpenSchedule, c: Windows, sizes: DepthwiseTile | None = None) -> No
     axes = {it.var.name: it for it in (*c.channels, *c.pixels)}
     row, vector = c.rows[-1], c.vector
     after = epilogue(s, c.block)
-    padding = _padding(s, c)
+    padding = _padding_block(s, c)
     order = [axes[i.name] for i in c.store.indices if isinstance(i, Var)]
     outer = [loop_of(it) for it in order if it is not row and it is not vector]
     strip, rows = s.sizes(c.block, row.var.name, 2, seed=(t.strip, t.rows))
@@ -147,7 +147,7 @@ def build(s: OpenSchedule, c: Windows, sizes: DepthwiseTile | None = None) -> No
     s.reorder(*outer, h0, h1, w0, *kernel, h2, w1)
     fuse_epilogue(s, after, w0)
     if padding is not None:
-        _place(s, c.block, padding, h0, "inline")
+        _place_padding(s, c.block, padding, h0, "inline")
     if len(kernel) > 1:
         s.unroll(kernel[-1])
     most = s.choose(f"{c.block} unroll", UNROLL_LIMITS, seed=UNROLL_LIMITS[-1], block=c.block, role=Role.PRAGMA)
@@ -159,7 +159,7 @@ def build(s: OpenSchedule, c: Windows, sizes: DepthwiseTile | None = None) -> No
     s.pending = [b for b in s.pending if b != padding]
 
 
-def _place(s: OpenSchedule, block: str, padding: str, strip: str, seed: str) -> None:
+def _place_padding(s: OpenSchedule, block: str, padding: str, strip: str, seed: str) -> None:
     """Branch over the padding of the input: for each strip, all of it before, or each element as it is read."""
 
     def by_strips(new: OpenSchedule) -> None:
@@ -174,7 +174,7 @@ def _place(s: OpenSchedule, block: str, padding: str, strip: str, seed: str) -> 
     one_of(s, f"place of {padding}", ways, seed=seed, block=block, role=Role.LOCATION)
 
 
-def _padding(s: OpenSchedule, c: Windows) -> str | None:
+def _padding_block(s: OpenSchedule, c: Windows) -> str | None:
     """The block that makes the padded input, if there is one and nothing else reads its result."""
     for block in map(s.block, made_for(s, c.block)):
         if stored(block).buffer.name == c.image.buffer.name and any(isinstance(n, Select) for n in walk(block.body)):

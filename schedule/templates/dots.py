@@ -38,10 +38,10 @@ def matches(block: Block) -> Contraction | None:
     if c is None or len(c.reduction) != 1:
         return None
     few = 1 < min(extent(c.rows[-1]), extent(c.columns[-1])) <= MAX_ROWS_FOR_DOTS
-    return c if few and last_axis(_large(c)) == c.reduction[0].var.name and divisible(block) else None
+    return c if few and last_axis(_larger_operand(c)) == c.reduction[0].var.name and divisible(block) else None
 
 
-def _large(c: Contraction) -> Load:
+def _larger_operand(c: Contraction) -> Load:
     """The operand of more rows or columns."""
     return c.right if extent(c.columns[-1]) >= extent(c.rows[-1]) else c.left
 
@@ -55,7 +55,7 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
     """Zero where it suits: no other template reads the larger operand only once, in place. It is infinite where it does not suit,
     or that operand is a constant, which is packed once. For narrow numbers for which the processor has an instruction it is an
     estimate: here a vector of them is converted in half a multiply-add."""
-    packed = _large(c).buffer.name in constants and gemm.suits(c, processor)
+    packed = _larger_operand(c).buffer.name in constants and gemm.suits(c, processor)
     if packed or not suits(c, processor):
         return inf
     if low_precision.instruction(c, processor) is None:
@@ -87,13 +87,13 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     """
     machine = s.target.machine
     t = tiles(c, machine)
-    small = c.left if _large(c) is c.right else c.right
+    small = c.left if _larger_operand(c) is c.right else c.right
     if last_axis(small) != c.reduction[0].var.name:
         _read_transposed_copy(s, c, small)
     outer = [loop_of(it) for it in (*c.batch, *c.columns[:-1], *c.rows[:-1])]
     c0, c1 = s.split(loop_of(c.columns[-1]), [None, *s.sizes(c.block, c.columns[-1].var.name, seed=(t.columns,))])
     r0, r1 = s.split(loop_of(c.rows[-1]), [None, *s.sizes(c.block, c.rows[-1].var.name, seed=(t.rows,))])
-    more, fewer = (c0, r0) if _large(c) is c.right else (r0, c0)
+    more, fewer = (c0, r0) if _larger_operand(c) is c.right else (r0, c0)
     s.reorder(*outer, more, fewer, r1, c1)
     partial = in_lanes(s, c.block, machine.lanes(c.bits))
     around = len(outer) + 2

@@ -41,7 +41,7 @@ def inline_chain(s: Schedule, block: str) -> None:
             if (
                 matches(made)
                 and epilogue(s, producer, rows=True) == block
-                and tree_size(own) + tree_size(made) * _reads(own, made) <= MAX_INLINED_NODES
+                and tree_size(own) + tree_size(made) * _count_reads(own, made) <= MAX_INLINED_NODES
             ):
                 try:
                     s.compute_inline(producer)
@@ -52,7 +52,7 @@ def inline_chain(s: Schedule, block: str) -> None:
             return
 
 
-def _reads(reader: Block, made: Block) -> int:
+def _count_reads(reader: Block, made: Block) -> int:
     """The number of loads in a block of the result of another one."""
     return sum(x.buffer.name == stored(made).buffer.name for x in loads(reader))
 
@@ -80,7 +80,7 @@ def build(s: OpenSchedule, block: str) -> None:
     elif len(loops) > 1 and extent(order[-1]) < lanes:
         around = {block: _rows_in_vectors(s, loops, lanes)}
     elif loops:
-        pieces = {blocks_below(s.loop(piece))[0].name: piece for piece in _pieces(s, b, order, loops)}
+        pieces = {blocks_below(s.loop(piece))[0].name: piece for piece in _cut_pieces(s, b, order, loops)}
         if len(loops) > 1:
             for piece in pieces.values():
                 s.vectorize(piece)
@@ -126,7 +126,7 @@ def _rows_in_vectors(s: OpenSchedule, loops: list[str], lanes: int) -> list[str]
     return loops[:-1]
 
 
-def _pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> list[str]:
+def _cut_pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> list[str]:
     """Cut the last loop of a block where conditions on it in the formula change, as between the parts of a concatenation; returns
     its pieces. It is also cut where quotients of it change, as where a rotated row begins again."""
     name, cuts = order[-1].var.name, set[int]()
@@ -137,7 +137,7 @@ def _pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> l
                     cuts.add(-int(first))
                 case Bound(-1, Const(last)):
                     cuts.add(int(last) + 1)
-            cuts |= _wraps(c, extent(order[-1]))
+            cuts |= _quotient_changes(c, extent(order[-1]))
     inside = [0, *sorted(c for c in cuts if 0 < c < extent(order[-1])), extent(order[-1])]
     if not 2 < len(inside) <= MAX_PIECES + 1:
         return loops[-1:]
@@ -146,7 +146,7 @@ def _pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> l
     return s.loop_partition(loops[-1], [None if n == longest else length for n, length in enumerate(lengths)])
 
 
-def _wraps(e: Expr, length: int) -> set[int]:
+def _quotient_changes(e: Expr, length: int) -> set[int]:
     """The values of an axis of this length at which a quotient of it, plus an offset, changes, if these are few."""
     match e:
         case Binary("//" | "%", a, Const(int(n))) if (found := linear(polynomial(a))) is not None and found[1] == 1:

@@ -80,18 +80,18 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
         return inf
     few = dot_columns(c, processor, constants)
     if few:
-        return _in_tiles(columns_before(c, few), processor) + _in_dots(c, few, processor)
-    return _in_tiles(c, processor)
+        return _tiled_cycles(columns_before(c, few), processor) + _dot_cycles(c, few, processor)
+    return _tiled_cycles(c, processor)
 
 
-def _in_tiles(c: Contraction, processor: CPU) -> float:
+def _tiled_cycles(c: Contraction, processor: CPU) -> float:
     lanes, (rows, columns) = processor.lanes(c.bits), (extent(c.rows[-1]), extent(c.columns[-1]))
     mr, nr = register_tile(rows, columns, size(c.reduction), lanes, processor)
     count = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * ceil(rows / mr) * ceil(columns / nr)
     return count * processor.tile_cycles(mr, ceil(nr / lanes), size(c.reduction))
 
 
-def _in_dots(c: Contraction, columns: int, processor: CPU) -> float:
+def _dot_cycles(c: Contraction, columns: int, processor: CPU) -> float:
     """Cycles of the last `columns` as inner products; their rows come from L2, where the other columns have left them."""
     step = processor.read_cycles(c.bits) + (columns - 1) * processor.loaded_fma_cycles(c.bits)
     return size((*c.batch, *c.rows, *c.columns[:-1])) * (size(c.reduction) * step + columns * ADD_LANES_CYCLES)
@@ -106,8 +106,8 @@ def dot_columns(c: Contraction, processor: CPU, constants: frozenset[str] = froz
     t = tiles(others, processor, constants)
     if t.left or not t.by_rows:
         return 0
-    apart = _in_tiles(others, processor) + _in_dots(c, few, processor)
-    return few if MIN_GAIN_OF_DOTS * apart < _in_tiles(c, processor) else 0
+    apart = _tiled_cycles(others, processor) + _dot_cycles(c, few, processor)
+    return few if MIN_GAIN_OF_DOTS * apart < _tiled_cycles(c, processor) else 0
 
 
 def columns_before(c: Contraction, last: int) -> Contraction:
@@ -122,7 +122,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction)
     outer = size(c.batch) * size(c.rows[:-1]) * size(c.columns[:-1])
     mr, nr = register_tile(M, N, K, lanes, processor)
-    element, cut = c.bits // 8, len(c.reduction) == 1 and not _at_once(c, processor, constants)
+    element, cut = c.bits // 8, len(c.reduction) == 1 and not _runs_whole(c, processor, constants)
     few = cut and M * MAX_SUM_PART * element <= processor.product_block_bytes(False, cut=True, few=True)[0]
     chunks = ceil(K / (MAX_SUM_PART if few else MAX_SUM_PART_OF_BLOCKS)) if cut else 1
     kc = ceil(extent(c.reduction[-1]) / chunks)
@@ -132,12 +132,12 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     enough_rows = outer >= 2 * threads or threads == 1
     line = ceil(K / chunks) * element
     constant, across = c.right.buffer.name in constants, last_axis(c.right) != c.columns[-1].var.name
-    right = constant or (M >= MIN_ROWS_TO_TRANSPOSE if across else _pays(c, kc, (mr, nr), processor))
+    right = constant or (M >= MIN_ROWS_TO_TRANSPOSE if across else _packing_pays(c, kc, (mr, nr), processor))
     # Threads that share columns read only their own, where these are packed at once or not at all; else each reads all.
     together = M * line <= processor.product_block_bytes(False, cut, few)[0] if right else N >= M
     spare = (0.2 if together and not constant else -0.05) if right else (0.02 if together else -0.02)
     # `spare` is the utilisation that sharing columns may lose against sharing rows; where negative, that rows may lose.
-    by_rows = enough_rows or _shared(M, mr, threads) > _shared(N, nr, threads) + spare
+    by_rows = enough_rows or _utilisation(M, mr, threads) > _utilisation(N, nr, threads) + spare
     rows, columns = processor.product_block_bytes(by_rows, cut, few)
     mc = balanced(row_tiles, max(1, rows // (mr * line)), 1 if enough_rows or not by_rows else threads)
     nc = balanced(column_tiles, max(1, columns // (nr * line)), 1 if by_rows else threads)
@@ -146,7 +146,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     uses = N * processor.fma_cycles(c.bits) / processor.pack_cycles(c.bits, outer * M * K * element)
     # In a tile of one vector, reads of a step's elements, each from another line, take longer than its multiply-adds.
     in_parts, misses = chunks > 1 and uses >= MIN_USES_OF_ROWS, uses >= MIN_USES_ALIASED_ROWS or nr <= lanes
-    left = transposed or in_parts or (aliased and misses) or _converted(c.left, c)
+    left = transposed or in_parts or (aliased and misses) or _is_converted(c.left, c)
     return GemmTile(
         mr,
         nr,
@@ -164,7 +164,7 @@ def max_whole_sum(processor: CPU) -> int:
     return processor.l1 // WHOLE_SUM_STEP_BYTES
 
 
-def _at_once(c: Contraction, processor: CPU, constants: frozenset[str]) -> bool:
+def _runs_whole(c: Contraction, processor: CPU, constants: frozenset[str]) -> bool:
     """True where the sum runs whole. Blocks of rows are small then, and each reads all columns again. These must stay in L3,
     where threads read them together, or pass once, beside one block of rows or rows that stay."""
     element, K = c.bits // 8, size(c.reduction)
@@ -176,12 +176,12 @@ def _at_once(c: Contraction, processor: CPU, constants: frozenset[str]) -> bool:
     return once or extent(c.rows[-1]) * K * element <= processor.product_block_bytes(True, False)[0]
 
 
-def _converted(factor: Load, c: Contraction) -> bool:
+def _is_converted(factor: Load, c: Contraction) -> bool:
     """True where a factor has halves that are converted: as they are packed, or else at each use."""
     return dtypes.is_half(factor.buffer.dtype) and not dtypes.is_half(c.store.buffer.dtype)
 
 
-def _pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU) -> bool:
+def _packing_pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU) -> bool:
     """True where all tiles of rows take fewer cycles with packed columns, packing included, than with columns in place.
 
     In place, each step has its own row, which may begin within a line, and its own page. But the last panel has only the
@@ -199,7 +199,7 @@ def _pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU) -> boo
     others = ceil(extent(c.rows[-1]) / tile[0]) - 1
     starts, vector = range(0, CACHE_LINE_BYTES, gcd(row, CACHE_LINE_BYTES)), min(lanes, columns) * element
     split = fmean(start + vector > CACHE_LINE_BYTES for start in starts)  # part of the vectors that lie across two lines
-    converted = _converted(c.right, c)
+    converted = _is_converted(c.right, c)
     extra = split * SPLIT_LOAD_CYCLES + converted * HALF_CYCLES  # cycles of a vector in place
     pages = PAGE_CYCLES * min(1.0, row / PAGE_BYTES) if kc * row > TLB_PAGES * PAGE_BYTES else 0.0
     masked = columns % lanes and not processor.masks  # a vector that takes twice as long
@@ -261,7 +261,7 @@ def rows_cycles(M: int, m: int, vectors: int, K: int, processor: CPU, padded: bo
     return whole * processor.tile_cycles(m, vectors, K) + last
 
 
-def _shared(length: int, tile: int, threads: int) -> float:
+def _utilisation(length: int, tile: int, threads: int) -> float:
     """The utilisation of threads that share the tiles of a length: 1 where all have equal parts."""
     return length / (ceil(ceil(length / tile) / threads) * tile * threads)
 
@@ -316,7 +316,7 @@ def build(
     r0, r1, r2 = _split(s, c, c.rows[-1], (t.mc, t.mr), like)
     last = ""
     if few:
-        c, last = _apart(s, c, few, [*outer, r0], after)
+        c, last = _split_last_columns(s, c, few, [*outer, r0], after)
     c0, c1, c2 = _split(s, c, c.columns[-1], (t.nc, t.nr))
     k0, k1 = _split(s, c, c.reduction[-1], (t.kc,)) if variant is not Sum.WHOLE else ("", loop_of(c.reduction[-1]))
     reduce_loops = [*(loop_of(it) for it in c.reduction[:-1]), k1]
@@ -333,7 +333,7 @@ def build(
     levels = [*first, [r1], [c1], reduce_loops, [r2], [c2]]
     s.reorder(*(loop for level in levels[1 if last else 0 :] for loop in level))
     if last:
-        first[1] = _dots(s, c, last, first[0], first[1])
+        first[1] = _build_dots(s, c, last, first[0], first[1])
         levels[1] = first[1]
     elif after is not None:
         s.reverse_compute_at(after, c1 if variant is Sum.WHOLE else first[0][-1], preserve_unit_loops=True)
@@ -366,7 +366,9 @@ def _rows_stay(c: Contraction, variant: Sum, machine: CPU) -> bool:
     return variant is Sum.WHOLE and c.threads(machine) == 1 and nbytes <= machine.l3_reuse_bytes
 
 
-def _apart(s: OpenSchedule, c: Contraction, few: int, around: list[str], after: str | None) -> tuple[Contraction, str]:
+def _split_last_columns(
+    s: OpenSchedule, c: Contraction, few: int, around: list[str], after: str | None
+) -> tuple[Contraction, str]:
     """Split the last columns off into a block of their own, below the loops `around`, as is the epilogue `after`. Returns the
     product of the others, and the name of that block."""
     column = loop_of(c.columns[-1])
@@ -380,7 +382,7 @@ def _apart(s: OpenSchedule, c: Contraction, few: int, around: list[str], after: 
     return replace(made, block=f"{block}_{others}", columns=(*made.columns[:-1], it)), f"{block}_{last}"
 
 
-def _dots(s: OpenSchedule, c: Contraction, block: str, around: list[str], parts: list[str]) -> list[str]:
+def _build_dots(s: OpenSchedule, c: Contraction, block: str, around: list[str], parts: list[str]) -> list[str]:
     """Compute the block of the last columns as inner products, after each part of the sum of the others. Both are in the same
     loops `around` and `parts`; returns the latter."""
     it, column, r1, r2, k = c.reduction[-1], *s.get_loops(block)[len(around) :]

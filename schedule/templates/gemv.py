@@ -68,7 +68,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     refused."""
     machine, work = s.target.machine, extent(c.columns[0]) * extent(c.reduction[0])
     constant = c.right.buffer.name in s.constants
-    way = _dot if along_rows(c) else _panels if constant else _add_rows
+    way = _build_dot if along_rows(c) else _build_panels if constant else _add_rows
     # Since the last call, other kernels have pushed a matrix that is constant out of the second-level cache.
     nbytes = machine.l2 + 1 if constant else work * c.bits // 8
     seed = machine.threads(work * machine.read_cycles(c.bits, nbytes))
@@ -76,7 +76,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     done(s, c.block)
 
 
-def _dot(s: OpenSchedule, c: Contraction, threads: int) -> None:
+def _build_dot(s: OpenSchedule, c: Contraction, threads: int) -> None:
     """Loops: rows of a thread, next to each other; steps along the rows; rows far apart; lanes.
 
     At the seed half of the registers have sums: of two rows if there are 32, of four if there are 16. The number of rows, and the
@@ -97,11 +97,11 @@ def _dot(s: OpenSchedule, c: Contraction, threads: int) -> None:
     width = s.choose(f"{c.block} lanes", fitting, seed=seed, block=c.block)
     order = sorted(ROWS_AT_ONCE, key=lambda n: n != 4) if few else ROWS_AT_ONCE
     numbers = [n for n in order if n == 1 or (rows % (n * threads) == 0 and rows > n)]
-    ways = {f"{n} at once": having(_rows, c=c, threads=threads, together=n, width=width) for n in numbers}
+    ways = {f"{n} at once": having(_read_rows, c=c, threads=threads, together=n, width=width) for n in numbers}
     one_of(s, f"rows of {c.block}", ways, block=c.block)
 
 
-def _rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: int) -> None:
+def _read_rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: int) -> None:
     """Read `together` rows at once, vectors of `width` elements of each."""
     rows, i = extent(c.columns[0]), loop_of(c.columns[0])
     shared = threads > 1 and rows % (threads * together) == 0 and rows > threads * together
@@ -152,7 +152,7 @@ def _add_rows(s: OpenSchedule, c: Contraction, threads: int) -> None:
         share(s, c.block, [j0])
 
 
-def _panels(s: OpenSchedule, c: Contraction, threads: int) -> None:
+def _build_panels(s: OpenSchedule, c: Contraction, threads: int) -> None:
     """Loops: panels of columns (threads); rows; lanes. Elementwise stages after the product are computed with each panel.
 
     At the seed, a panel has so many vectors that their additions hide each other's latency, the panels as equal as can be.

@@ -82,10 +82,10 @@ def matches(block: Block) -> Contraction | None:
     if c is None or len(c.reduction) != 1:
         return None
     kind = c.store.buffer.dtype
-    return c if _known(c) and adds_products(block, Cast(kind, c.left), Cast(kind, c.right)) else None
+    return c if _is_supported(c) and adds_products(block, Cast(kind, c.left), Cast(kind, c.right)) else None
 
 
-def _known(c: Contraction) -> bool:
+def _is_supported(c: Contraction) -> bool:
     left, right, total = _types(c)
     integers = total == "int32" and {left, right} <= {"int8", "uint8"}
     return integers or (left, right, total) == ("bfloat16", "bfloat16", "float32")
@@ -98,7 +98,7 @@ def _types(c: Contraction) -> tuple[str, str, str]:
 def instruction(c: Contraction, processor: CPU) -> Instruction | None:
     """The instruction that the processor has for a product."""
     left, right, total = _types(c)
-    if not _known(c):
+    if not _is_supported(c):
         return None
     letters = LETTERS[left] + LETTERS[right] if total == "int32" else LETTERS[left]
     parts, lanes = 32 // dtypes.bits(left), processor.lanes(32)
@@ -164,10 +164,10 @@ def in_place(c: Contraction, how: Instruction) -> bool:
     """True where rows are read in place: the sum walks their memory in whole steps, in the type of the instruction."""
     step = c.reduction[0]
     fits = how.rows == 1 and not how.wider and last_axis(c.left) == step.var.name and extent(step) % how.depth == 0
-    return fits and c.left.buffer.name not in (c.right.buffer.name, _shifted(c, how))
+    return fits and c.left.buffer.name not in (c.right.buffer.name, _unsigned_operand(c, how))
 
 
-def _shifted(c: Contraction, how: Instruction) -> str | None:
+def _unsigned_operand(c: Contraction, how: Instruction) -> str | None:
     """The operand that is made unsigned where both have signs: the larger one, as the sums of the other correct the result."""
     left, right = c.left.buffer.name, c.right.buffer.name
     if how.rows > 1 or left == right or not how.intrinsic.endswith(SIGNED):
@@ -211,7 +211,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     after = epilogue(s, block, rows=True)
     after = None if after in s.scheduled else after
     intrinsic = how.intrinsic
-    reads_rows, shifted = in_place(c, how), _shifted(c, how)
+    reads_rows, shifted = in_place(c, how), _unsigned_operand(c, how)
     copies: dict[str, str] = {}
     if shifted is not None:
         copies[shifted], _, corrected = s.make_unsigned(block, shifted)
@@ -238,10 +238,10 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     # Long rows are copied in long vectors; for tile registers, 64 bytes of a row are together.
     by_rows = how.rows == 1 and extent(c.reduction[0]) * element >= MIN_ROW_BYTES
     of_steps, in_order = ((step, ()), (0, 1, 2, 3)) if by_rows else ((step, (how.depth,)), (0, 3, 1, 2, 4))
-    in_rows = _tiled(c.left.indices, (of_rows, of_steps), in_order)
+    in_rows = _tile_layout(c.left.indices, (of_rows, of_steps), in_order)
     layouts = (
-        (left, _tiled(c.left.indices, (of_rows, side_by_side), order) if across else in_rows),
-        (right, _tiled(c.right.indices, (of_columns, side_by_side), order)),
+        (left, _tile_layout(c.left.indices, (of_rows, side_by_side), order) if across else in_rows),
+        (right, _tile_layout(c.right.indices, (of_columns, side_by_side), order)),
     )
     for name, layout in layouts[reads_rows:]:
         s.transform_layout(name, ("write", 0), layout)
@@ -257,7 +257,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     parted = s.loop(k0).extent != Const(1)
     s.reverse_compute_at(after, r0 if parted else c1, preserve_unit_loops=True)
     of_result = ((of_columns,), (0, 1, 2)) if reads_rows else ((of_rows, of_columns), (0, 3, 1, 2, 4, 5))
-    s.transform_layout(block, ("write", 0), _tiled(c.store.indices, *of_result))
+    s.transform_layout(block, ("write", 0), _tile_layout(c.store.indices, *of_result))
     s.vectorize(s.split(s.get_loops(after)[-1], [None, t.columns * how.columns])[-1])
     if not parted and how.rows == 1:
         s.unroll(s.get_loops(after)[-3])  # so that the results stay in registers
@@ -282,7 +282,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
         s.reorder(tile, line, steps)  # row by row, as processors fetch ahead
         s.vectorize(lanes)
     if across:
-        _pack(s, c, left, c.rows[-1], t.rows * how.rows, how, False)
+        _copy_operand(s, c, left, c.rows[-1], t.rows * how.rows, how, False)
     elif not reads_rows:
         s.compute_inline(left)
     instructions = [s.get_loops(name)[-4 if how.rows > 1 else -3] for name in names]
@@ -293,13 +293,13 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     threads = c.threads(machine)
     at_blocks = size(c.rows[:-1]) == 1 and c.right.buffer.name not in s.constants and (threads == 1 or t.own)
     place = c0 if at_blocks else None
-    _pack(s, c, right, c.columns[-1], t.columns * how.columns, how, last_axis(c.right) == step, place)
+    _copy_operand(s, c, right, c.columns[-1], t.columns * how.columns, how, last_axis(c.right) == step, place)
     if threads > 1:
         share(s, after, around[:-1] if at_blocks else around)
     done(s, after)
 
 
-def _tiled(indices: Sequence[Expr], factors: Sequence[tuple[str, tuple[int, ...]]], order: Sequence[int]) -> IndexMap:
+def _tile_layout(indices: Sequence[Expr], factors: Sequence[tuple[str, tuple[int, ...]]], order: Sequence[int]) -> IndexMap:
     """The index map of a buffer, accessed at `indices`, that tiles the dimensions of some axes by `factors`. The other dimensions
     come first, then the levels of all tiled ones in an `order`."""
     cut, at = dict(factors), 0
@@ -322,7 +322,7 @@ def _rows_of_tiles(rank: int, parts: int) -> IndexMap:
     return IndexMap(inputs, (*others, row, step * parts + part))
 
 
-def _pack(
+def _copy_operand(
     s: OpenSchedule, c: Contraction, copy: str, axis: Iter, unit: int, how: Instruction, across: bool, place: str | None = None
 ) -> None:
     """Copy an operand at the loop `place`, or in front of the product by all threads. Vectors are of `axis`, of which a register

@@ -22,7 +22,7 @@ UNROLL_LIMITS = (0, 16, 64, 512)  # most statements that an unrolled innermost r
 UNROLLED_STATEMENTS = 64
 PREFETCH_DISTANCES = (4, 16)  # iterations by which loads from memory are fetched ahead
 PACKED_DISTANCE = 32  # iterations of two vectors of 64 bytes: a page, at whose end hardware prefetchers stop
-UNSAID = {"schedule": "static", "chunk": 0, "prefetch": ()}  # behaviour of a loop without these annotations
+ANNOTATION_DEFAULTS = {"schedule": "static", "chunk": 0, "prefetch": ()}  # behaviour of a loop without these annotations
 CHUNK_SIZES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
 
 
@@ -62,11 +62,11 @@ def teams(s: OpenSchedule, block: str, seed: int, work: int, build: Callable[[Op
     def way(threads: int) -> Way:
         return lambda new: build(new, threads)
 
-    ways = {_label(threads): way(threads) for threads in sorted(tried, reverse=True)}
-    one_of(s, f"parallel loops of {block}", ways, seed=_label(seed), block=block, role=Role.PARALLEL)
+    ways = {_threads_label(threads): way(threads) for threads in sorted(tried, reverse=True)}
+    one_of(s, f"parallel loops of {block}", ways, seed=_threads_label(seed), block=block, role=Role.PARALLEL)
 
 
-def _label(threads: int) -> str:
+def _threads_label(threads: int) -> str:
     return "none parallel" if threads == 1 else f"{threads} threads"
 
 
@@ -111,7 +111,7 @@ def annotate_shares(s: OpenSchedule, block: str, owner: str, alike: bool = False
 
 def annotate_choice(s: OpenSchedule, loop: str, key: str, name: str, options: Sequence[Any], **about: Unpack[ChoiceKey]) -> None:
     """Annotate a loop with one of a few values, the seed's first. At the seed, the default of a loop needs no annotation."""
-    if not s.at_seed or options[0] != UNSAID[key]:
+    if not s.at_seed or options[0] != ANNOTATION_DEFAULTS[key]:
         s.annotate(loop, key, s.choose(name, options, **about))
 
 

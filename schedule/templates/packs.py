@@ -26,7 +26,7 @@ def choose_packs(state: OpenSchedule, block: str, place: str | None, then: Way, 
     walks its memory, the copy may keep that order, and is made in vectors. One with the vectorised axis is copied in front, by
     all threads, or panel by panel in the outermost loops. With `few`, there is one way to copy each.
     """
-    _visit(state, block, place, _operands(state, block), then, few)
+    _pack_each(state, block, place, _operands(state, block), then, few)
 
 
 def _operands(state: OpenSchedule, block: str) -> list[str]:
@@ -53,7 +53,7 @@ def operands_of(state: OpenSchedule, block: str) -> Operands:
     return tiled.operands
 
 
-def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[str], then: Way, few: bool) -> None:
+def _pack_each(state: OpenSchedule, block: str, place: str | None, operands: list[str], then: Way, few: bool) -> None:
     if not operands:
         then(state)
         return
@@ -62,7 +62,7 @@ def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[st
     def way(copy: Way) -> Way:
         def change(new: OpenSchedule) -> None:
             copy(new)
-            _visit(new, block, place, rest, then, few)
+            _pack_each(new, block, place, rest, then, few)
 
         return change
 
@@ -76,15 +76,15 @@ def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[st
     if not transposed or how.gathered:  # else vectors would be gathered from as many lines as they have lanes
         ways[AS_IT_IS] = way(lambda new: None)
     if axes & vector or not how.by_blocks:
-        ways["in front"] = way(lambda new: _packed(new, block, load, None, transposed))
-        panels = _panels(state, block, axes)
+        ways["in front"] = way(lambda new: _make_copy(new, block, load, None, transposed))
+        panels = _panel_loop(state, block, axes)
         if panels is not None:
-            ways["at its panels"] = way(lambda new: _packed(new, block, load, panels, transposed))
+            ways["at its panels"] = way(lambda new: _make_copy(new, block, load, panels, transposed))
     else:
         reduce_axes = {it.var.name for it in state.block(block).iters if not is_spatial(it)}
         if isinstance(along, Var) and along.name in reduce_axes:
-            ways["by rows"] = way(lambda new: _by_rows(new, block, buffer, place))
-        ways["by tiles"] = way(lambda new: _packed(new, block, load, place))
+            ways["by rows"] = way(lambda new: _pack_by_rows(new, block, buffer, place))
+        ways["by tiles"] = way(lambda new: _make_copy(new, block, load, place))
     seed = dict(how.seed).get(buffer)
     if few:
         packed = seed if seed in ways and seed != AS_IT_IS else next((label for label in ways if label != AS_IT_IS), None)
@@ -92,7 +92,7 @@ def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[st
     state.branch(f"pack {buffer} for {block}", ways, seed=seed, block=block, role=Role.PACKING, buffer=buffer)
 
 
-def _panels(state: OpenSchedule, block: str, axes: set[str]) -> str | None:
+def _panel_loop(state: OpenSchedule, block: str, axes: set[str]) -> str | None:
     """The loop that moves to another panel of an operand with these axes, in a convolution or a batched product. It is the last
     loop of the outer levels that drives one of the axes. All loops around it drive one, too, or have one iteration."""
     tiled = state.tiled(block)
@@ -108,31 +108,31 @@ def _panels(state: OpenSchedule, block: str, axes: set[str]) -> str | None:
     return None
 
 
-def _packed(state: OpenSchedule, block: str, load: Load, place: str | None, transposed: bool = False) -> None:
+def _make_copy(state: OpenSchedule, block: str, load: Load, place: str | None, transposed: bool = False) -> None:
     """Copy an operand at the loop `place`, or in front, by all threads: in vectors along the copy, or `transposed`."""
-    copy = _pack(state, block, load.buffer.name)
+    copy = _pack_operand(state, block, load.buffer.name)
     if place is not None:
         state.compute_at(copy, place, preserve_unit_loops=True)
         if not transposed:
-            _through_rows(state, copy, block, load)
-    _in_vectors(state, copy, place, transposed)
+            _order_by_rows(state, copy, block, load)
+    _vectorize_copy(state, copy, place, transposed)
     if transposed:
         _transpose_copy(state, block, load, copy)
 
 
-def _pack(state: OpenSchedule, block: str, buffer: str) -> str:
+def _pack_operand(state: OpenSchedule, block: str, buffer: str) -> str:
     """Pack an operand. Halves that a block converts at each use are converted as they are copied. Not those of constants: they
     are packed once, and each call would read more memory."""
     copy = state.pack(block, buffer, preserve_unit_loops=True)
     made = stored(state.block(copy)).buffer
     changing = dtypes.is_half(made.dtype) and buffer not in state.constants
-    wide = _converted(state, block, made.name) if changing else None
+    wide = _converted_dtype(state, block, made.name) if changing else None
     if wide is not None:
         state.unsafe_set_dtype(copy, 0, wide)
     return copy
 
 
-def _converted(state: OpenSchedule, block: str, buffer: str) -> str | None:
+def _converted_dtype(state: OpenSchedule, block: str, buffer: str) -> str | None:
     """The one dtype to which a block converts each element that it loads from a buffer; None if there is no such one."""
     body = state.block(block).body
     casts = [n for n in walk(body) if isinstance(n, Cast) and isinstance(n.value, Load) and n.value.buffer.name == buffer]
@@ -140,7 +140,7 @@ def _converted(state: OpenSchedule, block: str, buffer: str) -> str | None:
     return casts[0].dtype if len(casts) == count and len({n.dtype for n in casts}) == 1 else None
 
 
-def _in_vectors(state: OpenSchedule, copy: str, place: str | None, transposed: bool = False) -> None:
+def _vectorize_copy(state: OpenSchedule, copy: str, place: str | None, transposed: bool = False) -> None:
     if not transposed:
         state.vectorize(state.get_loops(copy)[-1])
     loops = state.get_loops(copy)
@@ -148,7 +148,7 @@ def _in_vectors(state: OpenSchedule, copy: str, place: str | None, transposed: b
         parallel(state, loops[:-2])
 
 
-def _through_rows(state: OpenSchedule, copy: str, block: str, load: Load) -> None:
+def _order_by_rows(state: OpenSchedule, copy: str, block: str, load: Load) -> None:
     """Have a vectorised copy finish a row of its source before the next, so that rows that lie far apart are read once. Its loops
     are those of the block that drive the operand, in their order."""
     along, axes = variables(load.indices[-1]), variables(*load.indices)
@@ -179,14 +179,14 @@ def _transpose_copy(state: OpenSchedule, block: str, load: Load, copy: str) -> N
     transpose_in_squares(state, columns, last, lanes, lanes)
 
 
-def _by_rows(state: OpenSchedule, block: str, buffer: str, place: str | None) -> None:
+def _pack_by_rows(state: OpenSchedule, block: str, buffer: str, place: str | None) -> None:
     """Copy an operand block by block, in rows along the sum: while it is packed, the sum is inside the rows of a tile."""
     *_, reduce_loops, (row_loop,), _ = state.tiling(block).levels
     sum_loop = reduce_loops[-1]
     state.reorder(row_loop, sum_loop)
-    copy = _pack(state, block, buffer)
+    copy = _pack_operand(state, block, buffer)
     state.reorder(sum_loop, row_loop)
     if place is not None:
         state.compute_at(copy, place, preserve_unit_loops=True)
-    _in_vectors(state, copy, place)
+    _vectorize_copy(state, copy, place)
     state.storage_align(copy, 0, -2, ROW_MULTIPLE, ROW_OFFSET)

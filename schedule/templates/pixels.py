@@ -74,7 +74,7 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
     if by_rows(c, processor):
         channels, count = _channels_of_row(c, processor), size((*c.groups, *c.channels, *c.pixels)) / processor.lanes(bits)
         tile = processor.tile_cycles(channels, stride(c.image, c.pixels[-1].var), size(c.reduction))
-        return count / channels * tile / _filled(c, processor)
+        return count / channels * tile / _filled_lanes(c, processor)
     p, lanes = product(c), processor.lanes(bits)
     t, elements = tiles(c, processor, constants), prod(const_shape(c.image.buffer))
     time = gemm.cycles(p, processor, constants)
@@ -113,10 +113,10 @@ def by_rows(c: Convolution, processor: CPU) -> bool:
     if not suits(c, processor) or in_place(c) or processor.accumulators(1) < MIN_CHANNELS_BY_ROWS:
         return False
     weights = size((*c.channels, *c.reduction)) * c.contraction.bits // 8  # of one group
-    return weights <= processor.l1_strip_bytes and _filled(c, processor) >= MIN_FILLED
+    return weights <= processor.l1_strip_bytes and _filled_lanes(c, processor) >= MIN_FILLED
 
 
-def _filled(c: Convolution, processor: CPU) -> float:
+def _filled_lanes(c: Convolution, processor: CPU) -> float:
     """The part of the lanes that have pixels, if vectors end with the rows."""
     lanes, row = processor.lanes(c.contraction.bits), extent(c.pixels[-1])
     return row / (ceil(row / lanes) * lanes)
@@ -133,7 +133,7 @@ def _build_by_rows(s: OpenSchedule, c: Convolution) -> None:
     unrolled; pixels, a vector. Images of all channels written side by side are more streams than processors prefetch. Padding is
     computed as the image is read."""
     machine, block, row = s.target.machine, c.contraction.block, c.pixels[-1]
-    after, padding = epilogue(s, block), _padding(s, block)
+    after, padding = epilogue(s, block), _padding_blocks(s, block)
     outer = [loop_of(it) for it in (*c.groups, *c.channels[:-1], *c.pixels[:-1])]
     (channels,) = s.sizes(block, c.channels[-1].var.name, seed=(_channels_of_row(c, machine),))
     (lanes,) = s.sizes(block, row.var.name, seed=(machine.lanes(c.contraction.bits),), vector=True)
@@ -175,7 +175,7 @@ def as_product(s: OpenSchedule, c: Convolution, after: str) -> list[str]:
     `row`. Its image is copied to im2col panels where needed. Returns the blocks that became part of others. ScheduleError where a
     step is refused."""
     block, pixels, steps = c.contraction.block, row(c), _steps(c)
-    inlined = [] if in_place(c) else _unrolled(s, c, steps)
+    inlined = [] if in_place(c) else _copy_image(s, c, steps)
     own, others = {it.var: it for it in s.block(block).iters}, c.pixels[: -len(pixels)]
     written = [own[i] for i in c.contraction.store.indices if isinstance(i, Var)]
     s.transform_layout(block, ("write", 0), counted(written, written[: -len(pixels)], pixels), None, True)
@@ -187,7 +187,7 @@ def as_product(s: OpenSchedule, c: Convolution, after: str) -> list[str]:
     return inlined
 
 
-def _unrolled(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[str]:
+def _copy_image(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[str]:
     """Have a convolution read im2col panels of its image, by rows of pixels; returns the padding block, if it joined the copy."""
     pixels, machine = row(c), s.target.machine
     seen = variables(*c.image.indices)
@@ -197,7 +197,7 @@ def _unrolled(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[st
     s.transform_layout(copy, ("write", 0), counted(axes, outer, steps, pixels), None, True)
     if size(pixels) * c.contraction.bits // 8 % PAGE_BYTES == 0:
         s.storage_align(copy, 0, -2, 32, 16)
-    made = _padding(s, copy)
+    made = _padding_blocks(s, copy)
     for name in made:
         s.compute_inline(name)
     made_by = zip(axes, s.block(copy).iters, strict=True)
@@ -212,7 +212,7 @@ def _unrolled(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[st
     return made
 
 
-def _padding(s: OpenSchedule, copy: str) -> list[str]:
+def _padding_blocks(s: OpenSchedule, copy: str) -> list[str]:
     """The elementwise block that makes all that a copy reads, for it alone; empty if there is none."""
     return made_for(s, copy) if len(s.get_producers(copy)) == 1 else []
 

@@ -83,8 +83,8 @@ def _reduce_along(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: i
     results = size(b.spatial)
     longest = max((it for it in b.iters if not is_spatial(it)), key=extent)
     ways = {
-        "results": lambda new: _results(new, b, along, threads, lanes),
-        "parts": lambda new: _parts(new, b, along, longest, threads, lanes),
+        "results": lambda new: _share_results(new, b, along, threads, lanes),
+        "parts": lambda new: _share_parts(new, b, along, longest, threads, lanes),
     }
     if threads == 1 or results >= 16 * threads:
         ways.pop("parts")
@@ -92,7 +92,7 @@ def _reduce_along(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: i
     one_of(s, f"threads share of {b.name}", ways, seed=seed, block=b.name, role=Role.PARALLEL)
 
 
-def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -> None:
+def _share_results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -> None:
     """Compute each result by one thread."""
     kept = [loop_of(it) for it in b.spatial]
     if extent(along) < 2 * lanes:
@@ -124,7 +124,7 @@ def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -
     one_of(s, f"{b.name} side by side", {"one row": one_row} | ({"some rows": side_by_side} if wide else {}), block=b.name)
 
 
-def _parts(s: OpenSchedule, b: Block, along: Iter, longest: Iter, threads: int, lanes: int) -> None:
+def _share_parts(s: OpenSchedule, b: Block, along: Iter, longest: Iter, threads: int, lanes: int) -> None:
     """Compute a partial result of each part, by any thread."""
     kept = [loop_of(it) for it in b.spatial]
     counts = [

@@ -94,7 +94,7 @@ def is_place(indices: Sequence[Expr], axes: Sequence[Iter]) -> bool:
     )
 
 
-def _cheap(block: Block, rank: int) -> bool:
+def _is_cheap(block: Block, rank: int) -> bool:
     """True where elements of a row are computed again at each use at less cost than keeping the row: only sums and products."""
     whole = is_elementwise(block) and len(block.iters) == rank
     return whole and all(
@@ -121,9 +121,9 @@ def nest(s: OpenSchedule, found: Rows) -> list[str]:
     if [x.name for x in loops_of(s.func, found.last)] != loops:
         s.reorder(*loops)
     machine, bits = s.target.machine, max(32, element_bits(last))
-    cheap = [name for name in found.stages if _cheap(s.block(name), len(order))]
+    cheap = [name for name in found.stages if _is_cheap(s.block(name), len(order))]
     for stage in reversed(found.stages):
-        _place(s, stage, loops[-2], whole=len(s.block(stage).iters) == len(order), cheap=stage in cheap)
+        _place_stage(s, stage, loops[-2], whole=len(s.block(stage).iters) == len(order), cheap=stage in cheap)
     for stage in found.reductions:
         length = extent(s.block(stage).reduction[0])
         if length < 2 * machine.lanes(bits):
@@ -167,7 +167,7 @@ def _fetch_next_row(s: OpenSchedule, stage: str) -> None:
         s.annotate(loop.name, "prefetch", ahead)
 
 
-def _place(s: OpenSchedule, stage: str, row: str, whole: bool, cheap: bool) -> None:
+def _place_stage(s: OpenSchedule, stage: str, row: str, whole: bool, cheap: bool) -> None:
     """Branch over the place of a stage: below the loop over rows, or inlined if it is no reduction. Where it has a `whole` row,
     it is vectorised."""
 

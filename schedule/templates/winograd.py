@@ -71,7 +71,7 @@ def matches(s: Schedule, block: str) -> Filtered | None:
     source = _producer(s, inputs[-1])
     if source is None or _only_reader(s, source) != inputs[-1] or not elementwise.matches(find_block(s.func, reader)):
         return None
-    tile = _tile([find_block(s.func, name) for name in outputs])
+    tile = _output_tile([find_block(s.func, name) for name in outputs])
     if len(tile) != len(c.rows) - 1 or len(find_block(s.func, reader).iters) != len(tile) + 2:
         return None
     padding = _producer(s, source)
@@ -109,7 +109,7 @@ def chosen(block: Block) -> Iter | None:
             return None
 
 
-def _tile(outputs: Sequence[Block]) -> tuple[int, ...]:
+def _output_tile(outputs: Sequence[Block]) -> tuple[int, ...]:
     """The number of outputs of a tile along each axis of the image, 1 along one that is not transformed. They are the lengths of
     the dimensions that transforms put behind those of the tiles; empty where they put them elsewhere."""
     inner = set[int]()  # of the buffer that the last block writes, the dimensions of outputs in a tile
@@ -149,15 +149,15 @@ def cycles(w: Filtered, s: Schedule, processor: CPU) -> float:
 def tiles(w: Filtered, processor: CPU) -> Blocking:
     """Good sizes, computed from the extents and the processor: the fewest cycles of the core that has most to do."""
     c = w.products
-    threads, (rows, columns) = c.threads(processor), _counts(w)
+    threads, (rows, columns) = c.threads(processor), _tile_counts(w)
     others = size((*c.rows[:1], *c.rows[1:-2]))  # images, and tiles along the axes before the last two
     points = size(c.batch)
     weights = points * size(c.reduction) * size(c.columns)
     best: tuple[float, Blocking] | None = None
-    for down, across in _blocks(rows, columns, ceil(processor.lanes(c.bits) / w.tile[-1])):
+    for down, across in _block_sizes(rows, columns, ceil(processor.lanes(c.bits) / w.tile[-1])):
         count = others * ceil(rows / down) * ceil(columns / across)
         register, tile = _register_tile(c, down, across, processor)
-        time = count * (points * tile + weights * _reading(weights, c.bits, processor))
+        time = count * (points * tile + weights * _weight_cycles(weights, c.bits, processor))
         held = down * across * points * (size(c.reduction) + size(c.columns))
         if held * c.bits // 8 > processor.l2_reuse_bytes:
             time += 2 * count * held * processor.read_cycles(c.bits, processor.l2 + 1)
@@ -169,19 +169,19 @@ def tiles(w: Filtered, processor: CPU) -> Blocking:
     return best[1]
 
 
-def _reading(elements: int, bits: int, processor: CPU) -> float:
+def _weight_cycles(elements: int, bits: int, processor: CPU) -> float:
     """Cycles of an element of the weights, beyond those of one in the second-level cache."""
     nbytes = elements * bits // 8
     return processor.read_cycles(bits, nbytes) if nbytes > processor.l2_reuse_bytes else 0.0
 
 
-def _counts(w: Filtered) -> tuple[int, int]:
+def _tile_counts(w: Filtered) -> tuple[int, int]:
     """The numbers of tiles along the last two axes of the image."""
     counts = [1, *map(extent, w.products.rows[1:])]
     return counts[-2], counts[-1]
 
 
-def _blocks(rows: int, columns: int, unit: int) -> list[tuple[int, int]]:
+def _block_sizes(rows: int, columns: int, unit: int) -> list[tuple[int, int]]:
     """Sizes of blocks that divide the rows of tiles evenly, or one row into multiples of `unit` tiles of whole vectors."""
     whole = {(ceil(rows / n), columns) for n in range(1, rows + 1)}
     return sorted(whole | {(1, n) for n in range(unit, columns, unit)}, reverse=True)
@@ -216,23 +216,23 @@ def build(s: OpenSchedule, w: Filtered, sizes: Blocking | None = None) -> None:
     machine: CPU = s.target.machine
     t, lanes = sizes or tiles(w, machine), machine.lanes(w.products.bits)
     threads = w.products.threads(machine)
-    outer = _cut(s, w, t)
+    outer = _split_places(s, w, t)
     if not t.together:
         for stage in (*reversed(w.outputs), w.products.block, *reversed(w.inputs), w.source, *([w.padding] if w.padding else [])):
             s.compute_at(stage, outer[-1], preserve_unit_loops=True)
-    pieces = _source(s, w, lanes)
-    _inputs(s, w, lanes)
-    _products(s, w, t)
-    _outputs(s, w, lanes)
+    pieces = _build_source(s, w, lanes)
+    _build_inputs(s, w, lanes)
+    _build_products(s, w, t)
+    _build_outputs(s, w, lanes)
     if threads > 1 and t.together:
         for block in (pieces[0], w.inputs[-1], w.products.block, w.outputs[-1], w.last):
-            share(s, block, _around(s, block))
+            share(s, block, _shared_loops(s, block))
     elif threads > 1:
         share(s, w.last, outer)
     done(s, *([w.padding] if w.padding else []), *pieces, *w.inputs, w.products.block, *w.outputs, w.last)
 
 
-def _cut(s: OpenSchedule, w: Filtered, t: Blocking) -> list[str]:
+def _split_places(s: OpenSchedule, w: Filtered, t: Blocking) -> list[str]:
     """Split the places of `last` into blocks, its channels and innermost places into squares; returns the outer loops."""
     own = _own_loops(s, w.last)
     image, channel, *places = own.values()
@@ -250,7 +250,7 @@ def _cut(s: OpenSchedule, w: Filtered, t: Blocking) -> list[str]:
     return outer
 
 
-def _source(s: OpenSchedule, w: Filtered, lanes: int) -> list[str]:
+def _build_source(s: OpenSchedule, w: Filtered, lanes: int) -> list[str]:
     """Pad a row of some channels, and transpose it in squares, too; returns the blocks of whole squares and of the rest."""
     *others, place, channel = _own_loops(s, w.source).values()
     c0, c1 = s.split(channel, [None, lanes])
@@ -269,19 +269,19 @@ def _source(s: OpenSchedule, w: Filtered, lanes: int) -> list[str]:
     return pieces
 
 
-def _inputs(s: OpenSchedule, w: Filtered, lanes: int) -> None:
+def _build_inputs(s: OpenSchedule, w: Filtered, lanes: int) -> None:
     """Transform the inputs: the first axis for a row of tiles and a vector of channels at a time."""
     for n, block in reversed(list(enumerate(w.inputs))):
         *others, channel = _own_loops(s, block).values()
         points, places = others[: n + 1], others[n + 1 :]
         c0, c1 = s.split(channel, [None, lanes])
         s.reorder(*places[:-1], c0, places[-1], *points, c1)
-        _unrolled(s, points[-1:], c1)
+        _unroll_tile(s, points[-1:], c1)
         if n:
             s.compute_at(w.inputs[n - 1], c0, preserve_unit_loops=True)
 
 
-def _products(s: OpenSchedule, w: Filtered, t: Blocking) -> None:
+def _build_products(s: OpenSchedule, w: Filtered, t: Blocking) -> None:
     """Multiply point by point: panels of packed weights, register tiles of inputs by output channels."""
     c, own = w.products, _own_loops(s, w.products.block)
     points, rows = ([own[it.var.name] for it in axes] for axes in (c.batch, c.rows))
@@ -301,7 +301,7 @@ def _products(s: OpenSchedule, w: Filtered, t: Blocking) -> None:
     done(s, copy)
 
 
-def _outputs(s: OpenSchedule, w: Filtered, lanes: int) -> None:
+def _build_outputs(s: OpenSchedule, w: Filtered, lanes: int) -> None:
     """Transform the products of a tile and a vector of channels back, in registers."""
     *earlier, final = w.outputs
     image, *others, channel = _own_loops(s, final).values()
@@ -311,14 +311,14 @@ def _outputs(s: OpenSchedule, w: Filtered, lanes: int) -> None:
         within += [others.pop(0)] if m > 1 else []
     c0, c1 = s.split(channel, [None, lanes])
     s.reorder(*around, c0, *within, c1)
-    _unrolled(s, within, c1)
+    _unroll_tile(s, within, c1)
     for block in reversed(earlier):
         s.compute_at(block, c0, preserve_unit_loops=True)
         *own, channel = _own_loops(s, block).values()
-        _unrolled(s, own, channel)
+        _unroll_tile(s, own, channel)
 
 
-def _unrolled(s: OpenSchedule, loops: Sequence[str], vector: str) -> None:
+def _unroll_tile(s: OpenSchedule, loops: Sequence[str], vector: str) -> None:
     for loop in loops:
         s.unroll(loop)
     s.vectorize(vector)
@@ -330,7 +330,7 @@ def _own_loops(s: OpenSchedule, block: str) -> dict[str, str]:
     return dict(zip(axes, s.get_loops(block)[-len(axes) :], strict=True))
 
 
-def _around(s: OpenSchedule, block: str) -> list[str]:
+def _shared_loops(s: OpenSchedule, block: str) -> list[str]:
     """The loops around a block that threads share: outermost, holding nothing else, outside of vectors, unrolls and sums."""
     nest = [s.loop(name) for name in s.get_loops(block)[:-4]]
     alone = takewhile(lambda pair: pair[0].body is pair[1], pairwise(nest))

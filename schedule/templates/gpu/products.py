@@ -190,7 +190,7 @@ def build(s: OpenSchedule, block: str, tile: BlockTile | None = None, ours: bool
     after = accumulate(s, block, "local")
     for copy in copies:
         inline_producers(s, copy)
-    axes = _split(s, block, ours, {} if c is None or tile is None else _levels(c, tile))
+    axes = _split_axes(s, block, ours, {} if c is None or tile is None else _seed_levels(c, tile))
     spatial = [a for a in axes if a.spatial and a.lengths]
     reduce = [a for a in axes if not a.spatial and a.lengths]
     blocks = [a.loops[0] for a in axes if a.spatial and not a.lengths] + [a.loops[0] for a in spatial]
@@ -232,7 +232,7 @@ def build(s: OpenSchedule, block: str, tile: BlockTile | None = None, ours: bool
         s.scheduled[name] = Stage.BOUND
 
 
-def _levels(c: Contraction, tile: BlockTile) -> dict[str, tuple[int, ...]]:
+def _seed_levels(c: Contraction, tile: BlockTile) -> dict[str, tuple[int, ...]]:
     """The lengths of the levels of each axis of a product: blocks that run together, virtual threads, threads, elements.
 
     A thread has strips of four columns, so that a warp reads whole lines of shared memory. Its rows are as far apart as there are
@@ -272,7 +272,7 @@ def _paddable(s: OpenSchedule, block: str) -> bool:
     return True
 
 
-def _split(s: OpenSchedule, block: str, ours: bool, seeds: Mapping[str, tuple[int, ...]]) -> list[_TiledAxis]:
+def _split_axes(s: OpenSchedule, block: str, ours: bool, seeds: Mapping[str, tuple[int, ...]]) -> list[_TiledAxis]:
     """Split all axes into levels; the axis of the last dimension written comes last. With `ours`, axes that can be padded to
     multiples of their tiles are. The last spatial axis but one then has a level of blocks that run together."""
     b = s.block(block)

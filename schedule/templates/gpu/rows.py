@@ -65,7 +65,7 @@ class CrossThreadReduction(Template):
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
         found = group(s, block, self.ours)
         assert found is not None
-        costly = any(_costly(s, name) for name in found.stages)
+        costly = any(_is_costly(s, name) for name in found.stages)
         if self.ours:
             yield f"{self.name} in registers", lambda new: build(new, found, held=True)
         yield self.name, lambda new: build(new, found, vectors=self.ours)
@@ -108,7 +108,7 @@ def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
     return None
 
 
-def _costly(s: OpenSchedule, name: str) -> bool:
+def _is_costly(s: OpenSchedule, name: str) -> bool:
     """True where an elementwise stage is costly to compute again at each use."""
     b = s.block(name)
     return b.init is None and any(isinstance(n, Call) for n in walk(b.body)) and len(s.get_consumers(name)) > 1
@@ -118,16 +118,16 @@ def build(s: OpenSchedule, group: Rows, held: bool = False, keep: bool = True, v
     """Bind the rows to blocks, and the elements of a row to threads, with `vectors` several neighbours at once. Rows are `held`
     in registers, or else costly elementwise stages are kept in shared memory, with `keep`."""
     last, rank = group.last, group.rank
-    stages = _shortened(s, group, MAX_KEPT_BYTES if held else MAX_KEPT_BYTES // max(ROWS_PER_BLOCK) if keep else 0)
+    stages = _inline_cheap_stages(s, group, MAX_KEPT_BYTES if held else MAX_KEPT_BYTES // max(ROWS_PER_BLOCK) if keep else 0)
     lanes = seed(s, (*stages, last), rank, held, s.target.machine)
     known = tuple(n for n in THREADS if n >= lanes.min_threads)
     threads = s.choose(f"{last} threads", known, seed=lanes.threads, block=last, role=Role.PARALLEL)
-    several = dict.fromkeys((lanes.rows, *(n for n in ROWS_PER_BLOCK if n <= _count(s.block(last), rank))))
+    several = dict.fromkeys((lanes.rows, *(n for n in ROWS_PER_BLOCK if n <= _row_count(s.block(last), rank))))
     rows = s.choose(f"{last} rows", tuple(several), block=last, role=Role.PARALLEL)
     s.at_most(s.target.machine.threads, rows, threads)
     widths = tuple(w for w in (1, 2, 4, 8, 16) if w <= lanes.width) if vectors else (1,)
     width = s.choose(f"{last} vector", widths, seed=widths[-1], block=last)
-    copies = _copies(s, (*stages, last), rank) if held else []
+    copies = _copy_inputs(s, (*stages, last), rank) if held else []
     loops = s.get_loops(last)[:rank] or [s.add_unit_loop(s.get_loops(last)[0])]
     outer, row = s.split(s.fuse(*loops), [None, rows])
     s.bind(outer, "blockIdx.x")
@@ -138,7 +138,7 @@ def build(s: OpenSchedule, group: Rows, held: bool = False, keep: bool = True, v
         single = _rank(s.block(name)) == rank  # a number that each thread of the row has
         s.set_scope(name, 0, "local" if held or single else "shared")
     for name in (*copies, *stages, last):
-        _spread(s, name, row, threads, width, held)
+        _bind_stage(s, name, row, threads, width, held)
         s.scheduled[name] = Stage.BOUND
         if name in s.pending:
             s.pending.remove(name)
@@ -147,13 +147,13 @@ def build(s: OpenSchedule, group: Rows, held: bool = False, keep: bool = True, v
 def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) -> RowLayout:
     """The threads of a row: as few as hold it in registers, more while SMs idle. ScheduleError where it can't be `held`."""
     found = [find_block(s.func, name) for name in blocks]
-    length = max(_length(b, rank) for b in found)
-    rows = _count(found[-1], rank)
+    length = max(_row_length(b, rank) for b in found)
+    rows = _row_count(found[-1], rank)
     buffers = {x.buffer.name: x.buffer for b in found for x in (b.body, *loads(b.body)) if isinstance(x, (Load, Store))}
     width = max(1, MAX_ACCESS_BYTES // max(dtypes.nbytes(b.dtype) for b in buffers.values()))
     while length % width:
         width //= 2
-    regular = all(_length(b, rank) in (1, length) and len(_along_axes(b, rank)) <= 1 for b in found)
+    regular = all(_row_length(b, rank) in (1, length) and len(_along_axes(b, rank)) <= 1 for b in found)
     arrays = max(1, len({n for n, b in buffers.items() if len(b.shape) > rank and n != stored(found[-1]).buffer.name}))
     most = gpu.threads if held else STREAMING_THREADS
     least = WARP
@@ -167,12 +167,12 @@ def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) 
     return RowLayout(threads, width, max(1, min(rows, MIN_BLOCK_THREADS // threads)), least)
 
 
-def _count(b: Block, rank: int) -> int:
+def _row_count(b: Block, rank: int) -> int:
     """The number of rows that a block works on."""
     return size(b.spatial[:rank])
 
 
-def _copies(s: Schedule, blocks: Collection[str], rank: int) -> list[str]:
+def _copy_inputs(s: Schedule, blocks: Collection[str], rank: int) -> list[str]:
     """Copies in registers of the rows of inputs that more than one of the blocks read."""
     readers: dict[str, list[str]] = {}
     for name in blocks:
@@ -193,13 +193,13 @@ def _whole_row(x: Load, b: Block, rank: int) -> bool:
     return len(x.indices) == rank + 1 and x.indices == tuple(it.var for it in b.iters)
 
 
-def _shortened(s: OpenSchedule, group: Rows, room: int) -> list[str]:
+def _inline_cheap_stages(s: OpenSchedule, group: Rows, room: int) -> list[str]:
     """The stages that are left after those that cost little, or do not fit `room` bytes, were inlined."""
     kept: list[str] = []
     for name in group.stages:
         b = s.block(name)
-        nbytes = _length(b, group.rank) * dtypes.nbytes(stored(b).buffer.dtype)
-        if is_elementwise(b) and (nbytes > room or not _costly(s, name)):
+        nbytes = _row_length(b, group.rank) * dtypes.nbytes(stored(b).buffer.dtype)
+        if is_elementwise(b) and (nbytes > room or not _is_costly(s, name)):
             inline_stage(s, name)
             continue
         if _rank(b) == group.rank + 1:
@@ -213,13 +213,13 @@ def _along_axes(b: Block, rank: int) -> list:
     return [*b.spatial[rank:], *b.reduction]
 
 
-def _length(b: Block, rank: int) -> int:
+def _row_length(b: Block, rank: int) -> int:
     """The elements of a row that a block works on, along memory."""
     axes = _along_axes(b, rank)
     return int(axes[-1].extent.value) if axes else 1
 
 
-def _spread(s: OpenSchedule, name: str, row: str, threads: int, width: int, held: bool) -> None:
+def _bind_stage(s: OpenSchedule, name: str, row: str, threads: int, width: int, held: bool) -> None:
     """Bind a stage's work for a row to threads."""
     loops = s.get_loops(name)
     inner = loops[loops.index(row) + 1 :]

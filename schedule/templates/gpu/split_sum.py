@@ -38,13 +38,13 @@ class SplitSum(Template):
 
     def applies(self, s: OpenSchedule, block: str) -> Verdict:
         known = block in s.scheduled or block in s.partial or not s.own_loops(block)
-        return Verdict.APPLY if not known and self._numbers(s, block) else Verdict.SKIP
+        return Verdict.APPLY if not known and self._part_counts(s, block) else Verdict.SKIP
 
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
-        for n in self._numbers(s, block):
+        for n in self._part_counts(s, block):
             yield f"{self.name} in {n}", having(build, block=block, n=n)
 
-    def _numbers(self, s: OpenSchedule, block: str) -> list[int]:
+    def _part_counts(self, s: OpenSchedule, block: str) -> list[int]:
         """The numbers of parts to cut a sum into, the formula's first; none if it is short, or there are results enough."""
         c = matches(s.block(block))
         n = 1 if c is None else seed(c, s.target.machine)
@@ -73,12 +73,12 @@ class SumInStages(Template):
     name = "sum in stages"
 
     def applies(self, s: OpenSchedule, block: str) -> Verdict:
-        return Verdict.APPLY if self._long(s, block) else Verdict.SKIP
+        return Verdict.APPLY if self._long_sums(s, block) else Verdict.SKIP
 
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
-        yield self.name, lambda new: in_stages(new, block, self._long(s, block))
+        yield self.name, lambda new: in_stages(new, block, self._long_sums(s, block))
 
-    def _long(self, s: OpenSchedule, block: str) -> list[str]:
+    def _long_sums(self, s: OpenSchedule, block: str) -> list[str]:
         """The block, and the stages by its rows, that are worth two stages each."""
         group = rows.group(s, block)
         names = [block] if group is None else [*group.stages, block]

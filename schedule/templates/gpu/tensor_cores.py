@@ -162,7 +162,7 @@ def build(s: OpenSchedule, block: str) -> None:
     for copy, factor in zip(shared, (c.left, c.right), strict=True):
         shape = [sizes[i.name] for i in factor.indices[-2:] if isinstance(i, Var)]
         lanes = lanes_of(source_of(s, copy), shape, prod(tile.warps) * WARP)
-        _rows_apart(s, block, copy, shape[-1] * dtypes.nbytes(factor.buffer.dtype))
+        _choose_row_order(s, block, copy, shape[-1] * dtypes.nbytes(factor.buffer.dtype))
         load_together(s, block, copy, factor.buffer.name, [warp_columns, warp_rows, WARP], lanes)
         align(s, copy, factor, step.var.name)
     load_fragments(s, held, (c.left, c.right), step.var.name, how)
@@ -190,7 +190,7 @@ def _bind_warps(s: OpenSchedule, loops: list[str]) -> None:
         s.bind(loop, f"threadIdx.{axis}")
 
 
-def _rows_apart(s: OpenSchedule, block: str, copy: str, nbytes: int) -> None:
+def _choose_row_order(s: OpenSchedule, block: str, copy: str, nbytes: int) -> None:
     """Leave open the order in which the rows of a tile are copied. Rows four apart are better where two of them are 128 bytes,
     which are stored at once. The next row begins 80 bytes on, in banks of the first."""
     row, _ = s.get_loops(copy)[-2:]

@@ -30,15 +30,15 @@ def apply(s: OpenSchedule) -> None:
     for change in PASSES:
         for block in s.unscheduled():
             if s.is_unscheduled(block):
-                _changed(s, block, change)
+                _apply_pass(s, block, change)
 
 
 def arrays_apart(s: OpenSchedule, block: str) -> None:
     """Give a block views of the arrays that it accesses elsewhere than at its axes, or at several places."""
-    _changed(s, block, plain_arrays)
+    _apply_pass(s, block, plain_arrays)
 
 
-def _changed(s: OpenSchedule, block: str, change: Callable[[OpenSchedule, str], None]) -> None:
+def _apply_pass(s: OpenSchedule, block: str, change: Callable[[OpenSchedule, str], None]) -> None:
     """Apply a pass to a block, and record its new form in `made`: its tile sizes belong to that."""
     before = s.block(block)
     change(s, block)

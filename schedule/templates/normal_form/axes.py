@@ -46,7 +46,7 @@ def turned(s: OpenSchedule, b: Block) -> IndexMap | None:
                 case (Var(name),):
                     divided.setdefault(name, set()).add(coefficient < 0)
     names = [name for name, backwards in (alone | divided).items() if backwards == {True}]
-    return _map(b, lambda it: [extent(it) - 1 - it.var] if it.var.name in names else [it.var]) if names else None
+    return _axis_map(b, lambda it: [extent(it) - 1 - it.var] if it.var.name in names else [it.var]) if names else None
 
 
 def split(s: OpenSchedule, b: Block) -> IndexMap | None:
@@ -61,19 +61,19 @@ def split(s: OpenSchedule, b: Block) -> IndexMap | None:
             continue
         own = stored(b).buffer.name
         places = [x for x in _accesses(b) if x.buffer.name != own and it.var.name in variables(*x.indices)]
-        for factors in _tried(divisors.get(it.var.name, []), extent(it)):
-            alone = b.is_reduction and is_spatial(it) and not _groups(b, it)
+        for factors in _divisor_lists(divisors.get(it.var.name, []), extent(it)):
+            alone = b.is_reduction and is_spatial(it) and not _is_group_axis(b, it)
             if not all(_parts_apart(i, it, factors, alone) for x in places for i in x.indices):
                 continue
             across = stored(b).indices[-1:] == (it.var,) and not _fill_vectors(s, b, factors)
             made = any(x.buffer.name not in parameters and it.var.name in _divided(address(b, x)) for x in places)
-            if b.is_reduction or made or across or any(_exchanged(b, x, it, factors) for x in places):
+            if b.is_reduction or made or across or any(_swaps_strides(b, x, it, factors) for x in places):
                 tiles = [n // m for m, n in pairwise(factors)][::-1]
                 return IndexMap.identity([x.var.name for x in b.iters]).tile(b.iters.index(it), *tiles)
     return None
 
 
-def _groups(b: Block, it: Iter) -> bool:
+def _is_group_axis(b: Block, it: Iter) -> bool:
     """True where an axis of the result, not the last, says by its quotient which group of channels a convolution sums."""
     if stored(b).indices[-1:] == (it.var,):
         return False
@@ -87,7 +87,7 @@ def _groups(b: Block, it: Iter) -> bool:
     return False
 
 
-def _tried(divisors: list[int], length: int) -> Iterator[list[int]]:
+def _divisor_lists(divisors: list[int], length: int) -> Iterator[list[int]]:
     """The lists of divisors by which an axis may be split, 1 in front: all of them, or all but one."""
     for left_out in (None, *divisors):
         factors = [1, *(n for n in divisors if n != left_out)]
@@ -124,7 +124,7 @@ def _fill_vectors(s: OpenSchedule, b: Block, factors: list[int]) -> bool:
     return all(n % lanes == 0 or lanes % n == 0 for n in factors)
 
 
-def _exchanged(b: Block, x: Load | Store, it: Iter, factors: list[int]) -> bool:
+def _swaps_strides(b: Block, x: Load | Store, it: Iter, factors: list[int]) -> bool:
     """True where a low part of an axis has a larger stride in memory than the next higher part."""
     replaced, mine = _in_parts(address(b, x), it, factors)
     terms = _plain_terms(polynomial(replaced), mine) or {}
@@ -167,13 +167,13 @@ def fused(s: OpenSchedule, b: Block) -> IndexMap | None:
     for outer, inner in permutations(b.iters, 2):
         if is_spatial(outer) is not is_spatial(inner) or extent(outer) == 1 or extent(inner) == 1:
             continue
-        if all(_digits(i, outer, inner) for i in places) and not _used_elsewhere(b, {outer.var.name, inner.var.name}):
+        if all(_only_digits(i, outer, inner) for i in places) and not _used_elsewhere(b, {outer.var.name, inner.var.name}):
             number = outer.var * extent(inner) + inner.var
-            return _map(b, lambda it: [number] if it is outer else [] if it is inner else [it.var])  # noqa: B023
+            return _axis_map(b, lambda it: [number] if it is outer else [] if it is inner else [it.var])  # noqa: B023
     return None
 
 
-def _digits(index: Expr, outer: Iter, inner: Iter) -> bool:
+def _only_digits(index: Expr, outer: Iter, inner: Iter) -> bool:
     """True where an index has two axes only as the digits of one number, times a factor, or not at all."""
     low, high = inner.var.name, outer.var.name
     for p in _sums(index):
@@ -209,7 +209,7 @@ def dropped(s: OpenSchedule, b: Block) -> IndexMap | None:
     kept = [it for it in b.iters if it.var.name not in last]
     if not last or not kept or (b.is_reduction and all(map(is_spatial, kept))):
         return None
-    return _map(b, lambda it: [] if it.var.name in last else [it.var])
+    return _axis_map(b, lambda it: [] if it.var.name in last else [it.var])
 
 
 def _last_units(x: Load | Store, units: set[str]) -> Iterator[str]:
@@ -223,7 +223,7 @@ def _last_units(x: Load | Store, units: set[str]) -> Iterator[str]:
             return
 
 
-def _map(b: Block, outputs: Callable[[Iter], Iterable[Expr]]) -> IndexMap:
+def _axis_map(b: Block, outputs: Callable[[Iter], Iterable[Expr]]) -> IndexMap:
     """The index map from the axes of a block to the `outputs` of each, in order."""
     return IndexMap(tuple(it.var for it in b.iters), tuple(e for it in b.iters for e in outputs(it)))
 

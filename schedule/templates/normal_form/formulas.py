@@ -16,11 +16,11 @@ def simple_formulas(s: OpenSchedule, block: str) -> None:
     b = s.block(block)
     if not isinstance(b.body, Store):
         return
-    if rewritten(b.body) != b.body or _decisions(simplified(b)) < _decisions(b):
+    if rewritten(b.body) != b.body or _count_decisions(simplified(b)) < _count_decisions(b):
         s.simplify_formula(block)
 
 
-def _decisions(block: Block) -> int:
+def _count_decisions(block: Block) -> int:
     """The number of quotients, remainders and choices in the formula of a block."""
     return sum(isinstance(n, Select) or (isinstance(n, Binary) and n.op in ("//", "%")) for n in walk(block.body))
 

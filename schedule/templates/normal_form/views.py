@@ -25,8 +25,8 @@ def plain_arrays(s: OpenSchedule, block: str) -> None:
     """Have a block write at its own axes, and a reduction read each operand from an array of its own, at its own axes."""
     if not isinstance(s.block(block).body, Store) or not regular(s.block(block)):
         return
-    _result(s, block)
-    while s.block(block).is_reduction and _operand(s, block):
+    _normalise_result(s, block)
+    while s.block(block).is_reduction and _normalise_operand(s, block):
         pass
 
 
@@ -45,7 +45,7 @@ def restore(s: OpenSchedule) -> None:
 # --- results -----------------------------------------------------------------------------------------------------------------
 
 
-def _result(s: OpenSchedule, block: str) -> None:
+def _normalise_result(s: OpenSchedule, block: str) -> None:
     """Have a block that writes at sums of its axes write at the axes: a temporary in that layout, or a view."""
     b = s.block(block)
     store = stored(b)
@@ -54,12 +54,12 @@ def _result(s: OpenSchedule, block: str) -> None:
     if block in s.get_output_blocks():
         if _strides(b, store) is not None:
             s.attempt(_view_of_result, block, store)
-    elif (layout := _digits(b, store)) is not None:
+    elif (layout := _digit_layout(b, store)) is not None:
         readers = {name: _at_axes_of(s.block(name), store.buffer.name, layout) for name in s.get_consumers(block)}
         if s.attempt(OpenSchedule.transform_layout, block, ("write", 0), layout, None, True):
             for name, axes in readers.items():
                 if axes is not None and s.attempt(OpenSchedule.transform_block_layout, name, axes, True):
-                    _result(s, name)
+                    _normalise_result(s, name)
 
 
 def _at_axes_of(b: Block, buffer: str, layout: IndexMap) -> IndexMap | None:
@@ -76,7 +76,7 @@ def _at_axes_of(b: Block, buffer: str, layout: IndexMap) -> IndexMap | None:
     return IndexMap(tuple(axes), tuple(substitute(e, places) for e in layout.outputs))
 
 
-def _digits(b: Block, x: Load | Store) -> IndexMap | None:
+def _digit_layout(b: Block, x: Load | Store) -> IndexMap | None:
     """The index map from the indices of an access to the axes that are their digits. None where these do not fill each dimension,
     or occur twice."""
     sizes: dict[str, Expr] = {it.var.name: it.extent for it in b.iters}
@@ -98,34 +98,34 @@ def _digits(b: Block, x: Load | Store) -> IndexMap | None:
 
 def _view_of_result(s: OpenSchedule, block: str, store: Store) -> None:
     copy = s.reindex(block, ("write", 0))
-    _note(s, copy, stored(s.block(block)).buffer.name, store.buffer.name, written=True)
+    _record_view(s, copy, stored(s.block(block)).buffer.name, store.buffer.name, written=True)
 
 
 # --- operands ----------------------------------------------------------------------------------------------------------------
 
 
-def _operand(s: OpenSchedule, block: str) -> bool:
+def _normalise_operand(s: OpenSchedule, block: str) -> bool:
     """Have a reduction read its first operand that is not in normal form through a view; False if there is none."""
     b = s.block(block)
     own = stored(b).buffer.name
     views = {view.buffer: view.block for view in s.views}
     for x in loads(b.body):
-        dims = _merged(b, x) if x.buffer.name in views else []
-        if 0 < len(dims) < len(x.indices) and s.attempt(_merge, views[x.buffer.name], const_shape(x.buffer), dims):
+        dims = _merge_counts(b, x) if x.buffer.name in views else []
+        if 0 < len(dims) < len(x.indices) and s.attempt(_merge_dimensions, views[x.buffer.name], const_shape(x.buffer), dims):
             return True
     places = list(dict.fromkeys(x for x in loads(b.body) if x.buffer.name != own and x.buffer.name not in views))
     seen: dict[str, int] = {}
     for x in places:
         number = seen[x.buffer.name] = seen.get(x.buffer.name, -1) + 1
-        if (number or _folded(b, x)) and s.attempt(_view_of_operand, block, x, number):
+        if (number or _needs_view(b, x)) and s.attempt(_view_of_operand, block, x, number):
             return True
-        dims = _merged(b, x)
+        dims = _merge_counts(b, x)
         if len(dims) < len(x.indices) and not number and s.attempt(_view_of_merged, block, x, dims):
             return True
     return False
 
 
-def _folded(b: Block, x: Load) -> bool:
+def _needs_view(b: Block, x: Load) -> bool:
     """True where an index of an access is no axis, though its axes reach each element of the array once. Windows that lie side by
     side are no such access: they are left to convolutions."""
     plain = [i for i in x.indices if isinstance(i, Var)]
@@ -133,10 +133,10 @@ def _folded(b: Block, x: Load) -> bool:
         return False
     sums = [i for i in x.indices if not isinstance(i, Var | Const)]
     strides = _strides(b, x) if sums or isinstance(x.indices[-1], Const) else None
-    return strides is not None and not (len(x.indices) > 1 and any(_window(b, i, strides) for i in sums))
+    return strides is not None and not (len(x.indices) > 1 and any(_walks_windows(b, i, strides) for i in sums))
 
 
-def _window(b: Block, index: Expr, strides: dict[str, int]) -> bool:
+def _walks_windows(b: Block, index: Expr, strides: dict[str, int]) -> bool:
     """True where an index walks windows of several dimensions, by smaller strides of the sum than of the result; or windows of
     one step."""
     reduced = {it.var.name for it in b.iters if not is_spatial(it) and extent(it) > 1}
@@ -163,13 +163,13 @@ def _view_of_operand(s: OpenSchedule, block: str, x: Load, number: int) -> None:
     several = sum(y.buffer == x.buffer for y in dict.fromkeys(loads(b.body))) > 1
     copy = s.reindex(block, x.buffer.name, number) if several else s.reindex(block, x.buffer.name)
     used = [it.var.name for it in b.iters if it.var.name in variables(*x.indices)]
-    order = _order(b, x, used)
+    order = _axis_order(b, x, used)
     if order != sorted(order):
         s.transform_layout(copy, ("write", 0), IndexMap.identity(len(used)).permute(*order), None, True)
-    _note(s, copy, stored(s.block(copy)).buffer.name, x.buffer.name, written=False)
+    _record_view(s, copy, stored(s.block(copy)).buffer.name, x.buffer.name, written=False)
 
 
-def _merged(b: Block, x: Load) -> list[int]:
+def _merge_counts(b: Block, x: Load) -> list[int]:
     """The counts of consecutive dimensions of an array that merge into one each, as their indices are parts of one number.
     Dimensions of one element join those before them."""
     counts: list[int] = []
@@ -189,11 +189,11 @@ def _merged(b: Block, x: Load) -> list[int]:
 def _view_of_merged(s: OpenSchedule, block: str, x: Load, counts: list[int]) -> None:
     """Read an operand through a view that merges `counts` of its dimensions into one each."""
     copy = s.cache_read(block, x.buffer.name, x.buffer.scope, [block])
-    _merge(s, copy, const_shape(x.buffer), counts)
-    _note(s, copy, stored(s.block(copy)).buffer.name, x.buffer.name, written=False)
+    _merge_dimensions(s, copy, const_shape(x.buffer), counts)
+    _record_view(s, copy, stored(s.block(copy)).buffer.name, x.buffer.name, written=False)
 
 
-def _merge(s: OpenSchedule, copy: str, lengths: Sequence[int], counts: list[int]) -> None:
+def _merge_dimensions(s: OpenSchedule, copy: str, lengths: Sequence[int], counts: list[int]) -> None:
     """Merge `counts` of the dimensions of a copy's output, of these `lengths`, into one each."""
     merging = IndexMap.identity(len(lengths))
     for n, count in enumerate(counts):
@@ -203,14 +203,14 @@ def _merge(s: OpenSchedule, copy: str, lengths: Sequence[int], counts: list[int]
     s.transform_block_layout(copy, merging, True)
 
 
-def _order(b: Block, x: Load, used: list[str]) -> list[int]:
+def _axis_order(b: Block, x: Load, used: list[str]) -> list[int]:
     """The order of the axes of an access: by dimension, and in a dimension the one of the largest stride first."""
     dims = {name: next(n for n, i in enumerate(x.indices) if name in variables(i)) for name in used}
     strides = _strides(b, x) or {}
     return sorted(range(len(used)), key=lambda n: (dims[used[n]], -strides.get(used[n], 0)))
 
 
-def _note(s: OpenSchedule, block: str, buffer: str, of: str, written: bool) -> None:
+def _record_view(s: OpenSchedule, block: str, buffer: str, of: str, written: bool) -> None:
     """Record a view, which no template takes."""
     s.views.append(View(block, buffer, of, written))
     s.scheduled[block] = Stage.VIEW
