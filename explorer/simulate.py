@@ -13,7 +13,7 @@ import numpy as np
 
 from tir import dtypes
 from tir.interpreter.generate import Generator
-from tir.interpreter.plain import plain_names
+from tir.interpreter.python_functions import plain_names
 from tir.ir import Buffer, For, Kind, PrimFunc, as_int, const_shape
 from tir.traverse import loops
 

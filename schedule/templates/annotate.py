@@ -15,7 +15,7 @@ from ..rewriting.edits import statements_of
 from . import elementwise, normal_form
 from .block_analysis import driven_axes, size, walks_memory
 from .marks import UNROLL_LIMITS, annotate_shares, parallel, prefetch, stream
-from .packs import choose_packs
+from .pack_branches import choose_packs
 
 MIN_VECTOR_BITS = 256  # least bits of half a register for which vectors of halves are tried
 WIDTH_WEIGHTS = (0.9, 0.1)  # probabilities of sampling whole registers, and halves

@@ -18,7 +18,7 @@ from tir.ir import Const, Var
 
 from . import gemm, rowwise
 from .block_analysis import Contraction, epilogue, last_axis, size, stored
-from .packs import ROW_MULTIPLE, ROW_OFFSET
+from .pack_branches import ROW_MULTIPLE, ROW_OFFSET
 
 NAME = "attention"
 

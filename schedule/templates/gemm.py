@@ -23,7 +23,7 @@ from .block_analysis import Contraction, at_axes, divisible, epilogue, last_axis
 from .division import balanced
 from .lanes import in_lanes
 from .marks import UNROLLED_STATEMENTS
-from .packs import AS_IT_IS
+from .pack_branches import AS_IT_IS
 
 NAME = "packing"
 WHOLE_SUM_STEP_BYTES = 26  # bytes of L1 for a step of a sum that runs whole: with 48 KiB, 1800 steps were faster so, 2048 not

@@ -26,7 +26,7 @@ from . import gemm
 from .block_analysis import Contraction, adds_products, epilogue, last_axis, loop_of, size, stored
 from .division import balanced
 from .marks import done, share
-from .packs import ROW_MULTIPLE, ROW_OFFSET
+from .pack_branches import ROW_MULTIPLE, ROW_OFFSET
 
 NAME = "low precision"
 SHAPES = ((2, 2), (1, 4), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))  # rows by columns of tiles that fit registers, with operands

@@ -18,9 +18,9 @@ from ..measure.reference import NamedWorkload
 from ..policy.protocol import Policy
 from ..records import Records
 from ..task import Task
-from .allocation import Allocation, Objective, TaskHistory, choose, expel, group
 from .budget import BATCH, Budget
 from .events import Event
+from .gradient_allocation import Allocation, Objective, TaskHistory, choose, expel, group
 from .options import Options, check_budget, check_options
 from .result import NothingFound, Result
 from .session import Session, Turn, drive, sessions

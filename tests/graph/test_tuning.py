@@ -14,8 +14,8 @@ from graph.onnx import load_onnx
 from graph.reference import evaluate, random_inputs
 from graph.tuning import tune_graph
 from search.measure import Limits
-from search.tuning.allocation import Allocation
 from search.tuning.events import Finished
+from search.tuning.gradient_allocation import Allocation
 
 from .fake_measurer import DEFAULT, WRITTEN, Fake, Once
 from .models import model

@@ -16,8 +16,8 @@ Traps, which make an incorrect program fail instead of giving the right result b
 - An index outside its buffer, or a binding outside its domain, raises `OutOfBounds` with the values of all variables around it.
 - A reduction block that updates an element before it has initialised it raises (plain Python only; numba leaves it to the NaN).
 
-`generate` turns a function into Python. `plain` and `fast` hold the functions that this Python calls, without and with numba.
-`program` runs it and explains the traps that fire.
+`generate` turns a function into Python, `program` runs it and explains the traps that fire. `python_functions` and
+`numba_functions` hold the functions that this Python calls, without and with numba.
 """
 
 from .errors import DivisionByZero, InterpreterError, InvalidShift, OutOfBounds, Uninitialised

@@ -43,7 +43,7 @@ from ..ir import (
 from ..script.printer import PRECEDENCE, last_index, stmt_text
 from ..traverse import axis_loops, blocks, fresh, loads, pure_reduction_loops, variables, walk
 from .errors import DivisionByZero, InterpreterError, InvalidShift, OutOfBounds, Uninitialised
-from .plain import plain_names
+from .python_functions import plain_names
 
 _MAX_NESTING = 15  # CPython allows 20 nested loops; deeper ones go into a function of their own
 

@@ -17,9 +17,9 @@ from ..ir import PrimFunc, need_func
 from ..traverse import make_room_for
 from .arguments import check_arguments
 from .errors import InterpreterError, Trap
-from .fast import fast_names, njit
 from .generate import Generator
-from .plain import plain_names
+from .numba_functions import fast_names, njit
+from .python_functions import plain_names
 
 
 def run(func: PrimFunc, *args: Any, fast: bool = False, seed: int = 0, traps: bool = True) -> None:

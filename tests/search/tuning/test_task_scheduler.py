@@ -12,9 +12,9 @@ import pytest
 from search.measure import BASELINE, Baseline, Candidate, Comparison, Limits, Measurement, Measurer, WorkerError
 from search.records import Records
 from search.task import flop
-from search.tuning.allocation import Allocation, TaskHistory, choose, expel, gradients, group
 from search.tuning.budget import Budget
 from search.tuning.events import Finished, Measured, RaceStarted, Started
+from search.tuning.gradient_allocation import Allocation, TaskHistory, choose, expel, gradients, group
 from search.tuning.task_scheduler import WeightedFunction, geometric_mean_speedup, latency_requirements, tune_tasks
 from tests.programs import argmax, matmul
 from tests.search.clock import Clock

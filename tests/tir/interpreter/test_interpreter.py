@@ -10,7 +10,7 @@ import pytest
 from tests.programs import matmul
 from tir import interpreter, te
 from tir.interpreter import DivisionByZero, InterpreterError, OutOfBounds, Uninitialised, run, source
-from tir.interpreter.plain import shuffle
+from tir.interpreter.python_functions import shuffle
 from tir.ir import (
     Allocate,
     Axis,

@@ -1,4 +1,4 @@
-"""The functions that generated code calls when numba compiles it: those of `plain`, on machine numbers."""
+"""The functions that generated code calls when numba compiles it: those of `python_functions`, on machine numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from .errors import Trap
-from .plain import SHARED, allocator, float_divisions, precision, round_to, saturation
+from .python_functions import SHARED, allocator, float_divisions, precision, round_to, saturation
 
 
 def njit(fn: Callable) -> Callable:

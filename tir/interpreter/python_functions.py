@@ -1,6 +1,6 @@
 """The functions that generated code calls when it runs in plain Python.
 
-`fast` compiles most of them with numba, unchanged.
+`numba_functions` compiles most of them with numba, unchanged.
 """
 
 from __future__ import annotations
