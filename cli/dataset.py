@@ -1,9 +1,9 @@
 """Make a data set for cost models: `python -m costmodel.dataset --out FILE` measures candidates of workloads at many shapes.
 
-Each workload has its default shape and `--shapes` others. In these each size of at least MIN_VARIED is multiplied by a random
-factor from a sixteenth to 1; in half of them such sizes are odd. Each of `--policies` proposes an equal part of the `--trials`
-candidates of a shape; models learn from these alone. `--records FILE` keeps the candidates, so that a second call measures only
-missing ones. The data set has the features of each program's statements and its time, in seconds: `costmodel.dataset.Dataset`.
+Each workload is measured at its default shape and at `--shapes` random ones. In these, sizes of at least MIN_VARIED shrink by a
+random factor, to no less than a sixteenth; in about half, such sizes are odd. Each of `--policies` proposes an equal part of the
+`--trials` candidates of a shape. `--records FILE` keeps the candidates, so that a second call measures only missing ones. The
+data set has the features of each program's statements and its time, in seconds: `costmodel.dataset.Dataset`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MIN_VARIED = 16  # smaller sizes are those of kernels, strides and the like
 MAX_SHRINKING = 4.0  # log2 of the largest factor by which a size shrinks
-MAX_DRAWS = 100  # random shapes of a workload, of which those that are new and valid are taken
+MAX_DRAWS = 100  # draws of a random shape of a workload; only new and valid shapes count
 
 
 def parser() -> argparse.ArgumentParser:
@@ -83,7 +83,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def shapes(workload: Workload, others: int, rng: np.random.Generator) -> Iterator[tuple[int, ...]]:
-    """The default shape of a workload, and at most so many others."""
+    """The default shape of a workload, and at most `others` random shapes."""
     found = {workload.default}
     yield workload.default
     for _ in range(MAX_DRAWS):
@@ -131,7 +131,7 @@ def _measured(workload: Workload, shape: tuple[int, ...], target: Target, record
 
 
 def dataset(records: Records, target: Target) -> Dataset:
-    """The recorded candidates for a target: rows of the sketches of today, and other schedules that can be replayed."""
+    """The data set of the records of a target: rows of sketches that still exist, and other schedules that can be replayed."""
     from costmodel import GBDTModel
     from search.names import SPACELESS
     from search.policy.warm_start import by_sketch

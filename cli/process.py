@@ -1,4 +1,4 @@
-"""The frame of every command line's work: standard streams, signals, exit statuses, errors in one line."""
+"""The frame in which every command line runs: standard streams, signals, exit statuses, errors in one line."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def leave(status: int) -> NoReturn:
 
 @contextmanager
 def _streams() -> Iterator[None]:
-    """Discard output to a standard stream that was closed before this process began, and print `?` for letters that it lacks."""
+    """Discard output to standard streams that are closed from the start; print `?` for characters that stdout cannot encode."""
     with ExitStack() as stack:
         if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors != "replace":
             stack.callback(_reconfigured, sys.stdout, sys.stdout.errors)
@@ -91,7 +91,7 @@ def _streams() -> Iterator[None]:
 
 
 def _reconfigured(stream: io.TextIOWrapper, errors: str | None) -> None:
-    """Set how a stream writes characters that it cannot encode, unless the text that it still buffers cannot be written."""
+    """Set the handling of characters that a stream cannot encode. A failure to write its buffered text is ignored."""
     with suppress(OSError):
         stream.reconfigure(errors=errors)
 

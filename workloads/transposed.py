@@ -44,13 +44,13 @@ class Transposed(Convolution):
         return ceil(skipped / self.stride), skipped // self.stride
 
     def meeting(self, place: Expr, step: Expr) -> tuple[Expr, Expr, Expr | None]:
-        """`stride - 1` zeros lie between elements of an image; the sum has no term where no multiple of the stride is."""
+        """`stride - 1` zeros lie between elements of an image; the condition, a multiple of the stride, leaves them out."""
         last = self.kernel[0] - 1
         at = place + step + (self.border[0] * self.stride - (last - self.padding))
         return at // self.stride, last - step, None if self.stride == 1 else te.equal(at % self.stride, 0)
 
     def multiply(self, dtype: str) -> Callable[..., None]:
-        """A function that adds to each output its terms of a matrix product, that of pixels and kernels."""
+        """A function that multiplies the pixels of an image by the kernel, as matrices, and sums the products of each output."""
         (H, W), K, CI, CO, stride, padding = self.image, self.kernel[0], self.CI, self.CO, self.stride, self.padding
         products = np.empty((H, W, K, K, CO), dtype)
         whole = np.empty(((H - 1) * stride + K, (W - 1) * stride + K, CO), dtype)

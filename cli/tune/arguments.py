@@ -148,7 +148,7 @@ def check(args: argparse.Namespace) -> str:
 
 
 def _suggestion(args: argparse.Namespace) -> str:
-    """A hint at the command that the first word may have been meant for."""
+    """A hint at a command whose name is close to the first word; empty without --records."""
     near = nearest_name(args.words[0], COMMANDS) if args.records else None
     return f"; did you mean {near}?" if near else ""
 
@@ -174,12 +174,12 @@ NAMED = ("policy", "model", "space")  # parts of a search that have names
 
 
 def parts(args: argparse.Namespace, *kinds: str) -> dict[str, Any]:
-    """The parts of a search of these kinds that the arguments give, by kind."""
+    """The given parts of a search, such as its policy or model, by kind."""
     return {kind: _part(kind, text) for kind in kinds if (text := getattr(args, kind)) is not None}
 
 
 def _part(kind: str, text: str) -> Any:
-    """A name, or the object of `MODULE:NAME`, as far as it can be checked before the search."""
+    """A known name, or the checked object of `MODULE:NAME`; Usage for any other text."""
     from search.space.rules.rule import load, load_rules
     from search.tuning.options import check_names
 
@@ -204,8 +204,9 @@ def _part(kind: str, text: str) -> Any:
 def searching(
     args: argparse.Namespace, options: dict[str, Any], show: Callable[..., Any], **default: float
 ) -> Iterator[dict[str, Any]]:
-    """The options that all searches share: the budget, by `default` this one, open records, the seed and the limits. Unless all
-    is quiet, `show` makes a callback of the budget, which is closed at the end. `options` override these."""
+    """The options that all searches share: budget, open records, seed, callbacks and limits; `options` override them.
+
+    `default` is the budget if none is given. Except with --quiet, `show` makes the callback, which is closed at the end."""
     from search.measure import Limits
     from search.records import Records, RecordsError
 

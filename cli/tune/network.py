@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from search.tuning.events import Event
 
 DEFAULT_SECONDS = 600.0  # of a run without --trials and --seconds
-MAX_TASK_ROWS = 16  # rows of the table of tasks, of which the last sums up all that have no row
+MAX_TASK_ROWS = 16  # rows of the table of tasks; the last one sums up the remaining tasks
 
 
 def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:

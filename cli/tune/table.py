@@ -33,7 +33,7 @@ def as_json(
     errors: tuple[float | None, float | None] = (None, None),
     scored: dict[str, int] | None = None,
 ) -> str:
-    """The JSON object at the end of a run; `seconds` by program; `errors` are the largest one and the tolerance."""
+    """The JSON object at the end of a run; `seconds` are by program, `errors` the largest error and the tolerance."""
     content = {
         **{k: header[k] for k in ("workload", "shape", "target", "threads")},
         "trials": sum(outcomes.values()),

@@ -365,7 +365,7 @@ class _Kernel:
 
 
 def _gathers(s: For) -> bool:
-    """True where the body of a short loop is one store to local memory that loads global memory: all lanes may load first."""
+    """True where a short loop is one store to local memory that loads global memory: all lanes can load before one stores."""
     body = s.body
     while isinstance(body, If) and body.orelse is None and not loads(body.condition):
         body = body.then
@@ -377,7 +377,7 @@ def _gathers(s: For) -> bool:
 
 
 def _eager(e: Expr) -> list[Load]:
-    """The loads that are certain in an evaluation of `e`."""
+    """The loads that every evaluation of `e` executes."""
     match e:
         case Load():
             return [e]

@@ -15,10 +15,10 @@ from .emit import emit
 
 
 def build(func: PrimFunc, target: Target, cache: ObjectCache | None, lent: bool = False) -> Kernel:
-    """Compile a function, with its computations from constants alone as a function of their own.
+    """Compile a function. Its computations from constants alone become a second function (`split_constants`).
 
-    With `lent`, the large temporaries of the main function become parameters of the lowered one (`lend_temporaries`); such a
-    kernel is for a program that calls it, not for arrays.
+    With `lent`, the large temporaries of the main function become parameters of the lowered one (`lend_temporaries`). Such a
+    kernel is called by a program, not with arrays.
     """
     preparation, main = split_constants(func)
     if preparation is None:
@@ -27,7 +27,7 @@ def build(func: PrimFunc, target: Target, cache: ObjectCache | None, lent: bool 
 
 
 def _compiled(func: PrimFunc, target: Target, cache: ObjectCache | None, lent: bool = False) -> Kernel:
-    """Compile a function as it is, unless the cache has its object."""
+    """Compile a function without splitting it, unless the cache has its object."""
     lowered = _lowered(func, target, lent)
     text = emit(lowered, target)
     return Kernel(func, lowered, target, text, cached_code(text, target, cache))
@@ -51,7 +51,7 @@ def _lowered(func: PrimFunc, target: Target, lent: bool) -> PrimFunc:
 
 
 def llvm_ir(func: PrimFunc, target: Target, lent: bool = False) -> str:
-    """The LLVM IR of a function that is compiled as it is."""
+    """The LLVM IR of a function that is compiled without splitting it."""
     return emit(_lowered(func, target, lent), target)
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..task import Task
 
 CALIBRATION_SHAPE = (192, 192, 192)  # of a matrix product: short, and within the caches
-BUILDS_A_WORKER = 4  # builds of each of several workers before a group runs: few waits for one another, and early results
+BUILDS_A_WORKER = 4  # builds of each worker before a group runs: more delay the results, fewer make workers wait for each other
 MAX_CONFIRMATIONS = 4  # timings of a new best: two, and more while they are suspicious
 DEFAULT_REFERENCE_NOTE = "results are compared with the default's"
 SUSPICIOUS_SPREAD = 0.1  # relative to the median; a larger spread of timings is suspicious
@@ -111,7 +111,7 @@ class LocalMeasurer(Measurer):
         self._again: deque[_Job] = deque()  # to build and run once more, after the others
         self._ended: deque[Measurement] = deque()
         self._ahead: dict[int, _Job] = {}  # built before their turn, by the identity of their candidate
-        self._turn = RLock()  # held to build on the workers except the first, which belongs to `prepare`
+        self._turn = RLock()  # held to build on the workers; `prepare` uses the first one without it
         self._built: deque[float] = deque(maxlen=64)  # seconds of the latest builds
         try:
             self._directory = Path(tempfile.mkdtemp(prefix="tir-measure-"))
@@ -178,9 +178,9 @@ class LocalMeasurer(Measurer):
         """Draw the inputs, compute the expected results, and time the program as written, once if it is slow.
 
         Without a workload of `tir.workloads`, the reference is the function in float64, with bounds of rounding errors. Inputs
-        are drawn from other ranges if results are not finite, vanish, or have bounds so large that they hide faults. For an exact
-        function the reference is the results of the program as written, or of the default schedule if it takes longer than
-        `limits.baseline`. WorkerError if no reference can be made.
+        are drawn from other ranges if results are not finite, vanish, or have bounds so large that they hide faults. Where no
+        operation rounds, the reference is the results of the program as written, or of the default schedule if it takes longer
+        than `limits.baseline`. WorkerError if no reference can be made.
         """
         known = self.task.workload is not None
         answers: list[wire.Message] = []
@@ -220,7 +220,7 @@ class LocalMeasurer(Measurer):
         return measurement, answer, note
 
     def _run_baseline(self) -> tuple[Measurement, wire.Message]:
-        """The measurement of the program as written, whose results become a missing reference, and the worker's answer."""
+        """The measurement of the program as written, and the worker's answer. Its results become the reference if none exists."""
         worker = self._workers[0]
         job = self._job(BASELINE, again=True)
         if failed := self._build([job], [worker]):
@@ -250,7 +250,7 @@ class LocalMeasurer(Measurer):
         return answer["flops"] if answer["outcome"] == "ok" else None
 
     def calibrate(self) -> float | None:
-        """Seconds of a call, now, of the calibration kernel, which is the same for all tasks of a target; None if it failed."""
+        """Current seconds of a call of the calibration kernel, the same for all tasks of a target; None if it failed."""
         if self._calibration is None:
             instance = workloads.make("gmm", CALIBRATION_SHAPE)
             task = type(self.task).of(instance.func, self.task.target)
@@ -356,8 +356,8 @@ class LocalMeasurer(Measurer):
     def compare(
         self, candidates: Sequence[Candidate], *, numpy: bool = False, rounds: int = 100, seconds: float = 2.0
     ) -> Comparison:
-        """Check the candidates, then time them in turns, in one process, for about `seconds`. At least 3 rounds run unless these
-        take more than twice as long and a second. With `numpy` the last third of the time is numpy's.
+        """Check the candidates, then time them in turns, in one process, for about `seconds`. At least 3 rounds run, unless they
+        take more than 2 * `seconds` + 1. With `numpy` the last third of the time is numpy's.
 
         If the process dies with several candidates, each is tried alone, and the sound ones are compared again.
         """
@@ -467,7 +467,7 @@ class LocalMeasurer(Measurer):
         return measurement
 
     def _ask(self, worker: WorkerProcess, limit: float, **request: Any) -> wire.Message:
-        """Send a request, and wait for the answer, at most `limit` seconds after each `running`; a dead worker is restarted."""
+        """Send a request and wait for its answer, at most `limit` seconds after each `running` event; restart a dead worker."""
         worker.wait_ready()
         with self._lock:
             return self._answer(worker, limit, **request)

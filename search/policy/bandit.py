@@ -11,7 +11,7 @@ from ..space.sketch import Sketch
 
 OPTIMISM = 0.3  # factor of the confidence bonus, a logarithm of time
 ORDER_LOSS = 0.01  # the expected loss, as a logarithm, from one sketch to the next in the order of preference
-MAX_ORDER_LOSS = 0.2  # of the last sketches
+MAX_ORDER_LOSS = 0.2  # bound of the loss by order, that of the last sketches
 TRUST = 0.5  # factor of the predicted loss of a sketch without trials
 MAX_LOSS = 1.0  # bound of a predicted loss, a logarithm
 MAX_FAILURES = 3  # trials after which a sketch without a valid candidate is given up
@@ -21,10 +21,10 @@ CONFIDENT_TRIALS = 3  # trials after which half of a measured loss counts: n of 
 class Bandit:
     """The number of trials and the time of the best candidate of each sketch.
 
-    The next trial goes to the sketch with the largest upper confidence bound on the logarithm of its speed (UCB1, Auer et al.,
-    Machine Learning 2002). Trials of the same batch count as done. `losses` are the expected logarithmic losses of sketches
-    without trials: a model's prediction, plus a term for the place in the order of preference. The measured loss has the weight n
-    / (n + CONFIDENT_TRIALS) after n trials, because the best of a few is far from the optimum.
+    The next trial goes to the sketch with the largest upper confidence bound on the logarithm of its speed. Trials of the same
+    batch count as done. `losses` are the expected logarithmic losses of sketches without trials: a model's prediction, plus a
+    term for the place in the order of preference. The measured loss has the weight n / (n + CONFIDENT_TRIALS) after n trials,
+    because the best of a few is far from the optimum. Source: UCB1, Auer et al., Machine Learning 2002.
     """
 
     def __init__(self, count: int):

@@ -33,8 +33,8 @@ class NearHit(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The result of a look-up. `kind` is `hit`; `near`, for a record of this function for another target or processor; or `miss`,
-    with None as `record`. `why` is the reason, as text."""
+    """The result of a look-up, with the reason as text. A `near` hit is a record of this function for another target or
+    processor. A `miss` has no record."""
 
     kind: Literal["hit", "near", "miss"]
     record: Record | None
@@ -44,8 +44,8 @@ class Lookup:
 def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
     """The best record of `func` for `target` on this processor, or else the nearest one.
 
-    The nearest record is one for the same target, then one with the same number of threads, then one of the same processor, then
-    the latest. Records whose schedules do not apply are skipped, with the warning FaultyRecord.
+    Nearness compares, in this order, the target, the number of threads, the processor and the time. Records whose schedules do
+    not apply are skipped, with the warning FaultyRecord.
     """
     from codegen.target import Target
 
@@ -99,10 +99,10 @@ def _listed(summaries: list[Summary]) -> str:
 def best_schedule(func: PrimFunc, target: str | Target = "llvm", *, records: str | Path | Records) -> Schedule:
     """The fastest recorded schedule of `func` for `target`, replayed on it.
 
-    `records` is the file that `autotune(records=...)` wrote, or an open one. If the only record is for another target or another
-    processor, its schedule is returned with the warning `NearHit`. Without a record, as for a function of other shapes, NoRecord
-    (a LookupError) lists the recorded functions; `tir.default_schedule` needs no record. RecordsError for a file that is damaged
-    or no records file.
+    `records` is the file that `autotune(records=...)` wrote, or an open one. Without a record for this target and processor,
+    the nearest one is used, with the warning `NearHit`. Without any, as for a function of other shapes, NoRecord (a LookupError)
+    lists the recorded functions; `tir.default_schedule` needs no record. RecordsError for a file that is damaged or of another
+    kind.
     """
     func = need_func(func, "best_schedule")
     if isinstance(records, (str, Path)) and not Path(records).exists():
@@ -121,8 +121,8 @@ _HINT = "; tir.autotune(..., records=...) makes records, tir.default_schedule ne
 
 @contextmanager
 def opened(records: str | Path | Records | None) -> Iterator[Records | None]:
-    """Open records, which stay open, or those of a file, for the time of the context; None, with a warning, for a missing
-    file."""
+    """Open the records of a file, and close them at the end; records that are open stay open. None, with a warning, for a
+    missing file."""
     if records is None or isinstance(records, Records):
         yield records
     elif isinstance(records, (str, Path)) and not Path(records).exists():

@@ -18,7 +18,7 @@ from tir.traverse import axis_loops, blocks, iterations, loops_to, walk_stmts
 
 UNROLL_LIMITS = (0, 16, 64, 512)  # maximum number of statements in an unrolled nest
 MAX_VECTOR_ITERATIONS = 16  # maximum number of iterations fused into a vector
-MAX_DEPTHS = 4  # numbers of loops that may be parallel
+MAX_DEPTHS = 4  # maximum number of choices for how many loops are parallel
 MAX_PLACEMENTS = 8  # maximum number of combinations of compute locations in a sketch
 
 
@@ -37,8 +37,9 @@ def annotate_in_place(state: OpenSchedule) -> None:
 
 
 def _placements(state: OpenSchedule) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
-    """Placements of movable stages, (block, loop) pairs with a label: first no move, then by fewest moves from the first
-    choice."""
+    """Placements of the movable stages as (block, loop) pairs, each with a label.
+
+    The first leaves all stages at root. The others are sorted by the number of stages not at their outermost legal loop."""
     movable = [b.name for b in reversed(blocks(state.func)) if _movable(state, b.name)]
     order = itertools.count(0, -1)
     work: list[tuple[int, int, int, OpenSchedule, tuple[tuple[str, str], ...]]] = [(0, next(order), 0, state, ())]
@@ -65,8 +66,9 @@ def _movable(state: OpenSchedule, block: str) -> bool:
 
 
 def _candidates(state: OpenSchedule, block: str) -> list[str]:
-    """The loops at which a stage may be computed: serial loops around all its consumers, from the outermost inwards. They end
-    before the first reduction loop of an untiled consumer, and after the first run of reduction loops of a tiled one."""
+    """The loops at which a stage may be computed: serial loops around all its consumers, outermost first.
+
+    Around an untiled consumer, they end before its first reduction loop; around a tiled one, after the first run of these."""
     consumers = state.get_consumers(block)
     if not consumers:
         return []
@@ -126,7 +128,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
 
         return way
 
-    # First the number of loops with 16 iterations for every thread, by their known lengths; then the other numbers.
+    # First the least number of loops with over 16 iterations a thread, by their known extents; then the numbers nearest to it.
     enough = next((n for n in range(1, len(chain)) if iterations(loops[:n]) > 16 * state.target.num_cores), len(chain))
     depths = sorted(range(1, len(chain) + 1), key=lambda n: (abs(n - enough), -n))[:MAX_DEPTHS]
     owner = next((b for b in stages if state.tiled(b) is not None), stages[-1])

@@ -77,7 +77,7 @@ class Journal:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the time of the context as that of a phase."""
+        """Add the time of the context to that of a phase."""
         start = time.monotonic()
         try:
             yield
@@ -129,7 +129,7 @@ class Journal:
         self._keep(Records.add, self._run, measurement)
 
     def found_again(self, measurement: Measurement) -> None:
-        """Add a measurement for an earlier run that was killed, unless it is recorded already."""
+        """Add a measurement that a killed run did not receive, unless it is recorded already."""
         if any(m.digest == measurement.digest and m.candidate == measurement.candidate for m in self.again):
             return
         if (identifier := self._keep(Records.add, self._run, measurement)) is not None:
@@ -175,8 +175,8 @@ class Journal:
     def raced(
         self, entries: Sequence[tuple[Measurement, Measurement]], winner: tuple[Measurement, Measurement] | None, certain: bool
     ) -> None:
-        """Add a race: for each candidate its measurement before, and in the race. The `winner` becomes the best. If it is
-        `certain`, it is recorded as the winner, and no candidate known to this run counts as faster."""
+        """Add a race: the measurements of each candidate before the race, and in it. The `winner` becomes the best. If it is
+        `certain`, the records note it as the winner, and then rank no candidate known to this run before it."""
         own = [(before, after) for before, after in entries if self._on_primary(before)]
         results = {self._identifiers[id(before)]: after for before, after in own if self.recorded(before)}
         identifier = None

@@ -125,12 +125,12 @@ class SymbolicChoice(SymbolicInt):
 
 
 def map_choice(value: Any, of: Callable[[Any], Any]) -> Any:
-    """`of(value)`; of a SymbolicChoice, the choice among `of` of each value."""
+    """`of(value)`; for a SymbolicChoice, the choice among the results of `of` on its values."""
     return SymbolicChoice.of(value, tuple(map(of, value.values))) if isinstance(value, SymbolicChoice) else of(value)
 
 
 def choice_to_int(value: Any, of: Callable[[Any], int]) -> int:
-    """`of(value)`, an integer; of a SymbolicChoice, a symbolic integer."""
+    """`of(value)`, an integer; for a SymbolicChoice, a symbolic integer."""
     return value.to_int(of) if isinstance(value, SymbolicChoice) else of(value)
 
 

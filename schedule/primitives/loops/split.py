@@ -61,8 +61,8 @@ def split(
               perhaps by `assume`.
               "cut": if N is a constant, one factor None, there is a whole tile, and `loop_partition` of the loop is legal.
               "overlap": if N is a constant, the factors are [None, f] with f <= N, and the iterations are independent, as for
-              `parallel`. They may run again: nothing below reads a buffer written below, except a reduction its own results,
-              with all of its loops below.
+              `parallel`. They may run again: nothing below reads a buffer written below. Only a reduction with its init, all of
+              its loops below, may read its own results.
     Example   matmul: s.split("j", [None, 4])
     """
     target, above = loop_at(func, loop)

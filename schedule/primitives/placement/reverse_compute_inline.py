@@ -50,9 +50,9 @@ def reverse_compute_inline(func: PrimFunc, block: BlockName) -> tuple[PrimFunc, 
               producer alone, at its own axes, and read by the block alone, at its own axes plus constants. If they share no
               loops, the producer may also write at a one-to-one index map that fills a box. The block may then read at a
               provably one-to-one index map, such as `i * 16 + j` with j < 16. An instance of the block reads one element, and
-              each element is read at most once. Both run over their whole domains, once, the producer at least where the block
-              does. In an iteration of common loops they run over the same part. The producer reads nothing that the block
-              writes. No statement between the two writes other inputs of the block, or touches its output.
+              each element is read at most once. The block runs over its whole domain, once. So does the producer, at least
+              where the block reads. In an iteration of common loops they run over the same part. The producer reads nothing that
+              the block writes. No statement between the two writes other inputs of the block, or touches its output.
     Example   chain: s.reverse_compute_inline("C")
     """
     scope, leaf = locate(func, block)
@@ -165,7 +165,7 @@ def _need_nothing_between(scope: BlockScope, made: Leaf, leaf: Leaf, name: str) 
 
 
 def _without_init(stmt: Stmt) -> Block | None:
-    """A block that reduces nothing, without its init, the init's value in place of its loads; None for other statements."""
+    """A block with an init but no reduction, as one store: the init's value replaces its loads. None for other statements."""
     match stmt:
         case Block(init=Store(b, place, start), body=Store(c, there) as store) if (
             b == c and place == there and not stmt.is_reduction
@@ -179,9 +179,9 @@ Source = tuple[Expr, Expr]  # the index of the producer's store in a dimension, 
 
 
 def _sources(func: PrimFunc, producer: Block, store: Store, apart: bool) -> list[Source | None]:
-    """The index of the producer's store in each dimension: an axis, or (None) 0.
+    """The index of the producer's store in each dimension: an axis, or None for 0.
 
-    If it is `apart` from its reader, the indices may also be a one-to-one index map that fills a box."""
+    If it shares no loops with its reader (`apart`), the indices may also be a one-to-one index map that fills a box."""
     theirs = {it.var.name: it for it in producer.iters}
     try:
         return [None if v is None else (theirs[v].var, theirs[v].extent) for v in own_axes(producer, store)]
@@ -194,8 +194,9 @@ def _sources(func: PrimFunc, producer: Block, store: Store, apart: bool) -> list
 
 
 def _layout(func: PrimFunc, axes: Collection[Iter], indices: Sequence[Expr]) -> tuple[Layout, dict[str, Expr]]:
-    """The layout of a box of axes under some indices, and each axis in terms of the places; refuses indices not provably one to
-    one."""
+    """The layout that the indices give to a box of axes, and each axis as a formula of the layout's new indices.
+
+    Refuses indices that are not provably one to one."""
     inputs = [it for it in axes if not it.extent.is_one]
     fixed = all_zero(it.var for it in axes if it.extent.is_one)
     index_map = IndexMap(tuple(it.var for it in inputs), tuple(simplify(substitute(i, fixed)) for i in indices))
@@ -259,7 +260,7 @@ def _reads_at_axis(index: Expr, source: Source | None, axes: Mapping[str, Iter])
 def _inverted(
     func: PrimFunc, indices: Sequence[Expr], sources: Sequence[Source | None], axes: Mapping[str, Iter]
 ) -> tuple[dict[str, Expr], list[Expr]]:
-    """The axes of a block in terms of the producer's, by inverting its read indices, and the conditions for a read element."""
+    """The axes of a block in terms of the producer's, by inverting its read indices, and the conditions for a read."""
     layout, back = _layout(func, axes.values(), indices)
     at = {p: Const(0, p.dtype) if source is None else source[0] for p, source in zip(layout.places, sources, strict=True)}
     read: list[Expr] = []
@@ -274,7 +275,7 @@ def _inverted(
 def _share(x: Leaf, common: Sequence[For], block: str) -> dict[str, AxisWindow]:
     """The windows of a block's axes in an iteration of `common`; refuses unless it runs over its whole domain.
 
-    The producer of `block` may skip points for good."""
+    The producer of `block` may skip points, if it runs at them in no other iteration."""
     found = windows if x.name == block else partial_windows
     with proving(f"that {x.quoted} runs over its whole domain, once", (x.stmt, "the block"), hint=_instead(block)):
         return found(x.block, common, x.inside(common))
