@@ -1,14 +1,17 @@
 """Mutants: `make mutants` changes one thing at a time in what decides about programs, and a test has to fail each time.
 
-A mutant turns one comparison round, drops one refusal, or takes the element beside in one index. The tests that run its line are
-found once, by a run under coverage; of these, the ones named after the module come first. What no test notices is printed as a
-change of the source, and the status is 1 if fewer than LEAST of the mutants were noticed. `--seed` draws others.
+A mutant turns one comparison round, drops one refusal, or takes the element beside in one index. All stand in one copy of the
+repository, each behind a switch. There the tests are collected once, and run once with all switches off, which tells the tests that
+reach each mutant; this is kept for test files and sources that stay as they are. Then a process is forked for each mutant that was
+drawn, turns it on, and runs tests that reach it: the ones named after the module first. What no test notices is printed as a change
+of the source, and the status is 1 if fewer than LEAST of the mutants were noticed. `--seed` draws others.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import random
 import shutil
@@ -16,17 +19,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import unified_diff
 from pathlib import Path
-from queue import SimpleQueue
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "mutants"
 LEAST = 0.95  # of the mutants
-SECONDS = 120  # a mutant's tests; one that makes them take longer is noticed
-TESTS_A_MUTANT = 40  # functions of tests
+SECONDS = 20  # of the tests of a mutant
 MUTATED = ("schedule/legality", "codegen/passes", "schedule/templates")
 TESTS = (
     "tests/schedule/legality",
@@ -43,45 +43,63 @@ OTHERS = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A file of the repository, one kind of change, its line (from 1), and the file's text with the change."""
+    """A number among all, a file of the repository, the kind of change and its line (from 1), and the change of the text."""
 
+    number: int
     file: str
     kind: str
     line: int
-    text: str
-
-    def diff(self, before: str) -> str:
-        lines = unified_diff(before.splitlines(), self.text.splitlines(), self.file, self.file, n=1, lineterm="")
-        return "\n".join(lines)
+    diff: str
 
 
-def mutants(file: str, source: str) -> Iterator[Mutant]:
-    """All of a file, in the order of its syntax; texts that are put together, as messages are, stay."""
+def mutants(file: str, source: str, first: int = 0) -> Iterator[Mutant]:
+    """All of a file, in the order of its syntax, numbered from `first`."""
+    for n, (node, kind, new) in enumerate(_changes(ast.parse(source)), first):
+        text = _replaced(source, node, f"({ast.unparse(new)})" if kind == "comparison" else ast.unparse(new))
+        diff = unified_diff(source.splitlines(), text.splitlines(), file, file, n=1, lineterm="")
+        yield Mutant(n, file, kind, node.lineno, "\n".join(diff))
+
+
+def switched(source: str, first: int) -> str:
+    """A file in which all of its mutants stand, numbered from `first`: each takes effect while `mutant_switch` says so."""
     tree = ast.parse(source)
+    changes = {node: (n, new) for n, (node, _, new) in enumerate(_changes(tree), first)}
+
+    class Switch(ast.NodeTransformer):
+        def visit(self, node):
+            node = self.generic_visit(node)
+            if node not in changes:
+                return node
+            number, new = changes[node]
+            on = ast.parse(f"is_on({number})", mode="eval").body
+            if isinstance(node, ast.expr):
+                return ast.IfExp(on, new, node)
+            return ast.If(ast.UnaryOp(ast.Not(), on), [node], [])
+
+    tree = Switch().visit(tree)
+    start = sum(isinstance(s, ast.Expr) or (isinstance(s, ast.ImportFrom) and s.module == "__future__") for s in tree.body[:2])
+    tree.body.insert(start, ast.parse("from tests.mutant_switch import is_on").body[0])
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str, ast.AST]]:
+    """The nodes of a file that mutants change, the kinds of change, and what then stands in their place. Texts that are put together,
+    as messages are, stay."""
     texts = {part for text in ast.walk(tree) if isinstance(text, ast.JoinedStr) for part in ast.walk(text)}
     for node in ast.walk(tree):
-        if node not in texts and (changed := _changed(node)):
-            kind, new = changed
-            yield Mutant(file, kind, node.lineno, _replaced(source, node, new))  # type: ignore[attr-defined]
-
-
-def _changed(node: ast.AST) -> tuple[str, str] | None:
-    """A kind of change, and what then stands in place of a node; None where it is left alone."""
-    match node:
-        case ast.Compare(left, [op], [right]) if type(op) in OTHERS:
-            return "comparison", f"({ast.unparse(ast.Compare(left, [OTHERS[type(op)]()], [right]))})"
-        case ast.Raise() | ast.Expr(ast.Call(ast.Name())) if type(node) is ast.Raise or _refuses(node.value.func.id):
-            return "refusal", "pass"
-        case ast.Subscript(value, ast.Constant(int(n))):
-            return "index", f"{ast.unparse(value)}[{n + 1}]"
-        case ast.Subscript(value, ast.UnaryOp(ast.USub(), ast.Constant(int(n)))):
-            return "index", f"{ast.unparse(value)}[{-n - 1}]"
-        case _:
-            return None
-
-
-def _refuses(function: str) -> bool:
-    return function.lstrip("_").startswith(("need", "refuse"))
+        if node in texts:
+            continue
+        match node:
+            case ast.Compare(left, [op], right) if type(op) in OTHERS:
+                yield node, "comparison", ast.Compare(left, [OTHERS[type(op)]()], right)
+            case ast.Raise():
+                yield node, "refusal", ast.Pass()
+            case ast.Expr(ast.Call(ast.Name(function))) if function.lstrip("_").startswith(("need", "refuse")):
+                yield node, "refusal", ast.Pass()
+            case ast.Subscript(_, ast.Constant(int(n)) as index):
+                yield index, "index", ast.Constant(n + 1)
+            case ast.Subscript(_, ast.UnaryOp(ast.USub(), ast.Constant(int(n))) as index):
+                yield index, "index", ast.Constant(-n - 1)
 
 
 def _replaced(source: str, node, new: str) -> str:
@@ -92,49 +110,10 @@ def _replaced(source: str, node, new: str) -> str:
     return (before + new.encode() + after).decode()
 
 
-def tests_by_line(root: Path, mutated: Sequence[str], tests: Sequence[str], data: Path) -> dict[tuple[str, int], set[str]]:
-    """The functions of tests that run each line of each file: a run of all under coverage."""
-    from coverage import CoverageData
-
-    data.parent.mkdir(parents=True, exist_ok=True)
-    settings = data.with_suffix(".ini")
-    folders = "".join(f"\n    {folder}" for folder in mutated)
-    settings.write_text(f"[run]\ndata_file = {data}\ndynamic_context = test_function\nsource = {folders}\n")
-    options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
-    command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", *options, *tests]
-    done = subprocess.run(command, cwd=root, env=_environment(root), capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"the tests fail without a change:\n{done.stdout}{done.stderr}")
-    found, measured = {}, CoverageData(str(data))
-    measured.read()
-    for file in measured.measured_files():
-        for line, contexts in measured.contexts_by_lineno(file).items():
-            found[os.path.relpath(file, root), line] = {_test(c) for c in contexts if c}
-    return found
-
-
-def _test(context: str) -> str:
-    """`tests/schedule/test_x.py::test_y` of coverage's `tests.schedule.test_x.test_y`."""
-    module, _, function = context.rpartition(".")
-    return f"{module.replace('.', '/')}.py::{function}"
-
-
-def _environment(root: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-def is_noticed(mutant: Mutant, tests: Sequence[str], copy: Path) -> bool:
-    """True where a test fails, or takes too long, in a copy of the repository with the change, which is undone."""
-    place = copy / mutant.file
-    before = place.read_text()
-    place.write_text(mutant.text)
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
-    try:
-        return subprocess.run(command, cwd=copy, env=_environment(copy), capture_output=True, timeout=SECONDS).returncode != 0
-    except subprocess.TimeoutExpired:
-        return True
-    finally:
-        place.write_text(before)
+def drawn(every: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
+    """As many mutants as `count`, each from its part of all, so that no large module is left out."""
+    rng, part = random.Random(seed), max(len(every) / max(count, 1), 1)
+    return [every[int((n + rng.random()) * part)] for n in range(min(count, len(every)))]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -144,32 +123,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="files whose path contains this")
     options = parser.parse_args(arguments)
-    files = [f for folder in MUTATED for f in sorted((ROOT / folder).rglob("*.py")) if options.only in str(f.relative_to(ROOT))]
-    every = [m for f in files for m in mutants(str(f.relative_to(ROOT)), f.read_text())]
-    drawn = random.Random(options.seed).sample(every, min(options.count, len(every)))
-    covering = tests_by_line(ROOT, MUTATED, TESTS, BUILD / "coverage")
-    copies: SimpleQueue[Path] = SimpleQueue()
-    for n in range(options.jobs):
-        copies.put(_copy(BUILD / f"copy{n}"))
-
-    def tried(mutant: Mutant) -> str:
-        name = f"test_{Path(mutant.file).stem}.py"
-        tests = sorted(covering.get((mutant.file, mutant.line), ()), key=lambda t: (f"/{name}::" not in t, t))
-        copy = copies.get()
-        try:
-            status = "not run" if not tests else "noticed" if is_noticed(mutant, tests[:TESTS_A_MUTANT], copy) else "survived"
-        finally:
-            copies.put(copy)
-        if status != "noticed":
-            change = mutant.diff((ROOT / mutant.file).read_text())
-            print(f"{status}: {mutant.kind}, {mutant.file}:{mutant.line}\n{change}", flush=True)
-        return status
-
-    with ThreadPoolExecutor(options.jobs) as pool:
-        tally = Counter(pool.map(tried, drawn))
-    share = tally["noticed"] / max(len(drawn), 1)
-    counts = ", ".join(f"{tally[status]} {status}" for status in ("noticed", "survived", "not run"))
-    print(f"{len(drawn)} of {len(every)} mutants, seed {options.seed}: {counts}, {share:.1%} noticed")
+    copy = _copy(BUILD / "copy")
+    every: list[Mutant] = []
+    for path in (p for folder in MUTATED for p in sorted((ROOT / folder).rglob("*.py"))):
+        file, source = str(path.relative_to(ROOT)), path.read_text()
+        (copy / file).write_text(switched(source, len(every)))
+        every += mutants(file, source, len(every))
+    sample = drawn([m for m in every if options.only in m.file], options.count, options.seed)
+    tally = _tried(sample, options.jobs, copy)
+    share = tally["noticed"] / max(len(sample), 1)
+    counts = ", ".join(f"{tally[result]} {result}" for result in ("noticed", "survived", "not reached"))
+    print(f"{len(sample)} of {len(every)} mutants, seed {options.seed}: {counts}, {share:.1%} noticed")
     return share < LEAST
 
 
@@ -177,6 +141,18 @@ def _copy(to: Path) -> Path:
     """The repository as it is, in a folder of its own."""
     shutil.rmtree(to, ignore_errors=True)
     return shutil.copytree(ROOT, to, ignore=shutil.ignore_patterns("build", ".*", "__pycache__"))
+
+
+def _tried(sample: Sequence[Mutant], jobs: int, copy: Path) -> Counter[str]:
+    """How many mutants had each result, by a run of `mutant_trials` in the copy."""
+    plan, results = BUILD / "plan.json", BUILD / "results.json"
+    drawn = [asdict(m) for m in sample]
+    plan.write_text(json.dumps({"tests": TESTS, "mutants": drawn, "seconds": SECONDS, "jobs": jobs, "results": str(results)}))
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "tests.mutant_trials", str(plan)]
+    if subprocess.run(command, cwd=copy, env=environment).returncode:
+        raise RuntimeError("the tests fail without a change")
+    return Counter(json.loads(results.read_text()))
 
 
 if __name__ == "__main__":

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import suppress
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from tests.mutants import is_noticed, main, mutants
+from tests import mutant_switch
+from tests.mutants import drawn, main, mutants, switched
 
 
 def changes(source):
     """The kinds and the changed lines of a source's mutants."""
     text = dedent(source).lstrip("\n")
-    return [(m.kind, m.text.splitlines()[m.line - 1].strip()) for m in mutants("m.py", text)]
+    return [(m.kind, *(x[1:].strip() for x in m.diff.splitlines()[3:] if x.startswith("+"))) for m in mutants("m.py", text)]
 
 
 @pytest.mark.parametrize(
@@ -47,48 +51,107 @@ def test_statements_of_several_lines_are_dropped_whole():
     x = 1
     """
     (mutant,) = mutants("m.py", dedent(source).lstrip("\n"))
-    assert mutant.text == "if wrong:\n    pass\nx = 1\n"
-    assert mutant.diff(dedent(source).lstrip("\n")).endswith('-    raise ValueError(\n-        "no"\n-    )\n+    pass\n x = 1')
+    assert mutant.diff.endswith('-    raise ValueError(\n-        "no"\n-    )\n+    pass\n x = 1')
+
+
+@pytest.mark.parametrize(
+    ("line", "results"),
+    [
+        ("x = [3 > 3]", [[False], [True]]),
+        ("x = [[1, 0][0] < 1]", [[False], [True], [True]]),
+        ("x = [4, 5]; x[-1] += 1", [[4, 6], [5, 5]]),
+        ("x = 0; need(x); x = 1", [None, 1]),
+        ("x = 'é' if (n := 2) < 3 else n", ["é", "é"]),
+    ],
+)
+def test_each_mutant_stands_behind_its_switch(line, results, monkeypatch):
+    """The first result is without one; None stands for an error."""
+    source = f'"""Text."""\nfrom __future__ import annotations\n{line}'
+    found = []
+    for number in range(-1, len(results) - 1):
+        monkeypatch.setattr(mutant_switch, "active", number + 5 if number >= 0 else -1)
+        names = {"need": lambda x: 1 / x}
+        with suppress(ArithmeticError, IndexError):
+            exec(switched(source, 5), names)
+        found.append(names.get("x") or None)
+    assert found == results
+    assert len(list(mutants("m.py", source))) == len(results) - 1
+
+
+def test_a_sample_has_mutants_of_all_parts():
+    every = list(range(100))
+    assert [n // 10 for n in drawn(every, 10, seed=1)] == list(range(10))
+    assert drawn(every, 10, seed=1) != drawn(every, 10, seed=2)
+    assert drawn(every, 200, seed=1) == every
+
+
+MODULE = """
+def less(a, b):
+    return a < b
+
+
+def least(a, b):
+    while a == b:
+        pass
+    return a
+
+
+def first(x):
+    return x[0]
+
+
+def last(x):
+    return x[-1]
+"""
+TESTS = """
+from plain.m import first, least, less
+
+
+def test_less():
+    assert not less(2, 2)
+
+
+def test_first():
+    first("ab")
+
+
+def test_least():
+    assert least(1, 2) == 1
+"""
 
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    """A repository of one module whose tests run two of its three functions, and look at one."""
+    """A repository of one module whose tests run three of its four functions, and look at two; a mutant of one has no end."""
     (tmp_path / "plain").mkdir()
     (tmp_path / "tests").mkdir()
-    (tmp_path / "plain" / "m.py").write_text(
-        "def less(a, b):\n    return a < b\n\n\ndef first(x):\n    return x[0]\n\n\ndef last(x):\n    return x[-1]\n"
-    )
-    (tmp_path / "tests" / "test_m.py").write_text(
-        "from plain.m import first, less\n\n\ndef test_less():\n    assert not less(2, 2)\n\n\ndef test_first():\n    first('ab')\n"
-    )
+    (tmp_path / "plain" / "m.py").write_text(MODULE)
+    (tmp_path / "tests" / "test_m.py").write_text(TESTS)
     (tmp_path / "plain" / "__init__.py").touch()
+    for name in ("mutant_switch.py", "mutant_trials.py"):
+        shutil.copy(Path(__file__).with_name(name), tmp_path / "tests")
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\npythonpath = .\n")
-    for name, value in (("ROOT", tmp_path), ("BUILD", tmp_path / "build"), ("MUTATED", ("plain",)), ("TESTS", ("tests",))):
+    settings = {"ROOT": tmp_path, "BUILD": tmp_path / "build", "MUTATED": ("plain",), "TESTS": ("tests",), "SECONDS": 1}
+    for name, value in settings.items():
         monkeypatch.setattr(f"tests.mutants.{name}", value)
     return tmp_path
 
 
-def test_what_no_test_notices_is_printed(repository, capsys):
-    assert main(["--jobs", "1"]) == 1
-    out = capsys.readouterr().out
-    assert "not run: index, plain/m.py:10" in out and "survived: index, plain/m.py:6" in out
+def test_what_no_test_notices_is_printed(repository, capfd):
+    assert main(["--jobs", "4"]) == 1
+    out = capfd.readouterr().out
+    assert "not reached: index, plain/m.py:17\n" in out and "survived: index, plain/m.py:13\n" in out
     assert "-    return x[0]\n+    return x[1]" in out
-    assert out.splitlines()[-1] == ("3 of 3 mutants, seed 0: 1 noticed, 1 survived, 1 not run, 33.3% noticed")
+    assert out.splitlines()[-1] == "4 of 4 mutants, seed 0: 2 noticed, 1 survived, 1 not reached, 50.0% noticed"
+    other = "from plain.m import last\n\n\ndef test_last():\n    assert last('ab') == 'b'\n"
+    (repository / "tests" / "test_other.py").write_text(other)
+    main(["--jobs", "4"])  # what the first file's tests reach is known
+    assert "3 noticed, 1 survived, 0 not reached" in capfd.readouterr().out
 
 
-def test_tests_that_fail_without_a_change_are_told(repository):
-    (repository / "tests" / "test_m.py").write_text("def test_wrong():\n    assert 1 == 2\n")
+@pytest.mark.parametrize("test", ["def test_wrong():\n    assert 'abc' == 2\n", "import abc.nothing\n"])
+def test_tests_that_fail_without_a_change_are_told(test, repository, capfd):
+    (repository / "tests" / "test_m.py").write_text(test)
     with pytest.raises(RuntimeError, match="the tests fail without a change"):
         main(["--jobs", "1"])
-
-
-def test_tests_without_end_notice(repository, monkeypatch):
-    monkeypatch.setattr("tests.mutants.SECONDS", 2)
-    (repository / "plain" / "m.py").write_text("def least(a, b):\n    while a == b:\n        pass\n    return a\n")
-    (mutant,) = mutants("plain/m.py", (repository / "plain" / "m.py").read_text())
-    (repository / "tests" / "test_m.py").write_text(
-        "from plain.m import least\n\n\ndef test_least():\n    assert least(1, 2) == 1\n"
-    )
-    assert is_noticed(mutant, ["tests/test_m.py"], repository)
-    assert "a == b" in (repository / "plain" / "m.py").read_text()
+    assert "abc" in capfd.readouterr().out
