@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 
 from tests import mutant_switch
-from tests.mutants import drawn, main, mutants, switched
+from tests.mutants import NO_EFFECT, ROOT, drawn, main, mutants, switched
 
 
 def changes(source):
@@ -76,6 +76,12 @@ def test_each_mutant_stands_behind_its_switch(line, results, monkeypatch):
         found.append(names.get("x") or None)
     assert found == results
     assert len(list(mutants("m.py", source))) == len(results) - 1
+
+
+@pytest.mark.parametrize("file", sorted({file for file, _ in NO_EFFECT}))
+def test_mutants_without_effect_are_in_their_files(file):
+    without = [m for m in mutants(file, (ROOT / file).read_text()) if not m.has_effect]
+    assert len(without) == sum(name == file for name, _ in NO_EFFECT)
 
 
 def test_a_sample_has_mutants_of_all_parts():

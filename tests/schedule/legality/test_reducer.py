@@ -87,6 +87,7 @@ def test_several_values():
         (update("C[i] + A[i, k] * C[i]"), "is not recognised"),
         (update("A[i, k]"), "is not recognised"),
         (update("C[i] + A[i, k]", place="6 - i"), "is not recognised"),
+        (update("C[i] + A[i, k]\n            if k < 5:\n                C[i] = A[i, k]"), "is not recognised"),
         (update("C[i] + A[i, k]", "A[i, k]"), "is not recognised"),
         (update("C[i] + A[i, k]", "T.float32(1)"), "starts at 1.0, which is not neutral for `+`"),
         (update("C[i] * A[i, k]"), "starts at 0.0, which is not neutral for `*`"),
