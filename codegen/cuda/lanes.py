@@ -33,7 +33,7 @@ def lane_outside_divisions(s: Stmt, lane: Var, ranges: dict[str, Interval]) -> S
 
 
 def _coarse_and_fine(p: Polynomial, c: int, ranges: dict[str, Interval]) -> tuple[Polynomial | None, Polynomial, int]:
-    """The parts of p = g * coarse + fine with 0 <= fine < g, and the largest such g > 1 that divides c.
+    """`coarse`, `fine` and g of p = g * coarse + fine, 0 <= fine < g, with the largest g > 1 that divides c.
 
     `coarse` is None if no g meets the conditions."""
     for g in sorted((d for d in range(2, c + 1) if c % d == 0), reverse=True):
@@ -46,7 +46,7 @@ def _coarse_and_fine(p: Polynomial, c: int, ranges: dict[str, Interval]) -> tupl
 
 
 def same_in_lanes(condition: Expr, lane: Var, n: int, ranges: dict[str, Interval]) -> bool:
-    """True if a condition holds for all n lanes or for none: it does not depend on the lane, or compares n x + lane with n y."""
+    """True if a condition holds for all n lanes or for none. It does not depend on the lane, or compares n x + lane with n y."""
     if lane.name not in variables(condition):
         return True
     match condition:

@@ -50,7 +50,7 @@ def factors_of_extent(extent: Expr) -> set[Expr]:
 
 
 def _nonzero_factors(e: Expr, below: int) -> Iterator[Expr]:
-    """The factors of the product p in e = p + k, for 0 <= k < `below`: if `e // below` is not 0, no factor is 0."""
+    """The factors of the product p in e = p + k, for 0 <= k < `below`. If `e // below` is not 0, no factor is 0."""
     p = dict(normal_form(e, {}))
     if 0 <= p.pop((), 0) < below and len(p) == 1:
         for atom in next(iter(p)):

@@ -1,6 +1,6 @@
 """LLVM IR, as text, from a lowered function.
 
-The emitter hoists invariants itself: a pure integer expression or an address is computed once, in the outermost loop in which
+The emitter hoists invariants itself. A pure integer expression or an address is computed once, in the outermost loop in which
 all of its variables are known. Vectorised loops become vector values, conditions on lanes become masks, parallel loops become
 functions run by OpenMP. Register buffers become one stack slot a vector, which LLVM's SROA turns into SSA values.
 """
@@ -70,7 +70,7 @@ def emit(func: PrimFunc, target, numbers: bool = True) -> str:
     It returns 0, NO_MEMORY where temporaries do not fit in memory, or DIVIDED where an integer is divided by zero. With `numbers`
     a status of `faults.division_statuses` identifies the division. Buffers are `noalias`: the kernel's check refuses arrays
     that overlap where one of them is written. The body is emitted twice if it has non-temporal stores outside of the loops that
-    `streams` writes: for arrays that begin at cache lines, and with ordinary stores for others.
+    `streams` writes. One version is for arrays that begin at cache lines; the other, for other arrays, has ordinary stores.
     """
     module = Module(target, faults=division_statuses(func) if numbers else {})
     params = []
