@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal, overload
 from codegen import Kernel, ObjectCache, Target, backend
 from codegen.cache import users_cache
 from search.compilation import compile_function
-from search.records import opened
+from search.planning import Plan, measure, recorded
 from tir.ir import PrimFunc, Var
 from tir.te import Tensor, create_prim_func
 
 from .fusion import fuse
 from .ir import Graph
 from .kernels import compiled
-from .memory import plan
+from .memory import plan as planned_memory
 from .model import Model
 from .passes import optimize
 from .passes.winograd import fastest, filter_minimally
@@ -38,6 +38,7 @@ def compile(
     *,
     records: str | Path | Records | None = None,
     cache: Cache = "user",
+    plan: Plan = "estimate",
     winograd: bool = True,
 ) -> Model: ...
 @overload
@@ -47,36 +48,42 @@ def compile(
     *,
     records: str | Path | Records | None = None,
     cache: Cache = "user",
+    plan: Plan = "estimate",
     sizes: Sizes | None = None,
 ) -> Kernel | CudaKernel: ...
 
 
-def compile(computation, target=None, *, records=None, cache="user", winograd=True, sizes=None):
+def compile(computation, target=None, *, records=None, cache="user", plan="estimate", winograd=True, sizes=None):
     """A network as one native function for a processor, or an unscheduled function as a kernel for any `target` (default: this
     processor). A function may be given as the tensors that `te.create_prim_func` takes.
 
     Each kernel has the fastest schedule that `records` (see `tir.autotune`) hold for it, else `tir.default_schedule`. The warning
-    NearHit says that they are for another target or processor. `cache` keeps compiled kernels: that of the user, another one,
-    or None for none. Without `winograd`, all convolutions of a network are computed directly (see `passes.winograd`). A function
-    of open sizes (`te.var`) becomes a kernel for all of them; `sizes`, such as `{"n": (1, 128)}`, are those to be fast at.
+    NearHit says that they are for another target or processor. With the `plan` "measure", a kernel without a record is measured
+    with alternatives of its default schedule, for some seconds, once: `records` keep what was found, or where they are None, a
+    file beside the user's cache. `cache` keeps compiled kernels: that of the user, another one, or None for none.
+
+    Without `winograd`, all convolutions of a network are computed directly (see `passes.winograd`). A function of open sizes
+    (`te.var`) becomes a kernel for all of them; `sizes`, such as `{"n": (1, 128)}`, are those to be fast at.
 
     Raises TypeError for any other computation, GraphError for a malformed graph, RecordsError for an unusable file. Raises
-    ValueError for `sizes` that the function does not have, and the errors of `tir.build`.
+    ValueError for `sizes` that the function does not have, for another plan, or for one that cannot be measured here, and the
+    errors of `tir.build`.
     """
     target = Target("llvm" if target is None else target)
     objects = users_cache() if cache == "user" else cache
     if isinstance(computation, list | tuple) and any(isinstance(t, Tensor) for t in computation):
         computation = create_prim_func(computation)
-    with opened(records) as known:
+    with recorded(records, plan) as known:
         match computation:
             case PrimFunc():
-                return compile_function(computation, target, known, objects, sizes)
+                return compile_function(computation, target, known, objects, sizes, plan)
             case Graph() if sizes is not None:
                 raise ValueError("sizes is for functions; the shapes of a network are given to tir.load_onnx")
             case Graph():
                 if backend(target).device is not None:
                     raise ValueError(f"networks are compiled for processors, target llvm, got {target.kind}")
-                return assembled(final(computation, target) if winograd else optimize(computation), target, known, objects)
+                graph = final(computation, target) if winograd else optimize(computation)
+                return assembled(graph, target, known, objects, plan)
     kind = type(computation).__name__
     raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, a PrimFunc or a list of tensors, got {kind}")
 
@@ -86,12 +93,14 @@ def final(graph: Graph, target: Target) -> Graph:
     return filter_minimally(optimize(graph), fastest(target))
 
 
-def assembled(graph: Graph, target: Target, records: Records | None, cache: ObjectCache | None) -> Model:
+def assembled(graph: Graph, target: Target, records: Records | None, cache: ObjectCache | None, plan: Plan = "estimate") -> Model:
     """A graph after all passes as one native function."""
     groups = fuse(graph)
+    if plan == "measure" and records is not None:
+        measure((g.func for g in groups), target, records)
     found = compiled((g.func for g in groups), target, records, cache)
     kernels = [found[g.func] for g in groups]
     groups, preparations = prepared(graph, groups, kernels)
-    layout = plan(graph, groups)
+    layout = planned_memory(graph, groups)
     graph, weights = filled(graph, layout, preparations)
     return Model(graph, groups, kernels, layout, weights, target)

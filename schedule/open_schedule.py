@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from tir.traverse import axis_loops, blocks, loops, stores, walk_stmts
 
 from .error import ScheduleError
 from .loop_positions import with_loop_positions
-from .open_trace import Branch, Choice, ChoiceKey, Hole, OpenTrace, ProductLimit, Tile
+from .open_trace import Branch, Choice, ChoiceKey, Hole, OpenTrace, ProductLimit, Role, Tile
 from .primitive import REGISTRY, Primitive, find_block, find_loop, named_below
 from .random_variables import leaves, map_leaves
 from .schedule import Schedule
@@ -140,17 +140,36 @@ class _Open:
     entry: Step | Branch
 
 
+class Alternatives(NamedTuple):
+    """The values that a choice did not take, and the role of the choice."""
+
+    role: Role
+    options: tuple[Any, ...]
+
+
 class OpenSchedule(Schedule):
     """A schedule of a function for a target, with open numbers; `finish` makes its `OpenTrace`.
 
     In a derivation block by block, `pending` are the unvisited blocks, last first. `rules` are the rules applied so far, and
     `scheduled` is the treatment of each block. A copy is independent.
+
+    With `at_seed` no number is open: each choice takes the value of its seed, or that of `decisions` by its name. Then
+    `alternatives` are the other values of the choices that were made.
     """
 
-    def __init__(self, func: PrimFunc, target: Any, pending: Sequence[str] = (), at_seed: bool = False):
+    def __init__(
+        self,
+        func: PrimFunc,
+        target: Any,
+        pending: Sequence[str] = (),
+        at_seed: bool = False,
+        decisions: Mapping[str, Any] | None = None,
+    ):
         super().__init__(func)
         self.target = target
         self.at_seed = at_seed
+        self.decisions = decisions
+        self.alternatives: dict[str, Alternatives] = {}
         self.pending = list(pending)
         self.rules: list[str] = []
         self.scheduled: dict[str, Tiled | Stage] = {}  # treatment of a block, which closes it to other rules
@@ -326,12 +345,21 @@ class OpenSchedule(Schedule):
         """
         values = tuple(options)
         if self.at_seed:
-            return values[0] if seed is None else seed
+            return self.decided(name, values, seed, about.get("role", Role.OTHER))
         numbers = all(type(v) is int for v in values)
         column = self._column(Choice(name, 0, values if numbers else tuple(range(len(values))), **about))
         if seed is not None:
             self._seeds[column] = seed if numbers else values.index(seed)
         return SymbolicInt.column(values[0], column) if numbers else SymbolicChoice.of(SymbolicInt.column(0, column), values)
+
+    def decided(self, name: str, options: Sequence[Any], seed: Any = None, role: Role = Role.OTHER) -> Any:
+        """The option taken at the seed: that of `decisions`, else `seed`, else the first one."""
+        taken = next(iter(options), None) if seed is None else seed
+        if self.decisions is not None:
+            chosen = self.decisions.get(name)
+            taken = chosen if chosen in options else taken
+            self.alternatives[name] = Alternatives(role, tuple(o for o in options if o != taken))
+        return taken
 
     def at_most(self, most: int, *numbers: int) -> None:
         """Bound the product of some open choices by `most` in every row; the first ones are reduced."""
@@ -372,7 +400,7 @@ class OpenSchedule(Schedule):
         """
         self._need_new(name)
         if self.at_seed:
-            return self._way_at_seed(ways, seed)
+            return self._way_at_seed(ways, self.decided(name, list(ways), seed, about.get("role", Role.OTHER)))
         here = len(self._steps), len(self._open)
         made: list[tuple[str, OpenSchedule, tuple[Step | Branch, ...]]] = []
         shared = dict(self._shared)

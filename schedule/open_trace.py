@@ -97,6 +97,7 @@ class Role(StrEnum):
     """The role of a choice, by which mutations, populations and cost models find columns."""
 
     OTHER = "other"
+    TEMPLATE = "template"  # pattern by which a block is scheduled, at the seed alone
     PARALLEL = "parallel"  # parallel loops, number of threads, sharing of iterations
     LOCATION = "compute location"  # loop of a stage
     PRAGMA = "pragma"  # unrolling, prefetching, non-temporal stores

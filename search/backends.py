@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from codegen.target import Target
 from costmodel import CostModel, GPUModel, TileModel
-from schedule import Schedule, templates
+from schedule import OpenSchedule, Schedule, templates
 from schedule.machine import CPU, GPU
 from schedule.templates.gpu import schedule as gpu_schedule
 from tir.ir import PrimFunc
@@ -26,7 +27,7 @@ class SearchBackend:
 
     `spaces` are its search spaces by name, "full" among them. `sample_tiles` samples the tile sizes of rows, and `legalize`
     brings rows within the limits of the target and into canonical form, both in place. `prior` is the analytic cost model of a
-    target, and `library` gives the schedule of a function by a template, or None.
+    target, and `library` gives the schedule of a function by a template, or None; `decided`, with some decisions of its own.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class SearchBackend:
     legalize: Callable[[Sketch, Target, np.ndarray], None]
     prior: Callable[[Target], CostModel]
     library: Callable[[PrimFunc, Target], Schedule | None] = lambda func, target: None
+    decided: Callable[[PrimFunc, Target, Mapping[str, Any]], OpenSchedule | None] = lambda func, target, decisions: None
 
 
 def search_backend(target: str | Target) -> SearchBackend:
@@ -55,6 +57,7 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
             legalize=cpu_population.legalize,
             prior=lambda target: TileModel(target.machine_as(CPU)),
             library=templates.schedule,
+            decided=templates.decided,
         ),
         SearchBackend(
             "cuda",

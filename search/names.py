@@ -1,7 +1,7 @@
 """The names of policies, models and spaces for users, apart from the objects, which load slowly."""
 
-POLICIES = ("evolution", "random", "ansor", "template", "directions", "beam", "tree", "stochastic", "actions")
-SPACELESS = ("stochastic", "actions")  # policies that make schedules by themselves, not from sketches
+POLICIES = ("evolution", "random", "ansor", "template", "directions", "beam", "tree", "stochastic", "actions", "plan")
+SPACELESS = ("stochastic", "actions", "plan")  # policies that make schedules by themselves, not from sketches
 MODELS = ("pretrained", "gbdt", "pack-sum", "tile", "random", "none")
 SPACES = ("full", "ansor", "limited")
 BANDITS = ("confidence", "uniform", "thompson", "discounted", "gradient")  # of evolution: choice of the next sketch

@@ -18,7 +18,7 @@ COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
 OPTIONS: dict[str, tuple[str, ...]] = {
     "a workload": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "out", "show", "records", "policy", "model",
-        "bandit", "credit", "mutations", "space", "rules", "report", "inputs", "cluster", "builders",
+        "bandit", "credit", "mutations", "space", "rules", "report", "inputs", "cluster", "builders", "quick",
     ),
     "a network": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "policy", "model", "report",
@@ -50,6 +50,7 @@ ARGUMENTS: dict[str, tuple[str | None, dict[str, Any], str]] = {
         "of a function whose sizes are open, FILE.py:NAME: values to be fast at, as in n=1,128; once for each of its sizes"),
     "trials": ("N", {"type": positive_int}, "how many candidates to measure (default 64; no limit with --seconds)"),
     "seconds": ("S", {"type": positive_float}, "how long to search (default, of a network: 600)"),
+    "quick": (None, SWITCH, "some seconds of --policy plan, recorded where tir.compile(..., plan=\"measure\") finds it"),
     "threads": ("N", {"type": threads}, "threads that a kernel, and numpy, uses (default: the target's)"),
     "seed": ("N", {"type": seed, "default": 0}, "of the data and of all random choices (default 0)"),
     "timeout": ("S", {"type": positive_float, "default": 10.0}, "seconds a call of a candidate may take (default 10)"),
@@ -144,7 +145,19 @@ def check(args: argparse.Namespace) -> str:
 
         if args.words[0] not in workloads.names():
             raise Usage(f"no workload and no command is named {args.words[0]!r}{meant}")
+    if args.quick:
+        _quick(args)
     return mode
+
+
+def _quick(args: argparse.Namespace) -> None:
+    """Set the policy, the seconds and the records that --quick stands for."""
+    from search.planning import BUDGET, users_plans
+
+    if given := [f"--{name}" for name in ("policy", "trials", "seconds") if getattr(args, name) is not None]:
+        raise Usage(f"--quick has a policy and a budget of its own; leave out {', '.join(given)}, or --quick")
+    args.policy, args.trials, args.seconds = "plan", BUDGET["trials"], BUDGET["seconds"]
+    args.records = str(users_plans()) if args.records is None else args.records
 
 
 def _suggestion(args: argparse.Namespace) -> str:

@@ -9,13 +9,14 @@ search samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf
 from typing import Any
 
 from schedule.error import ScheduleError
 from schedule.open_schedule import Declined, OpenSchedule, extent
+from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
 from tir.ir import Block, Load, PrimFunc
@@ -60,12 +61,18 @@ def schedule(func: PrimFunc, target: Any) -> Schedule | None:
 
     Nothing is measured or random. `target` is a `codegen.Target` of a processor.
     """
-    s = OpenSchedule(func, target, at_seed=True)
+    found = decided(func, target)
+    return None if found is None else found.plain(func)
+
+
+def decided(func: PrimFunc, target: Any, decisions: Mapping[str, Any] | None = None) -> OpenSchedule | None:
+    """`schedule` at the seeds, but for `decisions`, by their names. Its `alternatives` are what else may be decided."""
+    s = OpenSchedule(func, target, at_seed=True, decisions=decisions)
     marks.plain_loops(s)
     if not s.unscheduled() or build(s):
         return None
     annotate.annotate(s)
-    return s.plain(func)
+    return s
 
 
 def cycles(func: PrimFunc, target: Any) -> float:
@@ -152,8 +159,14 @@ def only_reduces(block: Block) -> bool:
 def _schedule_product(s: OpenSchedule, name: str) -> None:
     """Schedule a block and its epilogue, if it is a known sum of products, by the template of the fewest cycles."""
     cycles, best = min(((t.cycles(s, name), n) for n, t in enumerate(SUMS_OF_PRODUCTS)), default=(inf, 0))
-    if cycles < inf:
-        _schedule_with(s, name, *next(SUMS_OF_PRODUCTS[best].ways(s, name)))
+    if cycles == inf:
+        return
+    label, way = next(SUMS_OF_PRODUCTS[best].ways(s, name))
+    if s.decisions is not None:
+        ways = dict(way for t in SUMS_OF_PRODUCTS if t.found(s, name) is not None for way in t.ways(s, name)) | {label: way}
+        label = s.decided(f"template of {name}", list(ways), label, Role.TEMPLATE)
+        way = ways[label]
+    _schedule_with(s, name, label, way)
 
 
 def _schedule_with(s: OpenSchedule, name: str, label: str, build: Callable[..., object], *args: object) -> None:

@@ -30,6 +30,7 @@ from ..task import Task
 from ..tuning.options import check_names
 from .credit import CREDITS
 from .evolution import Evolution
+from .plan import Plan
 from .random_search import RandomSearch
 from .shared_model import SharedModel
 from .sketch_choice import BANDITS, PolicyGradient
@@ -91,6 +92,14 @@ def _stochastic(subject: Subject, **parts: Any) -> Policy:
     return StochasticSchedule(subject.task.func, subject.target, subject.models[0], **parts)
 
 
+def _plan(subject: Subject) -> Policy:
+    """Planning, where the library knows the function; else random search by the analytic model."""
+    try:
+        return Plan(subject.task.func, subject.target)
+    except ValueError:
+        return RandomSearch(subject.sketches(), subject.target, subject.models[0])
+
+
 POLICIES: dict[str, Named] = {
     "evolution": Named(_evolution),
     "random": Named(lambda subject, **parts: RandomSearch(subject.sketches(), subject.target, subject.models[0], **parts)),
@@ -101,6 +110,7 @@ POLICIES: dict[str, Named] = {
     "tree": Named(partial(_over_rows, TreeSearch)),
     "stochastic": Named(_stochastic),
     "actions": Named(lambda subject, **parts: ActionBeam(subject.task.func, subject.target, subject.models[0], **parts)),
+    "plan": Named(_plan, model="tile"),
 }
 
 

@@ -66,6 +66,8 @@ def test_bad_usage_is_status_2_and_says_what_was_expected(argv, message, tmp_pat
         (["--records", "text", "list"], "--records: text is not a records file, or is damaged: file is not a database"),
         (["gmm", "--records", "text"], "--records: text is not a records file, or is damaged: file is not a database"),
         (["gmm", "--records", "."], "--records: . is a directory"),
+        (["gmm", "--quick", "--trials", "3"], "--quick has a policy and a budget of its own; leave out --trials, or --quick"),
+        (["net.onnx", "--quick"], "--quick does not go with a network"),
         (["--records", "tune.db", "list", "gmm"], "list takes no further words, got gmm"),
         (["--records", "tune.db", "lst", "gmm"], "expected one workload, got lst gmm; did you mean list?"),
         (["--records", "tune.db", "best", "gmm", "mlp"], "best takes one workload, got gmm mlp"),

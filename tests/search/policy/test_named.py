@@ -30,7 +30,8 @@ TASK = Task.of(matmul(7, 13, 40), "llvm -num-cores 1")
 def test_every_name_proposes(name, model):
     found = make_policy(TASK, name, model)
     batch = found.propose(4, np.random.default_rng(0))
-    assert len(batch) == 4 and {c.sketch for c in batch} <= {s.name for s in getattr(found, "sketches", ())} | {name}
+    assert len(batch) == (3 if name == "plan" else 4)  # of one role: the packings of both operands
+    assert {c.sketch for c in batch} <= {s.name for s in getattr(found, "sketches", ())} | {name}
     assert isinstance(found, {"evolution": Evolution, "random": RandomSearch}.get(name, Policy))
 
 
