@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from codegen import Kernel, ObjectCache, Target, backend
 from codegen.cache import users_cache
-from search.compilation import compile_function
+from search.compilation import at_sizes, compile_function
 from search.planning import Plan, measure, recorded
 from tir.ir import PrimFunc, Var
 from tir.te import Tensor, create_prim_func
@@ -76,7 +76,9 @@ def compile(computation, target=None, *, records=None, cache="user", plan="estim
     with recorded(records, plan) as known:
         match computation:
             case PrimFunc():
-                return compile_function(computation, target, known, objects, sizes, plan)
+                if plan == "measure" and known is not None:
+                    measure(at_sizes(computation, sizes), target, known)
+                return compile_function(computation, target, known, objects, sizes)
             case Graph() if sizes is not None:
                 raise ValueError("sizes is for functions; the shapes of a network are given to tir.load_onnx")
             case Graph():

@@ -16,7 +16,6 @@ from tir.notices import degraded
 from tir.specialize import specialize
 from tir.verify.bounds import refuse_out_of_bounds
 
-from .planning import Plan, measure
 from .records import Lookup, NearHit, NoRecord, Records, look_up, recorded_schedule
 from .sizes import Sizes, adapted, combinations
 
@@ -25,15 +24,9 @@ if TYPE_CHECKING:
 
 
 def compile_function(
-    func: PrimFunc,
-    target: Target,
-    records: Records | None,
-    cache: ObjectCache | None,
-    sizes: Sizes | None = None,
-    plan: Plan = "estimate",
+    func: PrimFunc, target: Target, records: Records | None, cache: ObjectCache | None, sizes: Sizes | None = None
 ) -> Kernel | CudaKernel:
-    """The kernel of an unscheduled function, with its fastest recorded schedule, else the default one. With the plan "measure"
-    what is missing is measured and recorded first.
+    """The kernel of an unscheduled function, with its fastest recorded schedule, else the default one.
 
     A function of open sizes becomes a kernel for all of them. For each combination of `sizes` it has a variant, made as for a
     function of those sizes, which runs for calls of those sizes. ValueError for `sizes` of a function without open ones, and of a
@@ -44,9 +37,7 @@ def compile_function(
     if sizes is not None and backend(target).device is not None:
         raise ValueError(f"sizes is for processors, target llvm, got {target.kind}")
     rows = combinations(func, sizes) if func.sizes else []
-    fixed = [specialize(func, row) for row in rows] or [func]
-    if plan == "measure" and records is not None:
-        measure(fixed, target, records)
+    fixed = at_sizes(func, sizes)
     found = [looked_up(f, target, records) for f in fixed]
     for missed in (x for x in found if x is not None and x.record is None):
         degraded(f"not tuned, a default schedule is used: {missed.why}")
@@ -61,6 +52,11 @@ def compile_function(
     if cache is not None:
         cache.put(key, pickle.dumps(kernel))
     return kernel
+
+
+def at_sizes(func: PrimFunc, sizes: Sizes | None) -> list[PrimFunc]:
+    """The function at each combination of `sizes`; alone where none is open."""
+    return [specialize(func, row) for row in combinations(func, sizes)] if func.sizes else [func]
 
 
 def of_schedules(
