@@ -15,7 +15,8 @@ from tir.notices import degraded
 from .records import Records, look_up, opened
 
 Plan = Literal["estimate", "measure"]
-BUDGET = {"trials": None, "seconds": 5.0}  # of a function; one or two of the seconds start the process that measures
+TRIALS: int | None = None  # candidates of a function: all that time allows
+SECONDS: float | None = 5.0  # of a function; one or two of them start the process that measures
 WRITTEN_SECONDS = 0.5  # of these, at most, for the program as written, which no plan can be
 
 
@@ -55,6 +56,6 @@ def measure(funcs: Iterable[PrimFunc], target: Target, records: Records) -> None
         if look_up(func, target, records).kind == "hit":
             continue
         try:
-            autotune(func, target, **BUDGET, policy="plan", records=records, limits=Limits(baseline=WRITTEN_SECONDS))
+            autotune(func, target, TRIALS, SECONDS, policy="plan", records=records, limits=Limits(baseline=WRITTEN_SECONDS))
         except (NothingFound, WorkerError) as error:
             degraded(f"{func.name} is not measured, its default schedule is used: {error}")

@@ -152,11 +152,11 @@ def check(args: argparse.Namespace) -> str:
 
 def _quick(args: argparse.Namespace) -> None:
     """Set the policy, the seconds and the records that --quick stands for."""
-    from search.planning import BUDGET, users_plans
+    from search.planning import SECONDS, TRIALS, users_plans
 
     if given := [f"--{name}" for name in ("policy", "trials", "seconds") if getattr(args, name) is not None]:
         raise Usage(f"--quick has a policy and a budget of its own; leave out {', '.join(given)}, or --quick")
-    args.policy, args.trials, args.seconds = "plan", BUDGET["trials"], BUDGET["seconds"]
+    args.policy, args.trials, args.seconds = "plan", TRIALS, SECONDS
     args.records = str(users_plans()) if args.records is None else args.records
 
 

@@ -67,6 +67,7 @@ class Plan:
 
     def _neighbours(self, decisions: Decisions) -> Iterator[tuple[Role, Decisions]]:
         around = self._decided(self._func, self._target, decisions)
+        assert around is not None  # these decisions made a schedule
         for name, (role, options) in sorted(around.alternatives.items(), key=lambda item: ORDER.index(item[1].role)):
             yield from ((role, {**decisions, name: option}) for option in options)
 

@@ -21,7 +21,8 @@ ONE = "llvm -num-cores 1"
 def hurried(monkeypatch, tmp_path):
     """Plans of three candidates, in a folder of the test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(planning, "BUDGET", {"trials": 3, "seconds": None})
+    monkeypatch.setattr(planning, "TRIALS", 3)
+    monkeypatch.setattr(planning, "SECONDS", None)
 
 
 def test_a_plan_is_measured_once_and_kept(hurried, monkeypatch):
