@@ -18,7 +18,7 @@ from . import dot
 from . import math as vector_math
 from .division import Division
 from .memory import SHUFFLED_STRIDES, hoistable
-from .values import TYPES, CodegenError, Value, constant, lone_variables, zero
+from .values import TYPES, CodegenError, Value, constant, lone_variables, suffix, zero
 
 BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor", "shl": "shl", "shr": "ashr"}
 OPCODES = {"+": "add", "-": "sub", "*": "mul", "/": "div"}  # those of floats begin with f
@@ -31,6 +31,12 @@ def _clip_bounds(e: Expr) -> tuple[float, float]:
             low, high = _clip_bounds(a)
             return (min(low, c), min(high, c)) if op == "min" else (max(low, c), max(high, c))
     return -inf, inf
+
+
+def _fits_int32(e: Expr) -> bool:
+    """True where a float is clipped to numbers that int32 has."""
+    low, high = _clip_bounds(e)
+    return dtypes.limits("int32")[0] <= low and high <= dtypes.exact_integers("float32")
 
 
 class Arithmetic(Division):
@@ -251,6 +257,11 @@ class Arithmetic(Division):
 
     def cast(self, dtype: str, value: Expr) -> Value:
         source = value.dtype
+        match value:
+            case Call("nearbyint", (clipped,)) if (source, dtype) == ("float32", "int32") and _fits_int32(clipped):
+                v = self.expr(clipped)
+                nearest = self.invoke(f"llvm.lrint.{suffix('i32', v.lanes)}.{v.suffix}", "i32", v.lanes, v)
+                return self.select(self.compare("ord", v, v), nearest, 0)
         v = self.expr(value)
         to = TYPES[dtype]
         kind = dtypes.TABLE[source].kind

@@ -177,7 +177,7 @@ def _configured(writer: FunctionWriter, s: For) -> bool:
 def _results(writer: FunctionWriter, s: For) -> dict[object, TileAccess] | None:
     """The tiles, by their keys, of a loop that only accumulates into them, if they fit the registers; else None."""
     inside = [*_instructions(writer, s)]
-    if s.kind is not Kind.SERIAL or not inside or inside[0][1] is s or len(stores(s)) != len(inside):
+    if s.kind not in (Kind.SERIAL, Kind.UNROLLED) or not inside or inside[0][1] is s or len(stores(s)) != len(inside):
         return None
     found: dict[object, TileAccess] = {}
     for around, nest in inside:
@@ -205,7 +205,10 @@ def _sum(writer: FunctionWriter, s: For) -> bool:
             writer.perform("llvm.x86.tilezero", Value(str(register), "i8"))
         else:
             _move(writer, "tileloadd64", register, result)
-    writer.serial_loop(s)
+    if s.kind is Kind.UNROLLED:  # of one step
+        writer.unrolled_loop(s)
+    else:
+        writer.serial_loop(s)
     for key, result in found.items():
         _move(writer, "tilestored64", writer.tiles.results[key], result)
     writer.tiles = TileRegisters(True)

@@ -525,3 +525,21 @@ def main(A: T.Buffer((5, 7), "float32"), C: T.Buffer((7, 7), "float32")):
     a, c = np.ones((5, 7), "float32"), np.zeros((7, 7), "float32")
     tir.build(func, target="llvm -num-cores 2")(a, c)
     np.testing.assert_array_equal(c, [[2.0] * 7] * 5 + [[1.0] * 7] * 2)
+
+
+@pytest.mark.parametrize(("limit", "once"), [(127.0, True), (1e12, False)])
+def test_a_clipped_number_is_rounded_and_converted_by_one_instruction(limit, once):
+    """Of two the even one, and 0 for NaN; a number that int32 may not have is saturated."""
+    x = te.placeholder((23,), name="x")
+    clipped = te.compute((23,), lambda p: te.minimum(te.maximum(x[p], te.const(-limit)), te.const(limit)), name="clipped")
+    y = te.compute((23,), lambda p: te.nearbyint(clipped[p]).astype("int32"), name="y")
+    s = Schedule(te.create_prim_func([x, y]))
+    s.compute_inline("clipped")
+    s.vectorize(s.split(s.get_loops("y")[-1], [None, 8])[-1])
+    kernel = tir.build(s.func, ONE)
+    given, found = np.arange(23, dtype="float32") / 2 - 5, np.zeros(23, "int32")
+    given[:5] = np.nan, np.inf, -np.inf, 126.5, -3e9
+    kernel(given, found)
+    exact = np.clip(np.rint(np.clip(np.nan_to_num(given.astype("float64"), nan=0), -limit, limit)), -(2**31), 2**31 - 1)
+    assert found.tolist() == exact.tolist()
+    assert ("llvm.lrint" in kernel.llvm_ir()) == once

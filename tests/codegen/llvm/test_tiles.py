@@ -57,8 +57,9 @@ def test_one_instruction(kind, tiles):
     assert right(kernel, func)
 
 
-def test_results_stay_in_registers_and_start_from_zero():
-    _, s = tiled("s8s8", 4, 4)
+@pytest.mark.parametrize("steps", [1, 3])
+def test_results_stay_in_registers_and_start_from_zero(steps):
+    _, s = tiled("s8s8", 4, 4, steps)
     text = tir.build(s.func, AMX).llvm_ir()
     calls = {name: text.count(f"call void @llvm.x86.{name}(") for name in ("tilezero", "tileloadd64", "tdpbssd", "tilestored64")}
     assert calls == {"tilezero": 4, "tileloadd64": 4, "tdpbssd": 4, "tilestored64": 4}
