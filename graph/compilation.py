@@ -18,7 +18,9 @@ from .ir import Graph
 from .kernels import compiled
 from .memory import plan as planned_memory
 from .model import Model
-from .passes import optimize
+from .passes import PASSES, Pass, optimize
+from .passes.integers import in_fewer_cycles
+from .passes.quantised import stay_quantised
 from .passes.winograd import fastest, filter_minimally
 from .prepare import filled, prepared
 
@@ -84,15 +86,24 @@ def compile(computation, target=None, *, records=None, cache="user", plan="estim
             case Graph():
                 if backend(target).device is not None:
                     raise ValueError(f"networks are compiled for processors, target llvm, got {target.kind}")
-                graph = final(computation, target) if winograd else optimize(computation)
-                return assembled(graph, target, known, objects, plan)
+                return assembled(final(computation, target, winograd), target, known, objects, plan)
     kind = type(computation).__name__
     raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, a PrimFunc or a list of tensors, got {kind}")
 
 
-def final(graph: Graph, target: Target) -> Graph:
+def final(graph: Graph, target: Target, winograd: bool = True) -> Graph:
     """A graph after all passes, with minimal filtering where that is fastest."""
-    return filter_minimally(optimize(graph), fastest(target))
+    graph = optimize(graph, passes_for(target))
+    return filter_minimally(graph, fastest(target)) if winograd else graph
+
+
+def passes_for(target: Target) -> tuple[Pass, ...]:
+    """All passes but minimal filtering: PASSES, after the one that keeps quantised numbers integers where that is fastest."""
+
+    def stay_integers(graph: Graph) -> Graph:
+        return stay_quantised(graph, in_fewer_cycles(target))
+
+    return stay_integers, *PASSES
 
 
 def assembled(graph: Graph, target: Target, records: Records | None, cache: ObjectCache | None, plan: Plan = "estimate") -> Model:

@@ -34,6 +34,7 @@ MOVING_OPERATORS = (  # operators that give elements as they are, of narrow type
     "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Split",
     "Squeeze", "Tile", "Transpose", "Unsqueeze",
 )  # fmt: skip
+PRODUCTS = ("Conv", "Gemm", "MatMul")  # operators that are computed in integers where both operands are quantised
 FOLDING_ERRORS = (  # of ONNX's evaluator
     ArithmeticError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
@@ -74,6 +75,7 @@ class Importer:
         self.narrow: dict[str, str] = {}  # the element types of values of a narrow type (see `ops.narrow`), by name
         self.calls: list[Call] = []
         self.problems: list[str] = []
+        self.weights = {name for n in self.proto.node if n.op_type in PRODUCTS for name in n.input[:2]}
         self.read = names_read(self.proto.node) | {o.name for o in self.proto.output}
         self.taken = {*self.read, *(name for n in self.proto.node for name in n.output), *(i.name for i in self.proto.input)}
 
@@ -167,11 +169,16 @@ class Importer:
             raise ValueError(reason)
         kind = self._narrow_result(node, inputs)
         foldable = folds(node, known) and node.op_type not in SEQUENCES and not any(self._kinds(inputs))
+        foldable = foldable and not self._stays_quantised(node)
         folded = self._folded(node, inputs, scope) if foldable else None
         results = self._written(node, inputs, known, scope) if folded is None else folded
         scope.values.update({name: value for name, value in zip(node.output, results, strict=False) if name})
         if kind:
             self.narrow |= {v.name: kind for v in results if isinstance(v, Value)}
+
+    def _stays_quantised(self, node: onnx.NodeProto) -> bool:
+        """True where a node gives the weights of a product as floats, for which the integers may serve."""
+        return node.op_type == "DequantizeLinear" and not self.weights.isdisjoint(node.output)
 
     def _kinds(self, inputs: Sequence[Any]) -> list[str]:
         """The narrow element types of inputs; empty for others."""
@@ -245,7 +252,7 @@ class Importer:
             if node.op_type == "QuantizeLinear" and (kind := self._narrow_result(node, inputs)):
                 attributes["output_dtype"] = kind
             if not found.composite:
-                return self.called(found, given, attributes, self._outputs(node, scope), opset)
+                return self.called(found, given, attributes, self._outputs(node, scope), opset, not self._stays_quantised(node))
             results = found.define(CompositeWriter(self, scope, scope.prefix_of(node)), *given, **attributes)
             return self._outputs_of(node, scope, start, results if isinstance(results, tuple) else (results,))
 
@@ -298,8 +305,9 @@ class Importer:
         attributes: Mapping[str, Any],
         outputs: Sequence[str] | str,
         opset: int = 0,
+        fold: bool = True,
     ) -> tuple[Value, ...]:
-        """The outputs of a call of an operator, named or new; those of a call of constants alone are constants."""
+        """The outputs of a call of an operator, named or new; with `fold` those of a call of constants alone are constants."""
         _need_tensors(inputs)
         given = trimmed(inputs)
         if None in given[: found.arity()[0]]:
@@ -313,7 +321,7 @@ class Importer:
             raise ValueError(f"its output {len(types)}, `{outputs[len(types)]}`, is not supported")
         values = tuple(Value(name, *type_) for name, type_ in zip(outputs, types, strict=False))
         call, arrays = replace(call, outputs=values), [self._array(v) for v in given]
-        if all(v is None or a is not None for v, a in zip(given, arrays, strict=True)):
+        if fold and all(v is None or a is not None for v, a in zip(given, arrays, strict=True)):
             return tuple(self.constant(v.name, as_onnx(a, v.dtype)) for v, a in zip(values, run_call(call, arrays), strict=True))
         self.calls.append(call)
         return values

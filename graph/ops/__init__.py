@@ -1,8 +1,8 @@
 """The operators, in the module of each family: small functions that make tensor expressions of tensors, or calls of others."""
 
 from . import (  # noqa: F401, I001
-    activations, control, convolution, earlier, elementwise, indexing, layout, norms, pooling, products, quantization, recurrence,
-    resampling, resize, rows, sequences, winograd,
+    activations, channels_last, control, convolution, earlier, elementwise, indexing, layout, norms, pooling, products,
+    quantization, recurrence, resampling, resize, rows, sequences, winograd,
 )  # fmt: skip
 from .registry import (
     Operator, alternatives, anonymous, composite, find, function, function_name, is_view, names, operator, placeholder,

@@ -10,7 +10,7 @@ from tir.ir import Expr
 
 from ..ir import Value
 from .narrow import NARROW, held_as, narrowed
-from .registry import Apply, composite, need, operator, shape_of
+from .registry import NEWEST, Apply, composite, need, operator, shape_of
 from .rows import normal_axes, replaced
 
 INTEGERS = ("int8", "uint8", "int16", "uint16")
@@ -59,18 +59,42 @@ def quantize_linear(x, scale, zero_point=None, *, axis=1, block_size=0, saturate
     zeros = None if zero_point is None else QuantizationParameter("the zero point", zero_point, x, axis, block_size)
     if zero_point is not None and not _alike(zero_point, scale):
         raise ValueError(f"scale and zero point differ: {list(shape_of(scale))} and {list(shape_of(zero_point))}")
-    limits = (NARROW[kind].low, NARROW[kind].high) if kind in NARROW else dtypes.limits(kind)
-    low, high = (te.const(float(limit), "float32") for limit in limits)
     real = precision or ("float32" if not dtypes.is_float(x.dtype) else dtypes.promote(x.dtype, scale.dtype))
 
     def formula(*i: Expr) -> Expr:
         quotient = (x[i].astype(real) / scales.at(i).astype(real)).astype("float32")
+        zero = None if zeros is None else zeros.at(i).astype("float32")
         if held_as(kind) == "float32":
-            return narrowed(quotient if zeros is None else quotient + zeros.at(i).astype("float32"), kind, bool(saturate))
-        number: Expr = te.nearbyint(quotient)
-        if zeros is not None:
-            number = number + zeros.at(i).astype("float32")
-        return te.minimum(te.maximum(number, low), high).astype(held_as(kind))
+            return narrowed(quotient if zero is None else quotient + zero, kind, bool(saturate))
+        return _closest(quotient, zero, kind)
+
+    return te.compute(x.shape, formula, name="quantize")
+
+
+def _closest(number: Expr, zero: Expr | None, kind: str) -> Expr:
+    """A float32, rounded to even, + a zero point, as the closest integer of a type, which may be narrow."""
+    low, high = _limits(kind)
+    shifted = te.nearbyint(number) if zero is None else te.nearbyint(number) + zero
+    return te.minimum(te.maximum(shifted, te.const(low, "float32")), te.const(high, "float32")).astype(held_as(kind))
+
+
+def _limits(kind: str) -> tuple[float, float]:
+    """The smallest and the largest integer of a type."""
+    low, high = (NARROW[kind].low, NARROW[kind].high) if kind in NARROW else dtypes.limits(kind)
+    return float(low), float(high)
+
+
+@operator("QuantizeByFactor", NEWEST)
+def quantize_by_factor(x, factor=None, *, zero, to):
+    """x * factor, rounded to even, + zero, as the closest integer of the type `to`: QuantizeLinear by a scale that is known."""
+    need("the input", x, dtype="float")
+    need("the factor", factor, (), x.dtype)
+    low, high = (te.const(limit - zero, "float32") for limit in _limits(to))
+
+    def formula(*i: Expr) -> Expr:
+        number = (x[i] if factor is None else x[i] * factor[()]).astype("float32")
+        clipped = te.minimum(te.maximum(number, low), high)
+        return (te.nearbyint(clipped).astype("int32") + zero).astype(to)
 
     return te.compute(x.shape, formula, name="quantize")
 
@@ -93,6 +117,17 @@ def dequantize_linear(x, scale, zero_point=None, *, axis=1, block_size=0, output
         return (number.astype(real) * scales.at(i).astype(real)).astype(kind)
 
     return te.compute(x.shape, formula, name="dequantize")
+
+
+@operator("IntegerProduct", NEWEST)
+def integer_product(a, b):
+    """a (M, K) times b (K, N), integers of 8 bits, of any signs, in int32: the sums that processors have instructions for."""
+    for what, x in (("the left operand", a), ("the right operand", b)):
+        need(what, x, (None, None), x.dtype if x.dtype in ("int8", "uint8") else "int8")
+    need("the right operand", b, (shape_of(a)[1], None))
+    k = te.reduce_axis((0, shape_of(a)[1]), "k")
+    shape = (shape_of(a)[0], shape_of(b)[1])
+    return te.compute(shape, lambda i, j: te.sum(a[i, k].astype("int32") * b[k, j].astype("int32"), axis=k), name="matmul")
 
 
 # --- products of quantised numbers: composites of integers, in int32, without their zero points ------------------------

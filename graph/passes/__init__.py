@@ -8,6 +8,7 @@ from ..ir import Graph, verify
 from .activations import recognise_activations
 from .affine import fold_affine
 from .common import merge_common
+from .dequantised import fold_dequantised
 from .empty import fold_empty
 from .factors import move_factors
 from .forms import canonicalise
@@ -25,6 +26,7 @@ Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
     fold_empty,
+    fold_dequantised,
     remove_identities,
     expand_powers,
     canonicalise,

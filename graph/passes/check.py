@@ -18,6 +18,8 @@ from . import PASSES, Pass, optimize
 # Largest change of an output by passes, relative to its largest element, in float64. Factors of recognised operators are float32
 # in files; their rounding is 2^-24, and whole networks enlarge it. Factors that are folded into halves are rounded, too.
 TOLERANCE = 2.0**-14
+# A number in the middle of two integers may become either: one quantum of 8 bits, of a range that an output fills by half.
+TOLERANCE_QUANTISED = 2.0**-6
 TOLERANCE_UNITS = 8  # eps of the least precise float of a graph: 0.8 % of an output in float16, 6 % in bfloat16
 
 
@@ -66,7 +68,8 @@ def check_passes(
 def tolerance(graph: Graph) -> float:
     """The largest change of an output by passes, relative to its largest element, for the types of a graph."""
     found = {v.dtype for c in graph.calls for v in (*c.values, *c.outputs)}
-    return max(TOLERANCE, TOLERANCE_UNITS * max((dtypes.TABLE[d].eps for d in found if dtypes.is_half(d)), default=0.0))
+    least = TOLERANCE_QUANTISED if any(c.operator == "QuantizeLinear" for c in graph.calls) else TOLERANCE
+    return max(least, TOLERANCE_UNITS * max((dtypes.TABLE[d].eps for d in found if dtypes.is_half(d)), default=0.0))
 
 
 def difference(

@@ -9,8 +9,7 @@ import numpy as np
 
 from ..ir import Call, Graph, Value
 from ..kinds import elementwise, moves
-from ..ops.convolution import windows
-from .rewriting import Rewriting, fits_elementwise, other, rewrite
+from .rewriting import Rewriting, fits_elementwise, other, rewrite, windows_of
 
 REDUCTIONS = (
     "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
@@ -131,8 +130,7 @@ def _without_padding_taps(r: Rewriting, call: Call) -> list[Call] | None:
     weight = r.array(call.inputs[1])
     if weight is None:
         return None
-    given = {name: call.attribute(name, None) for name in ("strides", "dilations", "pads")}
-    moved = windows(call.values[0].shape[2:], weight.shape[2:], **given, auto_pad=call.attribute("auto_pad", "NOTSET"))
+    moved = windows_of(call)
     kept = [w.taps_in_image() for w in moved]
     if all(taps == range(w.kernel) for taps, w in zip(kept, moved, strict=True)):
         return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from tir.traverse import fresh
 from ..ir import Attribute, Call, Graph, Value, constant
 from ..kinds import elementwise
 from ..ops import result_types
+from ..ops.convolution import SlidingWindow, windows
 from .unread import remove_unread
 
 Rule = Callable[["Rewriting", Call], Sequence[Call] | None]
@@ -90,6 +93,25 @@ class Rewriting:
         return fresh(self._taken, wanted)
 
 
+class Writer:
+    """Calls of one output in place of another one, after whose result their values are named."""
+
+    def __init__(self, r: Rewriting, name: str):
+        self.r, self.name, self.calls = r, name, list[Call]()
+
+    def __call__(self, operator: str, *inputs: Value | None, **attributes: Any) -> Value:
+        call = self.r.call(operator, inputs, f"{self.name}_{operator.lower()}", **attributes)
+        self.calls.append(replace(call, outputs=call.outputs[:1]))
+        return call.outputs[0]
+
+    def constant(self, array: np.ndarray) -> Value:
+        return self.r.constant(f"{self.name}_constant", array)
+
+    def ended(self, outputs: tuple[Value, ...]) -> list[Call]:
+        """The calls, of which the last makes the outputs."""
+        return [*self.calls[:-1], replace(self.calls[-1], outputs=outputs)]
+
+
 def fits_elementwise(call: Call) -> bool:
     """True where a call with exchanged operands is valid, has the types of its outputs, and is still elementwise. Some operators
     are so for some shapes alone."""
@@ -113,3 +135,10 @@ def parted(call: Call | None, wanted: Callable[[Value], bool]) -> tuple[Value, V
     one = None if call is None else next(filter(wanted, call.values), None)
     rest = None if call is None or one is None else other(call.inputs, one)
     return (None, None) if one is None or rest is None else (one, rest)
+
+
+def windows_of(call: Call) -> list[SlidingWindow]:
+    """The windows of a convolution."""
+    given = {name: call.attribute(name, None) for name in ("strides", "dilations", "pads")}
+    x, weight = call.values[:2]
+    return windows(x.shape[2:], weight.shape[2:], **given, auto_pad=call.attribute("auto_pad", "NOTSET"))

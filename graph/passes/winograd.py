@@ -11,10 +11,9 @@ from schedule import templates
 
 from ..fusion import group_of
 from ..ir import Call, Graph, Value
-from ..ops.convolution import windows
 from ..ops.registry import MAX_KNOWN_CALLS
 from ..ops.winograd import POINTS, transformed_weights
-from .rewriting import Rewriting, rewrite
+from .rewriting import Rewriting, rewrite, windows_of
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -44,16 +43,25 @@ def fastest(target: Target) -> Callable[[Call], Tile]:
     return choose
 
 
+def least_cycles(call: Call, target: Target) -> float:
+    """The estimated cycles of a convolution or a product by constant weights, filtered minimally where that is chosen."""
+    tile = fastest(target)(call) if _filterable(call) else ()
+    return _cycles(_by_tiles(call, tile), target)
+
+
 def _rule(r: Rewriting, call: Call, choose: Callable[[Call], Tile]) -> list[Call] | None:
-    weight = r.array(call.inputs[1]) if call.operator == "Conv" else None
-    if weight is None or call.attribute("group", 1) != 1:
-        return None
-    if any(n != 1 for name in ("strides", "dilations") for n in call.attribute(name, None) or ()):
-        return None
-    if not tiles(weight.shape[2:]) or not (tile := choose(call)):
+    weight = r.array(call.inputs[1]) if _filterable(call) else None
+    if weight is None or not (tile := choose(call)):
         return None
     transformed = r.constant(f"{call.values[1].name}_points", transformed_weights(weight, tile))
     return [replace(_by_tiles(call, tile), inputs=(call.inputs[0], transformed, *call.inputs[2:]), outputs=call.outputs)]
+
+
+def _filterable(call: Call) -> bool:
+    """True for a convolution of stride 1 without dilation and groups, of a kernel that there are tiles for."""
+    moved = (n for name in ("strides", "dilations") for n in call.attribute(name, None) or ())
+    plain = call.operator == "Conv" and call.attribute("group", 1) == 1 and all(n == 1 for n in moved)
+    return plain and bool(tiles(call.values[1].shape[2:]))
 
 
 def tiles(kernel: tuple[int, ...]) -> list[Tile]:
@@ -69,8 +77,7 @@ def _by_tiles(call: Call, tile: Tile) -> Call:
     if not tile:
         return Call(call.operator, (x, weight, *bias), outputs, call.attributes)
     kernel = weight.shape[2:]
-    given = (call.attribute("strides", None), call.attribute("dilations", None), call.attribute("pads", None))
-    moved = windows(x.shape[2:], kernel, *given, call.attribute("auto_pad", "NOTSET"))
+    moved = windows_of(call)
     pads = (*(w.before for w in moved), *(w.after for w in moved))
     points = tuple(m + r - 1 for m, r in zip(tile, kernel, strict=True) if m > 1)
     weight = replace(weight, shape=(*points, *weight.shape[1::-1]))

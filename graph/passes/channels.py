@@ -1,0 +1,116 @@
+"""Images whose channels are last stay so: the transpose that puts them first moves toward the end of the graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from ..ir import Call, Graph, Value
+from ..kinds import elementwise, moves
+from .integers import TO_FIRST, TO_LAST, along, attributes_of, quantised
+from .rewriting import Rewriting, Writer, fits_elementwise, rewrite, windows_of
+
+
+def keep_channels_last(graph: Graph) -> Graph:
+    """f(x with its channels moved first) becomes f'(x), moved, whatever else reads x: for elementwise calls, concatenations,
+    pooling, means of images, and convolutions of each channel by itself."""
+    return rewrite(graph, _rule)
+
+
+def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+    if call.operator == "Transpose" and call.attribute("perm") == TO_LAST:
+        source = _last(r, call.values[0])
+        return None if source is None else [r.call("Reshape", [source], call.outputs, shape=source.shape)]
+    write, result = Writer(r, call.outputs[0].name), call.outputs[0]
+    if len(call.outputs) > 1 or len(result.shape) != 4:
+        return None
+    match call.operator:
+        case "Concat":
+            made = _concatenation(write, call)
+        case "MaxPool" | "AveragePool":
+            made = _pool(write, call)
+        case "GlobalAveragePool":
+            made = _mean(write, call)
+        case "Conv":
+            made = _depthwise(write, call)
+        case _:
+            made = _elementwise(write, call)
+    if made is None:
+        return None
+    write("Transpose", made, perm=TO_FIRST)
+    return write.ended(call.outputs)
+
+
+def _last(r: Rewriting, value: Value | None) -> Value | None:
+    """The image with its channels last that a value is the transpose of."""
+    moved = r.producer(value, "Transpose")
+    return moved.values[0] if moved is not None and moved.attribute("perm") == TO_FIRST else None
+
+
+def _elementwise(write: Writer, call: Call) -> Value | None:
+    if moves(call) or not elementwise(call):
+        return None
+    found = {v: image for v in call.values if (image := _last(write.r, v)) is not None}
+    if not found:
+        return None
+    for value in set(call.values) - set(found):
+        array = write.r.array(value)
+        if prod(value.shape) == 1 and len(value.shape) <= 1:
+            continue
+        if array is None:
+            return None
+        own = array.reshape((1,) * (4 - array.ndim) + array.shape)
+        found[value] = write.r.constant(f"{value.name}_last", np.ascontiguousarray(own.transpose(TO_LAST)))
+    n, c, h, w = call.outputs[0].shape
+    new = replace(call.with_inputs(found), outputs=(write.r.value(f"{write.name}_last", (n, h, w, c), call.outputs[0].dtype),))
+    if not fits_elementwise(new):
+        return None
+    write.calls.append(new)
+    return new.outputs[0]
+
+
+def _concatenation(write: Writer, call: Call) -> Value | None:
+    parts = [_last(write.r, v) for v in call.values]
+    return None if None in parts else write("Concat", *parts, axis=TO_LAST.index(call.attribute("axis") % 4))
+
+
+def _pool(write: Writer, call: Call) -> Value | None:
+    """A pool of images as one of volumes, whose third dimension, the channels, it leaves alone."""
+    image = _last(write.r, call.values[0])
+    if image is None:
+        return None
+    (n, h, w, c), (_, _, oh, ow) = image.shape, call.outputs[0].shape
+    longer = {"kernel_shape": (1,), "strides": (1,), "dilations": (1,)}
+    attributes = {name: (*value, *longer.get(name, ())) if isinstance(value, tuple) else value for name, value in call.attributes}
+    if "pads" in attributes:
+        top, left, bottom, right = call.attribute("pads")
+        attributes["pads"] = (top, left, 0, bottom, right, 0)
+    volume = write("Reshape", image, shape=(n, 1, h, w, c))
+    return write("Reshape", write(call.operator, volume, **attributes), shape=(n, oh, ow, c))
+
+
+def _mean(write: Writer, call: Call) -> Value | None:
+    image = _last(write.r, call.values[0])
+    return None if image is None else write("ReduceMean", image, axes=(1, 2))
+
+
+def _depthwise(write: Writer, call: Call) -> Value | None:
+    """A convolution of each channel of a quantised image by constant weights of its own."""
+    r, (outputs, each, *_) = write.r, call.values[1].shape
+    image, weight = _last(r, call.values[0]), quantised(r, call.values[1])
+    x = None if image is None else quantised(r, image)
+    if x is None or weight is None or (array := r.array(weight.numbers)) is None:
+        return None
+    if each != 1 or call.attribute("group", 1) != outputs or x.numbers.shape[3] != outputs:
+        return None
+    if not x.by(None) or x.known_zero is None or isinstance(weight.zero, Value):
+        return None
+    if not isinstance(x.scale, np.ndarray) or not isinstance(weight.scale, np.ndarray):
+        return None
+    scales = along(x.scale, 0, 0).astype(np.float64) * along(weight.scale, weight.axis, array.ndim)
+    real = (array.astype(np.int32) - along(weight.zero, weight.axis, array.ndim)) * scales
+    taps = write.constant(np.ascontiguousarray(real[:, 0].transpose(1, 2, 0)).astype(np.float32))
+    made = write("DepthwiseConv", x.numbers, taps, zero=x.known_zero, **attributes_of(windows_of(call)))
+    return write("Add", made, call.values[2]) if len(call.values) > 2 else made

@@ -1,0 +1,276 @@
+"""Products of quantised numbers as products of integers, whose sums are exact, scaled afterwards.
+
+    sum of (a - p) s * (b - q) t  =  s t (sum of a b  -  p * sum of (b - q)  -  q * sum of a)
+
+The sums of constant weights are constants. Weights less their zero points are integers of 8 bits again, mostly, so that the last
+term is gone. A convolution becomes a product whose rows are the windows of the image, channels last: around the image is the zero
+point, whose products the second term takes away, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, reduce
+from math import prod
+from operator import mul
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from schedule import templates
+from tir import dtypes
+
+from ..fusion import group_of
+from ..ir import Attribute, Call, Graph, Value
+from ..ops.convolution import SlidingWindow
+from .rewriting import Rewriting, Writer, rewrite, windows_of
+from .winograd import least_cycles
+
+if TYPE_CHECKING:
+    from codegen import Target
+
+BYTES = ("int8", "uint8")
+TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # the orders of dimensions that move the channels of images
+MAX_BIAS = 2**30  # of a bias in sums of int32: half of their range
+Choice = Callable[[Call, Call], bool]  # of a product of integers in place of a call
+
+
+def multiply_integers(graph: Graph, choose: Choice) -> Graph:
+    """Make Conv, MatMul and Gemm of quantised numbers products of integers, where `choose` prefers these. Quantised are results
+    of DequantizeLinear, and integers of 32 bits that are made of 8, less a zero point."""
+    return rewrite(graph, lambda r, call: _rule(r, call, choose))
+
+
+def in_fewer_cycles(target: Target) -> Choice:
+    """The choice of fewer cycles, as the templates estimate them: integers take fewer where the processor has instructions that
+    add several of their products at once. One row of products takes as long as its weights come from memory, in which integers
+    are a fourth of floats."""
+
+    @cache
+    def integer_cycles(*types: tuple[tuple[int, ...], str]) -> float:
+        a, b = (Value(f"p{n}", *type_) for n, type_ in enumerate(types))
+        result = Value("out", (a.shape[0], b.shape[1]), "int32")
+        return templates.cycles(group_of([Call("IntegerProduct", (a, b), (result,))], [b]).func, target)
+
+    def choose(integer: Call, today: Call) -> bool:
+        rows, _ = integer.outputs[0].shape
+        return rows == 1 or integer_cycles(*((v.shape, v.dtype) for v in integer.values)) < least_cycles(today, target)
+
+    return choose
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A tensor as (numbers - zero) * scale. `numbers` are integers of 8 bits, a constant or not. Scale and zero point are arrays,
+    of one number or of one for each index along `axis`, or values of one number where they are not constant. A zero point of
+    None is 0, a scale of None is 1, in int32."""
+
+    numbers: Value
+    scale: Value | np.ndarray | None
+    zero: Value | np.ndarray | None
+    axis: int
+
+    def by(self, axis: int | None) -> bool:
+        """True where scale and zero point are one number each, or have one for each index along that axis."""
+        one = all(not isinstance(x, np.ndarray) or x.size == 1 for x in (self.scale, self.zero))
+        return one or self.axis == axis
+
+    @property
+    def known_zero(self) -> int | None:
+        """The zero point, where it is one constant number; None else."""
+        if self.zero is None:
+            return 0
+        return int(self.zero.reshape(())) if isinstance(self.zero, np.ndarray) and self.zero.size == 1 else None
+
+
+def quantised(r: Rewriting, value: Value) -> Quantised | None:
+    """A value as quantised numbers, if it is made of them."""
+    if value.dtype == "int32":
+        return _integers(r, value)
+    call = r.producer(value, "DequantizeLinear")
+    if call is None or call.values[0].dtype not in BYTES or call.attribute("block_size", 0) or value.dtype != "float32":
+        return None
+    scale, zero, *_ = (*(_known(r, v) for v in call.inputs[1:]), None)
+    if any(isinstance(x, Value) and x.shape not in ((), (1,)) for x in (scale, zero)):
+        return None
+    axis = call.attribute("axis", 1)
+    return Quantised(call.values[0], scale, zero, axis + len(value.shape) if axis < 0 else axis)
+
+
+def _integers(r: Rewriting, value: Value) -> Quantised | None:
+    """An int32 tensor that is made of integers of 8 bits."""
+    if (array := r.array(value)) is not None:
+        zero = None if _fitting(array) else dtypes.limits("int8")[0] - array.min()
+        numbers = array if zero is None else array + zero
+        kind = _fitting(numbers)
+        return None if kind is None else Quantised(r.constant(value.name, numbers.astype(kind)), None, zero, 0)
+    shifted = r.producer(value, "Sub")
+    wide, *zeros = (value,) if shifted is None else shifted.values
+    cast = r.producer(wide, "Cast")
+    if cast is None or cast.values[0].dtype not in BYTES or wide.shape != value.shape:
+        return None
+    if any(zero.shape not in ((), (1,)) for zero in zeros):
+        return None
+    return Quantised(cast.values[0], None, _known(r, zeros[0]) if zeros else None, 0)
+
+
+def _known(r: Rewriting, value: Value | None) -> Value | np.ndarray | None:
+    array = r.array(value)
+    return value if array is None else array
+
+
+def _fitting(array: np.ndarray) -> str | None:
+    """The type of 8 bits that holds integers, if there is one."""
+    return next((k for k in BYTES if dtypes.limits(k)[0] <= array.min() and array.max() <= dtypes.limits(k)[1]), None)
+
+
+def _rule(r: Rewriting, call: Call, choose: Choice) -> list[Call] | None:
+    if call.operator not in ("Conv", "MatMul", "Gemm") or any(0 in v.shape for v in call.values):
+        return None
+    a, b = (quantised(r, v) for v in call.values[:2])
+    if a is None or b is None:
+        return None
+    write = Writer(r, call.outputs[0].name)
+    lower = _convolution if call.operator == "Conv" else _product
+    return write.ended(call.outputs) if lower(write, call, a, b, choose) else None
+
+
+def _convolution(write: Writer, call: Call, x: Quantised, weight: Quantised, choose: Choice) -> bool:
+    """Write a convolution of images of two dimensions, without groups, by constant weights; False for another one."""
+    array, zero = unshifted(write.r, weight), x.known_zero
+    if array is None or zero is None or array.ndim != 4 or call.attribute("group", 1) != 1:
+        return False
+    if not x.by(None) or not weight.by(0):
+        return False
+    (images, outputs, height, width), moved = call.outputs[0].shape, windows_of(call)
+    columns = np.ascontiguousarray(array.transpose(2, 3, 1, 0).reshape(-1, outputs))
+    rows = write("Transpose", x.numbers, perm=TO_LAST)
+    if any((w.kernel, w.stride, w.before, w.after) != (1, 1, 0, 0) for w in moved):
+        rows = write("ImageRows", rows, zero=zero, kernel=array.shape[2:], **attributes_of(moved))
+    rows = write("Reshape", rows, shape=(images * height * width, len(columns)))
+    sums = write("IntegerProduct", rows, write.constant(columns))
+    if not choose(write.calls[-1], call):
+        return False
+    made = _with_bias(write, sums, x, weight, columns, call.values[2:])
+    write("Transpose", write("Reshape", made, shape=(images, height, width, outputs)), perm=TO_FIRST)
+    return True
+
+
+def attributes_of(moved: Sequence[SlidingWindow]) -> dict[str, Attribute]:
+    """The attributes that say how windows move."""
+    pads = (*(w.before for w in moved), *(w.after for w in moved))
+    return {"strides": tuple(w.stride for w in moved), "dilations": tuple(w.dilation for w in moved), "pads": pads}
+
+
+def _product(write: Writer, call: Call, a: Quantised, b: Quantised, choose: Choice) -> bool:
+    """Write a product by a matrix; False for another one."""
+    transposed = bool(call.attribute("transB", 0))
+    plain = not call.attribute("transA", 0) and all(call.attribute(n, 1.0) == 1.0 for n in ("alpha", "beta"))
+    if not plain or len(b.numbers.shape) != 2 or len(a.numbers.shape) < 2 or not a.by(None) or not b.by(not transposed):
+        return False
+    array, columns = unshifted(write.r, b), b.numbers
+    if array is not None:
+        array = np.ascontiguousarray(array.T) if transposed else array
+        columns = write.constant(array)
+    elif transposed:
+        columns = write("Transpose", columns, perm=(1, 0))
+    rows = write("Reshape", a.numbers, shape=(prod(a.numbers.shape[:-1]), a.numbers.shape[-1]))
+    sums = write("IntegerProduct", rows, columns)
+    if not choose(write.calls[-1], call):
+        return False
+    if array is None:
+        made = _scaled(write, _corrected_at_each_call(write, sums, a, b, columns), a, b, *call.values[2:])
+    else:
+        made = _with_bias(write, sums, a, b, array, call.values[2:])
+    write("Reshape", made, shape=call.outputs[0].shape)
+    return True
+
+
+def _with_bias(write: Writer, sums: Value, a: Quantised, b: Quantised, columns: np.ndarray, bias: Sequence[Value]) -> Value:
+    """Sums of products of integers and these columns, corrected and scaled, plus a bias."""
+    offset = _bias_of_sums(write.r, a, b, bias)
+    corrected = _corrected(write, sums, a, columns, np.zeros(1, np.int32) if offset is None else offset)
+    return _scaled(write, corrected, a, b, *(bias if offset is None else ()))
+
+
+def _corrected(write: Writer, sums: Value, a: Quantised, columns: np.ndarray, offset: np.ndarray) -> Value:
+    """Sums of products of integers and these columns, less the zero point times the columns, plus an offset."""
+    totals = columns.sum(axis=0, dtype=np.int32)
+    if a.known_zero is None:
+        sums = write("Sub", sums, write("Mul", write.constant(totals), _number(write, a.zero)))
+    else:
+        offset = offset - a.known_zero * totals
+    return write("Add", sums, write.constant(offset)) if offset.any() else sums
+
+
+def _corrected_at_each_call(write: Writer, sums: Value, a: Quantised, b: Quantised, columns: Value) -> Value:
+    """Sums of products of integers, less what the zero points of both operands add, of which the second is not constant, or has
+    weights that are no integers of 8 bits without their zero point."""
+    rows, length = write.calls[-1].values[0], columns.shape[0]
+    if a.known_zero != 0:
+        totals = write("ReduceSum", write("Cast", columns, to="int32"), axes=(0,), keepdims=1)
+        if b.known_zero != 0:
+            totals = write("Sub", totals, write("Mul", _number(write, b.zero), write.constant(np.array(length, np.int32))))
+        sums = write("Sub", sums, write("Mul", totals, _number(write, a.zero)))
+    if b.known_zero != 0:
+        totals = write("ReduceSum", write("Cast", rows, to="int32"), axes=(1,), keepdims=1)
+        sums = write("Sub", sums, write("Mul", totals, _number(write, b.zero)))
+    return sums
+
+
+def _number(write: Writer, zero: Value | np.ndarray | None) -> Value:
+    """A zero point in int32."""
+    assert zero is not None, "a zero point of None is known"
+    return write("Cast", zero, to="int32") if isinstance(zero, Value) else write.constant(zero.astype(np.int32))
+
+
+def _scaled(write: Writer, sums: Value, a: Quantised, b: Quantised, *bias: Value) -> Value:
+    """Sums of products of integers times both scales, plus a bias."""
+    result = sums
+    if a.scale is not None and b.scale is not None:
+        result = write("Cast", result, to="float32")
+        result = write("Mul", result, write.constant(_known_scale(a, b).astype(np.float32)))
+        for scale in (a.scale, b.scale):
+            result = write("Mul", result, scale) if isinstance(scale, Value) else result
+    for added in bias:
+        result = write("Add", result, added)
+    return result
+
+
+def _known_scale(a: Quantised, b: Quantised) -> np.ndarray:
+    """The product of both scales, of those that are known, for each column or for all."""
+    known = [x.astype(np.float64).reshape(-1) for x in (a.scale, b.scale) if isinstance(x, np.ndarray)]
+    return reduce(mul, known, np.ones(1))
+
+
+def _bias_of_sums(r: Rewriting, a: Quantised, b: Quantised, bias: Sequence[Value]) -> np.ndarray | None:
+    """A bias as integers that are added to sums before both scales, within its rounding, as quantisers make it; 0 for none."""
+    arrays = [r.array(v) for v in bias]
+    if not arrays:
+        return np.zeros(1, np.int32)
+    (array,) = arrays
+    if array is None or isinstance(a.scale, Value) or isinstance(b.scale, Value) or array.shape[:-1] != (1,) * (array.ndim - 1):
+        return None
+    scale = _known_scale(a, b)
+    with np.errstate(all="ignore"):
+        numbers = np.rint(array.reshape(-1) / scale)
+        exact = np.abs(numbers * scale - array.reshape(-1)) <= np.finfo(np.float32).eps * np.abs(array.reshape(-1))
+    return numbers.astype(np.int32) if exact.all() and np.abs(numbers).max() < MAX_BIAS else None
+
+
+def unshifted(r: Rewriting, weight: Quantised) -> np.ndarray | None:
+    """Constant weights less their zero points, if these are integers of 8 bits."""
+    array = r.array(weight.numbers)
+    if array is None or isinstance(weight.zero, Value):
+        return None
+    shifted = array.astype(np.int32) - along(weight.zero, weight.axis, array.ndim)
+    kind = _fitting(shifted)
+    return None if kind is None else shifted.astype(kind)
+
+
+def along(given: np.ndarray | None, axis: int, rank: int) -> np.ndarray:
+    """Scales or zero points of the indices along an axis, shaped to broadcast; 0 for None."""
+    if given is None or given.size == 1:
+        return np.zeros((), np.int32) if given is None else given.reshape(())
+    return given.reshape(*(-1 if n == axis else 1 for n in range(rank)))

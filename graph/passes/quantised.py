@@ -1,0 +1,118 @@
+"""Quantised numbers stay integers where nothing is computed: DequantizeLinear moves behind calls that only move or compare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tir import dtypes
+
+from ..ir import Call, Graph, Value
+from .channels import keep_channels_last
+from .identities import remove_identities
+from .integers import Choice, multiply_integers
+from .rewriting import Rewriting, parted, rewrite
+
+# Operators that give elements of their first input as they are, or the largest of some.
+MOVING = ("Flatten", "Identity", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
+
+
+def stay_quantised(graph: Graph, choose: Choice) -> Graph:
+    """The graph with products of integers where `choose` prefers them, and integers of 8 bits, channels last, between them; the
+    graph itself where there is none."""
+    products = multiply_integers(remove_identities(keep_quantised(graph)), choose)
+    if not any(c.operator == "IntegerProduct" for c in products.calls):
+        return graph
+    return rewrite(remove_identities(keep_channels_last(products)), _scaled_before)
+
+
+def keep_quantised(graph: Graph) -> Graph:
+    """f(dequantised x) becomes dequantised f(x), for an f that moves or compares, and a single scale above 0. A result that is
+    quantised again by the same numbers is x, and other quantisation by known numbers multiplies instead of dividing, with one
+    rounding more."""
+    return rewrite(graph, _rule)
+
+
+def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+    if call.operator in MOVING and len(call.values) == 1 and len(call.outputs) == 1:
+        return _sunk(r, call, [call.values[0]])
+    if call.operator == "Concat":
+        return _sunk(r, call, list(call.values))
+    return _quantised(r, call) if call.operator == "QuantizeLinear" else None
+
+
+def _sunk(r: Rewriting, call: Call, operands: list[Value]) -> list[Call] | None:
+    """A call before the DequantizeLinear of its operands, which must be the same for all of them."""
+    made = [r.producer(v, "DequantizeLinear") for v in operands]
+    first, result = made[0], call.outputs[0]
+    if first is None or any(m is None or _parameters(r, m) != _parameters(r, first) for m in made) or not _parameters(r, first):
+        return None
+    numbers = tuple(m.values[0] for m in made if m is not None)
+    if not dtypes.is_int(numbers[0].dtype):
+        return None
+    moved = r.value(f"{result.name}_numbers", result.shape, numbers[0].dtype)
+    return [replace(call, inputs=numbers, outputs=(moved,)), replace(first, inputs=(moved, *first.inputs[1:]), outputs=(result,))]
+
+
+def _parameters(r: Rewriting, call: Call) -> tuple[float, float, str] | None:
+    """The single scale and zero point of a call, and the type of its integers; None where they are not single, or unknown."""
+    _, scale, *zeros = call.inputs
+    numbers = [r.number(v) if v is not None else 0.0 for v in (scale, *zeros)]
+    kind = (call.outputs if call.operator == "QuantizeLinear" else call.values)[0].dtype
+    if numbers[0] is None or None in numbers or not 0 < numbers[0] < np.inf:
+        return None
+    return numbers[0], (numbers[1] or 0.0) if zeros else 0.0, kind
+
+
+def _quantised(r: Rewriting, call: Call) -> list[Call] | None:
+    (x, scale, *_), result = call.inputs, call.outputs[0]
+    found = _parameters(r, call)
+    if found is None or x is None or scale is None or {x.dtype, scale.dtype} != {"float32"}:
+        return None
+    if call.attribute("precision") not in (None, "float32") or call.attribute("output_dtype") not in (None, result.dtype):
+        return None
+    before = r.producer(x, "DequantizeLinear")
+    if before is not None and _parameters(r, before) == found:
+        return [Call("Identity", before.values[:1], call.outputs)]
+    with np.errstate(all="ignore"):
+        inverse = np.float32(1) / np.float32(found[0])
+    if not np.isfinite(inverse) or inverse < np.finfo(np.float32).tiny or result.dtype not in ("int8", "uint8"):
+        return None
+    factor = r.constant(f"{result.name}_factor", np.array(inverse))
+    return [r.call("QuantizeByFactor", [x, factor], call.outputs, zero=int(found[1]), to=result.dtype)]
+
+
+def _scaled_before(r: Rewriting, call: Call) -> list[Call] | None:
+    """A quantisation whose factor is in the constants of the calls before it."""
+    factor = r.array(call.inputs[1]) if call.operator == "QuantizeByFactor" and len(call.inputs) > 1 else None
+    calls = None if factor is None else _scaled(r, call.values[0], factor)
+    return None if calls is None else [*calls, replace(call, inputs=calls[-1].outputs)]
+
+
+def _scaled(r: Rewriting, value: Value, factor: np.ndarray) -> list[Call] | None:
+    """The calls that make a value times a factor, with no more work; None where there are none."""
+    call = r.producers.get(value)
+    if call is None or not r.read_once(value):
+        return None
+    match call.operator:
+        case "Relu" | "Reshape":
+            before, operands = _scaled(r, call.values[0], factor), list[Value]()
+        case "Add":
+            constant, source = parted(call, lambda v: v.name in r.constants)
+            before = None if source is None else _scaled(r, source, factor)
+            operands = [] if constant is None else [_times(r, constant, factor)]
+        case "Mul" | "DepthwiseConv" if call.values[1].name in r.constants:
+            before, operands = [], [call.values[0], _times(r, call.values[1], factor)]
+        case _:
+            return None
+    if before is None:
+        return None
+    inputs = [*(before[-1].outputs if before else ()), *operands]
+    return [*before, r.call(call.operator, inputs, f"{value.name}_scaled", **dict(call.attributes))]
+
+
+def _times(r: Rewriting, value: Value, factor: np.ndarray) -> Value:
+    """A constant times a factor."""
+    array = r.constants[value.name]
+    return r.constant(f"{value.name}_scaled", (array * factor).astype(array.dtype))

@@ -1,0 +1,219 @@
+"""Networks of quantised numbers: products of integers, and integers between them, against the definition in floats."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import tir
+from codegen import Target
+from graph.compilation import assembled, final, passes_for
+from graph.fusion import fuse
+from graph.ir import Graph, GraphError
+from graph.passes import integers as graph_integers
+from graph.passes import optimize
+from graph.passes.check import check_passes
+from graph.passes.quantised import stay_quantised
+from graph.reference import evaluate
+from tir import load_onnx
+
+from .models import model
+
+ONE = "llvm -num-cores 1"
+TILES = Target("llvm -num-cores 1 -mcpu sapphirerapids -l1 49152 -l2 2097152 -l3 33554432")
+LANES = Target("llvm -num-cores 1 -mcpu cascadelake -l1 32768 -l2 1048576 -l3 33554432")
+PAIRS = Target("llvm -num-cores 1 -mcpu haswell -l1 32768 -l2 262144 -l3 33554432")
+PLAIN = Target("llvm -num-cores 1 -mcpu x86-64 -l1 32768 -l2 262144 -l3 33554432")
+TYPES = {"u8": ("uint8", 119), "s8": ("int8", -7), "symmetric": ("int8", 0)}
+EXACT = 2.0**-5  # a scale of which all sums of a test are exact in float32
+
+
+class Network:
+    """A network whose values are quantised, as quantisers write it: QuantizeLinear and DequantizeLinear after each node."""
+
+    def __init__(self, shape=(2, 5, 7, 6), types="u8", weights="int8", scale=EXACT):
+        self.rng, self.kind, self.weights, self.scale = np.random.default_rng(0), types, weights, scale
+        self.nodes, self.constants, self.shape = list[onnx.NodeProto](), dict[str, np.ndarray](), shape
+        self.x = self.quantised("x")
+
+    def add(self, operator: str, *inputs: str, **attributes) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
+        return name
+
+    def constant(self, array, dtype=None) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = np.asarray(array, dtype)
+        return name
+
+    def quantised(self, x: str, scale: float | None = None) -> str:
+        """A value, quantised and dequantised."""
+        dtype, zero = TYPES[self.kind]
+        by = (self.constant(self.scale if scale is None else scale, "float32"), self.constant(zero, dtype))
+        return self.add("DequantizeLinear", self.add("QuantizeLinear", x, *by), *by)
+
+    def weight(self, *shape: int, axis: int | None = 0) -> str:
+        """Dequantised weights, by one scale for each index along an axis, or by one. Unsigned ones have a zero point."""
+        count = () if axis is None else (shape[axis],)
+        zeros = np.full(count, 128 if self.weights == "uint8" else 0, self.weights)
+        scales = self.rng.choice([0.5, 1, 2], count) * self.scale
+        numbers = self.rng.integers(-9, 10, shape) + (128 if self.weights == "uint8" else 0)
+        by = (self.constant(scales, "float32"), self.constant(zeros))
+        return self.add("DequantizeLinear", self.constant(numbers, self.weights), *by, axis=axis or 0)
+
+    def conv(self, x: str, *shape: int, axis: int | None = 0, **attributes) -> str:
+        bias = self.constant(self.rng.integers(-40, 40, shape[0]) * EXACT, "float32")
+        return self.add("Conv", x, self.weight(*shape, axis=axis), bias, **attributes)
+
+    def graph(self, *outputs: str) -> Graph:
+        return load_onnx(model(self.nodes, {"x": np.empty(self.shape, "float32")}, outputs, self.constants))
+
+    def input(self) -> np.ndarray:
+        return self.rng.uniform(-4, 4, self.shape).astype("float32")
+
+
+def operators(graph: Graph) -> list[str]:
+    return [c.operator for c in graph.calls]
+
+
+def always(graph: Graph) -> Graph:
+    """The graph as for tile registers, but each product is one of integers, however small."""
+    return optimize(stay_quantised(graph, lambda integer, today: True))
+
+
+def agree(network: Network, *outputs: str, quanta: float = 0.0, products: int = 1) -> Graph:
+    """The graph in integers, whose compiled outputs are those of the definition, up to some quanta."""
+    graph, x = network.graph(*outputs), network.input()
+    wanted, made = evaluate(graph, [x]), always(graph)
+    assert operators(made).count("IntegerProduct") == products
+    for a, b in zip(wanted, assembled(made, Target(ONE), None, None)(x), strict=True):
+        assert np.ptp(a) > 0, "the case says something"
+        assert np.abs(a - b).max() <= quanta * network.scale
+    return made
+
+
+WINDOWS = {
+    "1 x 1": (1, {}),
+    "strided 1 x 1": (1, {"strides": (2, 3)}),
+    "padded": (3, {"pads": (1, 1, 1, 1)}),
+    "uneven pads": (3, {"pads": (2, 0, 1, 3), "strides": (2, 1)}),
+    "dilated": (3, {"pads": (1, 2, 1, 2), "dilations": (1, 2)}),
+    "same": (2, {"auto_pad": "SAME_LOWER"}),
+}
+
+
+@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("window", WINDOWS)
+def test_a_convolution_is_a_product_of_integers(window, types):
+    kernel, attributes = WINDOWS[window]
+    network = Network(types=types)
+    y = network.add("Relu", network.conv(network.x, 7, 5, kernel, kernel, **attributes))
+    agree(network, network.quantised(y))
+
+
+@pytest.mark.parametrize(("weights", "axis"), [("int8", None), ("uint8", 0), ("uint8", None)])
+def test_weights_have_one_scale_or_one_for_each_channel(weights, axis):
+    network = Network(weights=weights)
+    agree(network, network.quantised(network.conv(network.x, 7, 5, 3, 3, axis=axis, pads=(1, 1, 1, 1))))
+
+
+def test_results_are_one_quantum_off_at_most():
+    network = Network(scale=0.0371)
+    agree(network, network.quantised(network.conv(network.x, 17, 5, 3, 3, pads=(1, 1, 1, 1))), quanta=1.001)
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_a_gemm_is_a_product_of_integers(transposed):
+    network = Network((7, 13))
+    weight = network.weight(19, 13, axis=0) if transposed else network.weight(13, 19, axis=1)
+    y = network.add("Gemm", network.x, weight, network.constant(np.arange(19) * EXACT, "float32"), transB=transposed)
+    agree(network, network.quantised(y))
+
+
+def test_a_product_of_many_matrices_is_one_of_integers():
+    network = Network((2, 3, 7, 13))
+    agree(network, network.quantised(network.add("MatMul", network.x, network.weight(13, 5, axis=1))))
+
+
+def test_images_stay_integers_with_their_channels_last():
+    """Through a shortcut, pools, a clamp, a concatenation, a convolution of each channel, and a mean, in int8 between kernels."""
+    network = Network()
+    a = network.quantised(network.add("Relu", network.conv(network.x, 8, 5, 3, 3, pads=(1, 1, 1, 1))))
+    a = network.quantised(network.add("MaxPool", a, kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)))
+    b = network.quantised(network.conv(a, 8, 1, 3, 3, group=8, pads=(1, 1, 1, 1)))
+    low, high = network.constant(-1, "float32"), network.constant(1.5, "float32")
+    c = network.quantised(network.add("Clip", network.conv(b, 8, 8, 1, 1), low, high))
+    d = network.quantised(network.add("Add", a, c))
+    e = network.quantised(network.add("Concat", d, a, axis=1))
+    f = network.quantised(network.add("AveragePool", e, kernel_shape=(2, 2)))
+    g = network.quantised(network.add("GlobalAveragePool", f))
+    h = network.quantised(network.add("Flatten", g))
+    y = network.quantised(network.add("Gemm", h, network.weight(9, 16), transB=1))
+    made = agree(network, y, quanta=1.001, products=3)
+    assert operators(made).count("Transpose") == 1  # of the input
+    assert "DepthwiseConv" in operators(made)
+    real = [g.func.name for g in fuse(made) if g.outputs[0].dtype == "float32"]
+    assert all(name.endswith("dequantizelinear") for name in real), "for means, and the output"
+
+
+def test_what_is_not_quantised_or_has_other_groups_stays():
+    network = Network()
+    y = network.conv(network.x, 10, 1, 3, 3, group=5)
+    assert "IntegerProduct" not in operators(always(network.graph(network.quantised(y))))
+    network = Network()
+    z = network.add("Conv", network.x, network.constant(np.ones((7, 5, 1, 1)), "float32"))
+    assert "IntegerProduct" not in operators(always(network.graph(network.quantised(z))))
+
+
+PRODUCTS_OF_INTEGERS = [
+    ("MatMulInteger", (7, 13), (13, 9), True, 0),
+    ("MatMulInteger", (7, 13), (13, 9), True, -5),  # weights less it are no integers of 8 bits
+    ("MatMulInteger", (2, 3, 13), (13, 9), False, 3),
+    ("ConvInteger", (1, 3, 9, 7), (5, 3, 2, 3), True, 0),
+]
+
+
+@pytest.mark.parametrize(("operator", "shape", "weight", "known", "weight_zero"), PRODUCTS_OF_INTEGERS)
+def test_products_of_integers_are_exact(operator, shape, weight, known, weight_zero):
+    rng = np.random.default_rng(0)
+    given = {"x": rng.integers(0, 256, shape).astype("uint8")}
+    constants = {"w": rng.integers(-128, 128, weight).astype("int8"), "weight_zero": np.array(weight_zero, "int8")}
+    constants |= {"zero": np.array(117, "uint8")}
+    if not known:
+        given, constants = given | constants, {}
+    nodes = [helper.make_node(operator, ["x", "w", "zero", "weight_zero"], ["y"])]
+    graph = load_onnx(model(nodes, given, ["y"], constants))
+    (wanted,), made = evaluate(graph, given), always(graph)
+    assert operators(made).count("IntegerProduct") == 1
+    (found,) = assembled(made, Target(ONE), None, None)(given)
+    assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(("target", "instruction"), [(TILES, "tdpbusd"), (LANES, "vpdpbusd"), (PAIRS, "vpmaddwd"), (PLAIN, "")])
+@pytest.mark.parametrize("product", ["Conv", "MatMul"])
+def test_products_reach_the_instruction_of_the_processor(product, target, instruction):
+    """Where it has one; else they stay products of floats."""
+    network = Network((1, 64, 14, 14) if product == "Conv" else (97, 128))
+    if product == "Conv":
+        y = network.conv(network.x, 64, 64, 3, 3, pads=(1, 1, 1, 1))
+    else:
+        y = network.add("MatMul", network.x, network.weight(128, 96, axis=1))
+    groups = fuse(final(network.graph(network.quantised(y)), target))
+    products = [g.func for g in groups if any(c.operator == "IntegerProduct" for c in g.calls)]
+    assert len(products) == bool(instruction)
+    assert all(instruction in tir.default_schedule(func, target).func.script() for func in products)
+
+
+@pytest.mark.parametrize("kind", ["correct", "wrong"])
+def test_passes_are_checked_within_a_quantum(kind, monkeypatch):
+    network = Network(scale=0.0371)
+    graph = network.graph(network.quantised(network.conv(network.x, 7, 5, 3, 3, pads=(1, 1, 1, 1))))
+    x, passes = network.input(), passes_for(TILES)
+    if kind == "correct":
+        check_passes(graph, [x], passes)
+        return
+    monkeypatch.setattr(graph_integers, "_corrected", lambda write, sums, *_: sums)
+    with pytest.raises(GraphError, match="the pass always changes the output"):
+        check_passes(graph, [x], (always,))
