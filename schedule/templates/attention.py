@@ -18,7 +18,7 @@ from tir.ir import Const, Var
 
 from . import gemm, rowwise
 from .block_analysis import Contraction, epilogue, last_axis, size, stored
-from .pack_branches import ROW_MULTIPLE, ROW_OFFSET
+from .pack_branches import separate_rows
 
 NAME = "attention"
 
@@ -125,4 +125,4 @@ def build(s: OpenSchedule, found: Attention) -> None:
         s.scheduled[product.block] = replace(tiled, levels=(tuple(s.get_loops(product.block)[:depth]), *tiled.levels[1:]))
     if extent(result.reduction[0]) * result.bits // 8 % PAGE_BYTES == 0:
         for block in kept:
-            s.storage_align(block, 0, -2, ROW_MULTIPLE, ROW_OFFSET)
+            separate_rows(s, block)

@@ -26,7 +26,7 @@ from . import gemm
 from .block_analysis import Contraction, adds_products, epilogue, last_axis, loop_of, size, stored
 from .division import balanced
 from .marks import done, share
-from .pack_branches import ROW_MULTIPLE, ROW_OFFSET
+from .pack_branches import separate_rows
 
 NAME = "low precision"
 SHAPES = ((2, 2), (1, 4), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))  # rows by columns of tiles that fit registers, with operands
@@ -276,7 +276,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
         s.compute_at(copy, loop, preserve_unit_loops=True)
         if by_rows:
             s.vectorize(s.get_loops(copy)[-1])
-            s.storage_align(copy, 0, -2, ROW_MULTIPLE * 4 // element, ROW_OFFSET * 4 // element)
+            separate_rows(s, copy)
             continue
         *_, steps, tile, line, lanes = s.get_loops(copy)
         s.reorder(tile, line, steps)  # row by row, as processors fetch ahead

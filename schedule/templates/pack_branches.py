@@ -5,8 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from schedule import ScheduleError
+from schedule.machine import CACHE_LINE_BYTES
 from schedule.open_schedule import OpenSchedule, Operands, Way, element_bits, extent, is_spatial
 from schedule.open_trace import Role
+from schedule.primitive import find_block
+from schedule.schedule import Schedule
 from tir import dtypes
 from tir.ir import Cast, Const, Load, Var
 from tir.traverse import loads, loops_to, stored_names, variables, walk
@@ -15,7 +18,6 @@ from .block_analysis import driven_axes, stored, transpose_in_squares
 from .marks import parallel
 
 AS_IT_IS = "as it is"  # an operand is not packed
-ROW_MULTIPLE, ROW_OFFSET = 32, 16  # elements: rows so far off a multiple start in different sets of the cache
 
 
 def choose_packs(state: OpenSchedule, block: str, place: str | None, then: Way, few: bool = False) -> None:
@@ -189,4 +191,10 @@ def _pack_by_rows(state: OpenSchedule, block: str, buffer: str, place: str | Non
     if place is not None:
         state.compute_at(copy, place, preserve_unit_loops=True)
     _vectorize_copy(state, copy, place)
-    state.storage_align(copy, 0, -2, ROW_MULTIPLE, ROW_OFFSET)
+    separate_rows(state, copy)
+
+
+def separate_rows(s: Schedule, copy: str) -> None:
+    """Align the rows of a copy an odd number of cache lines apart, so that they start in different sets of the caches."""
+    line = CACHE_LINE_BYTES // dtypes.nbytes(stored(find_block(s.func, copy)).buffer.dtype)
+    s.storage_align(copy, 0, -2, 2 * line, line)

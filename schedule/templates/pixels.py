@@ -23,6 +23,7 @@ from .block_analysis import Contraction, counted, epilogue, fuse_epilogue, loop_
 from .conv2d import Convolution, image_cycles, matches
 from .gemm import GemmTile, Sum
 from .marks import done, share, share_out
+from .pack_branches import separate_rows
 
 NAME = "pixels in lanes"
 MIN_CHANNELS_BY_ROWS = 16  # least channels that registers hold: each tile of channels picks the pixels from the image again
@@ -196,7 +197,7 @@ def _copy_image(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[
     outer = [it for it in (*c.groups, *c.pixels[: -len(pixels)]) if it.var.name in seen]
     s.transform_layout(copy, ("write", 0), counted(axes, outer, steps, pixels), None, True)
     if size(pixels) * c.contraction.bits // 8 % PAGE_BYTES == 0:
-        s.storage_align(copy, 0, -2, 32, 16)
+        separate_rows(s, copy)
     made = _padding_blocks(s, copy)
     for name in made:
         s.compute_inline(name)

@@ -390,6 +390,16 @@ def test_rows_are_packed_where_they_share_a_set(columns, steps, packed):
     assert gemm.tiles(found, SLOW).left == packed
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_of_a_packed_copy_are_an_odd_number_of_lines_apart(dtype):
+    A, B = te.placeholder((97, 1024), dtype, name="A"), te.placeholder((1024, 256), dtype, name="B")
+    k = te.reduce_axis((0, 1024), name="k")
+    func = te.create_prim_func([A, B, te.compute((97, 256), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
+    script = templates.schedule(func, tir.Target("llvm -num-cores 1 -mcpu x86-64-v4", l1=48 << 10, l2=1 << 20)).script
+    ((multiple, offset),) = re.findall(r'"buffer_dim_align": \[\[0, \d+, (\d+), (\d+)\]\]', script)
+    assert [int(n) * np.dtype(dtype).itemsize for n in (multiple, offset)] == [128, 64]
+
+
 def test_a_part_that_is_the_whole_sum_has_rows_read_in_place():
     """However large the columns that pass for each block of rows."""
     found, machine = gemm.matches(find_block(product(4000, 8000, 200), "C")), replace(WIDE, l3=8 << 20)
