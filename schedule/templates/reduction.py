@@ -99,8 +99,7 @@ def _share_results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: 
         after = epilogue(s, b.name, anywhere=True)
         if threads > 1 and kept:
             share(s, b.name, kept[:1])
-        if extent(along) > lanes // 4:
-            s.annotate(loop_of(along), "combine_lanes", True)
+        s.annotate(loop_of(along), "combine_lanes", True)
         if after is not None and s.is_unscheduled(after) and kept:  # results are not many times fewer than terms
             s.reverse_compute_at(after, kept[-1])
             done(s, b.name)

@@ -297,6 +297,17 @@ def test_rows_in_memory_are_summed_as_one(extents):
     assert (y[..., 0] == x.reshape(9, 11, -1).sum(-1)).all()
 
 
+@pytest.mark.parametrize("length", [2, 3, 4, 13])
+def test_sums_of_short_rows_combine_lanes(length):
+    X, k = te.placeholder((109, length), name="X"), te.reduce_axis((0, length), "k")
+    func = te.create_prim_func([X, te.compute((109,), lambda n: te.sum(X[n, k], axis=k), name="Y")])
+    target = tir.Target("llvm -num-cores 1 -mcpu x86-64-v4")
+    assert "combine_lanes" in templates.schedule(func, target).script
+    x, y = np.random.default_rng(0).integers(-9, 9, (109, length)).astype("float32"), np.full(109, np.nan, "float32")
+    tir.compile(func, "llvm -num-cores 1")(x, y)
+    assert (y == x.sum(1)).all()
+
+
 def test_a_convolution_of_few_weights_reads_the_image_where_it_is():
     """As the first of a network: there is no copy of the image, and no tap of it is gathered. One of more weights unrolls it."""
 
