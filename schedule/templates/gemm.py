@@ -36,7 +36,6 @@ TLB_PAGES, PAGE_CYCLES = 64, 1.0
 HALF_CYCLES = 1.0  # cycles to convert a vector of halves: two micro-operations
 # Least cycles of multiply-adds, over those of packing, for which it pays to pack rows: in one set of L1, and of a sum in parts.
 MIN_USES_ALIASED_ROWS, MIN_USES_OF_ROWS = 5, 60
-MAX_TILE_VECTORS = 8  # most vectors of a tile of all columns: beside them registers have room for two rows
 ADD_LANES_CYCLES = 16.0  # cycles to add up the lanes of an inner product
 MIN_GAIN_OF_DOTS = 1.06  # least speed-up of a product for which its last columns become inner products
 MIN_ROWS_TO_TRANSPOSE = 4  # least rows for which it pays to transpose a right operand whose memory the sum walks
@@ -234,7 +233,7 @@ def register_tile(
     # A tile as wide as the matrix may end in a part of a vector, of more than one lane. In other tiles such a part takes twice as
     # long where columns are too few to be packed: each step has a mask. The last tile of packed columns is as wide as the others.
     vectors, few = ceil(N / lanes), N * K * processor.vector_bits // (8 * lanes) <= processor.l1
-    whole = vectors if vectors <= MAX_TILE_VECTORS and N % lanes > 1 else 0
+    whole = vectors if N % lanes > 1 else 0
     for v in (*range(1, 5), *range(5, whole + 1)[-1:]):
         if (v > 1 and v * lanes > N and v != whole) or (dividing and N % (v * lanes)):
             continue
