@@ -217,6 +217,7 @@ def of_target(target: tir.Target) -> Iterator[tuple[str, float, dict[str, Any]]]
                 cycles = list(getattr(memory, kind))
                 cycles[n] *= factor
                 yield f"memory: {kind} of {level}", factor, {"memory": str(replace(memory, **{kind: tuple(cycles)}))}
+        yield "memory: streams", factor, {"memory": str(replace(memory, streams=int(memory.streams * factor)))}
 
 
 def times(number: Number, factor: float) -> float | None:

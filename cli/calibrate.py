@@ -37,7 +37,8 @@ def _run(dry: bool) -> int:
         return 1
     target = Target("llvm")
     print(table(found, memory_of(target.mcpu), target.mcpu))
-    print(f"\nL3 holds {found.memory.l3 >> 20} MiB of {target.l3 >> 20}\nTarget option: -memory {found.memory}")
+    held = f"L3 holds {found.memory.l3 >> 20} MiB of {target.l3 >> 20}; most is read of {found.memory.streams} rows at once"
+    print(f"\n{held}\nTarget option: -memory {found.memory}")
     if not dry:
         try:
             keep_calibration(found)

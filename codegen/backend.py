@@ -155,8 +155,8 @@ def _memory(text: Any) -> str:
         return str(Memory.parse(text))
     except (ValueError, AttributeError, TypeError):
         raise ValueError(
-            "target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, and MiB of L3, as "
-            f"2,8,23/2,23,64+16; got {text!r}"
+            "target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, MiB of L3, and "
+            f"streams, as 2,8,23/2,23,64+16x8; got {text!r}"
         ) from None
 
 

@@ -2,8 +2,8 @@
 
 The name of a processor does not tell how much of a shared cache a rented machine has, nor how far its memory is. So one kernel
 reads matrices that L2, L3 and memory hold, panel by panel: of a matrix of one panel, where lines follow each other, and of a wide
-one, where each row of a panel is in another page. Both are timed in turns with `peak_flops`, as the clock changes, and are given
-in cycles of multiply-adds.
+one, where each row of a panel is in another page. Another kernel reads several parts of the largest matrix at once. All are timed
+in turns with `peak_flops`, as the clock changes, and are given in cycles of multiply-adds.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ PANELS = 33  # of a row of the wide matrix: a page and two lines, so that rows f
 SAMPLE_SECONDS = 2e-3  # of one timing
 MAX_SPREAD = 2.0  # between the quartiles of the rounds: more is no measurement
 MAX_MEMORY_BYTES = 1 << 30  # of the largest matrix, which no L3 holds
+STREAMS = (8, 4, 2)  # parts of a matrix that are read at once
+STREAM_GAIN = 1.02  # least gain in speed for which fewer streams are preferred: less is noise
 STEPS_OF_TWO = 2  # steps of a measured number from one power of two to the next: noise seldom changes schedules
 
 
@@ -75,7 +77,7 @@ def calibrate(target: Target | str = "llvm", *, keep: bool = True) -> Calibratio
     for (kind, level), rounds in cycles.items():
         low, high = sorted(rounds)[1], sorted(rounds)[-2]
         if high > MAX_SPREAD * low:
-            size = (*nbytes, *sizes)[level]
+            size = nbytes[2] if kind == "streams" else (*nbytes, *sizes)[level]
             raise CalibrationError(
                 f"the machine is too busy to calibrate: {kind} of {size} bytes took {low:.1f} to {high:.1f} cycles a line; try "
                 "again when fewer programs run"
@@ -83,8 +85,13 @@ def calibrate(target: Target | str = "llvm", *, keep: bool = True) -> Calibratio
     line, row = (tuple(_quantised(median(cycles[kind, level])) for level in range(3)) for kind in ("line", "row"))
     between = (line[1] * line[2]) ** 0.5  # cycles of a line of which L3 holds half
     quick = takewhile(lambda n: median(cycles["line", len(nbytes) + n]) <= between, range(len(sizes)))
+    fastest = STREAMS[0]
+    for streams in STREAMS[1:]:
+        if median(cycles["streams", streams]) * STREAM_GAIN < median(cycles["streams", fastest]):
+            fastest = streams
     held = min(l3, max((sizes[n] for n in quick), default=nbytes[1])) if line[1] < line[2] else nbytes[1]
-    found = Calibration(Memory(line, row, max(1, held >> 20) << 20), nbytes, 1e9 * median(clock))  # type: ignore[arg-type]
+    memory = Memory(line, row, max(1, held >> 20) << 20, fastest)  # type: ignore[arg-type]
+    found = Calibration(memory, nbytes, 1e9 * median(clock))
     if keep:
         keep_calibration(found)
     return found
@@ -113,6 +120,11 @@ def _walks(target: Target, nbytes: Sequence[int]) -> dict[tuple[str, int], tuple
             rows = size // 4 // columns
             matrix = aligned[: rows * columns].reshape(rows, columns)
             found[kind, level] = walk.bind(rows, matrix, sums), matrix.nbytes / CACHE_LINE_BYTES
+    for streams in STREAMS:
+        steps = nbytes[2] // 4 // (streams * width)
+        parts = aligned[: streams * steps * width].reshape(streams, steps, width)
+        call = _reading(streams, width, target).bind(steps, parts, np.empty((streams, width), "float32"))
+        found["streams", streams] = call, parts.nbytes / CACHE_LINE_BYTES
     return found
 
 
@@ -125,6 +137,23 @@ def _walk(columns: int, target: Target) -> Kernel:
     lanes = target.lanes(32)
     panel, vector, lane = s.split(panel, [None, max(1, PANEL_BYTES // 4 // lanes), min(lanes, PANEL_BYTES // 4)])
     s.reorder(panel, step, vector, lane)
+    s.unroll(vector)
+    s.vectorize(lane)
+    s.decompose_reduction("S", step)
+    kernel = build(s.func, target)
+    assert isinstance(kernel, Kernel)
+    return kernel
+
+
+def _reading(streams: int, width: int, target: Target) -> Kernel:
+    """The sums of parts of a matrix, each of `width` columns: a step of each part at a time."""
+    steps = te.var("steps", "int64")
+    A, k = te.placeholder((streams, steps, width), "float32", name="A"), te.reduce_axis((0, steps), name="k")
+    s = Schedule(te.create_prim_func([steps, A, te.compute((streams, width), lambda i, j: te.sum(A[i, k, j], axis=k), name="S")]))
+    part, column, step = s.get_loops("S")
+    vector, lane = s.split(column, [None, min(width, target.lanes(32))])
+    s.reorder(step, part, vector, lane)
+    s.unroll(part)
     s.unroll(vector)
     s.vectorize(lane)
     s.decompose_reduction("S", step)

@@ -52,38 +52,48 @@ CORES: tuple[tuple[str, Core], ...] = (
 )
 
 
+ANY_STREAMS = 8  # of processors not measured: as on Sapphire Rapids, and a Zen 3 reads no less so than of four
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Cycles of a core for a cache line from L2, from L3 and from memory. `line` is for lines that follow each other, and are
     prefetched. `row` is for lines in different rows of a matrix, a page apart, as in a panel of columns. `l3` is the number of
-    bytes that L3 holds for this process, 0 if not measured."""
+    bytes that L3 holds for this process, 0 where it holds what the processor has. `streams` is the number of rows, far apart,
+    of which a core reads most bytes at once."""
 
     line: tuple[float, float, float]
     row: tuple[float, float, float]
     l3: int = 0
+    streams: int = ANY_STREAMS
 
     @classmethod
     def parse(cls, text: str) -> Memory:
         """The inverse of `str`. ValueError where a number is missing, or is not positive."""
-        cycles, _, mebibytes = text.partition("+")
-        line, row = (tuple(map(float, part.split(","))) for part in cycles.split("/"))
-        held = int(mebibytes or 0)
-        if len(line) != 3 or len(row) != 3 or not all(0 < n < inf for n in (*line, *row)) or held < 0:
+        found = re.fullmatch(r"([^+]*)(?:\+(\d+)(?:x(\d+))?)?", text)
+        if found is None:
             raise ValueError(text)
-        return cls(line, row, held << 20)
+        cycles, mebibytes, streams = found.groups()
+        line, row = (tuple(map(float, part.split(","))) for part in cycles.split("/"))
+        if len(line) != 3 or len(row) != 3 or not all(0 < n < inf for n in (*line, *row)) or streams == "0":
+            raise ValueError(text)
+        return cls(line, row, int(mebibytes or 0) << 20, int(streams or ANY_STREAMS))
 
     def __str__(self) -> str:
         cycles = "/".join(",".join(f"{n:g}" for n in part) for part in (self.line, self.row))
-        return f"{cycles}+{self.l3 >> 20}" if self.l3 else cycles
+        return f"{cycles}+{self.l3 >> 20}x{self.streams}"
 
 
 # Round figures, in cycles of a core at 3 to 4 GHz. `line`: 32 bytes a cycle from L2, 10 from L3, 4.5 from memory. `row`: the
 # latency of a level divided by the misses that a core has in flight, but no less than `line`. Zen's L3 has 50 cycles and 24
 # misses, that of other servers 200 and 12 (vendors' optimisation guides); memory has some 100 ns. Sapphire Rapids: measured by
-# `tir.calibrate` on a rented machine with 105 MiB of L3, of which 16 were fast.
+# `tir.calibrate` on a rented machine with 105 MiB of L3, of which 16 were fast. `streams`: on a Zen 5 two were faster than one
+# and four; on a Zen 3 one, two, three and four read 13, 16, 19 and 19 GB/s, more no more; on Sapphire Rapids two, four and eight
+# read 12.6, 15.8 and 16.2.
 MEMORIES: tuple[tuple[str, Memory], ...] = (
-    (r"znver", Memory((2.0, 6.0, 14.0), (2.0, 6.0, 18.0))),
-    (r"sapphirerapids|emeraldrapids|graniterapids", Memory((2.0, 8.0, 22.6), (2.0, 22.6, 45.3))),
+    (r"znver[4-9]", Memory((2.0, 6.0, 14.0), (2.0, 6.0, 18.0), streams=2)),
+    (r"znver", Memory((2.0, 6.0, 14.0), (2.0, 6.0, 18.0), streams=4)),
+    (r"sapphirerapids|emeraldrapids|graniterapids", Memory((2.0, 8.0, 22.6), (2.0, 22.6, 45.3), 16 << 20)),
     (r"", Memory((2.0, 6.0, 14.0), (2.0, 16.0, 30.0))),  # all others: to pack in vain costs less than to read from far away
 )
 

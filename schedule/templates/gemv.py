@@ -24,7 +24,7 @@ from .marks import done, one_of, share, teams
 
 NAME = "matrix and vector"
 ROWS_PER_PASS = (8, 2, 4, 16, 32)  # numbers of rows that are added to the result at a time: each is a stream from memory
-ROWS_AT_ONCE = (2, 3, 1, 4, 8)  # numbers of rows that are read at once
+ROWS_AT_ONCE = (8, 4, 3, 2, 1)  # numbers of rows that are read at once
 VECTORS_PER_ROW = (8, 4, 2, 1, 16)  # numbers of vectors that are read of each row at a time
 VECTORS_PER_TILE = (1, 2, 4, 8, 16, 32)  # numbers of vectors to which rows are added at a time
 
@@ -79,26 +79,24 @@ def build(s: OpenSchedule, c: Contraction) -> None:
 def _build_dot(s: OpenSchedule, c: Contraction, threads: int) -> None:
     """Loops: rows of a thread, next to each other; steps along the rows; rows far apart; lanes.
 
-    At the seed half of the registers have sums: of two rows if there are 32, of four if there are 16. The number of rows, and the
-    threads' shares, must be divisible so. With AVX-512 two streams of eight lines each come faster than one, or than four of
-    four. Of some sixty patterns of loads from memory, with software prefetches and without, none was faster by more than a few
-    per cent. On a Zen 3 one, two, three and four streams read 13, 16, 19 and 19 GB/s, and more streams no more. Steps of one line
-    and of four read the same there, and with software prefetches less.
+    At the seed half of the registers have sums, of as many rows as memory has streams. The number of rows, and the threads'
+    shares, must be divisible so. Of some sixty patterns of loads from memory of a Zen 5, with software prefetches and without,
+    none was faster by more than a few per cent; on a Zen 3 software prefetches read less.
     """
-    rows, length, lanes = extent(c.columns[0]), extent(c.reduction[0]), s.target.machine.lanes(c.bits)
+    machine, rows, length = s.target.machine, extent(c.columns[0]), extent(c.reduction[0])
+    lanes = machine.lanes(c.bits)
     if length < 2 * lanes:
         if threads > 1:
             share(s, c.block, [loop_of(c.columns[0])])
         return
+    numbers = [n for n in ROWS_AT_ONCE if n == 1 or (rows % (n * threads) == 0 and rows > n)]
+    together = max((n for n in numbers if n <= machine.memory.streams), default=1)
     fitting = [n * lanes for n in VECTORS_PER_ROW if 2 * n * lanes <= length]
-    few = s.target.machine.registers < 32
-    seeds = VECTORS_PER_ROW[2:4] if few else VECTORS_PER_ROW[:3]
-    seed = next((n * lanes for n in seeds if n * lanes in fitting and length % (n * lanes) == 0), lanes)
+    most = max(1, machine.registers // (2 * together)) * lanes
+    seed = max((n for n in fitting if n <= most and length % n == 0), default=lanes)
     width = s.choose(f"{c.block} lanes", fitting, seed=seed, block=c.block)
-    order = sorted(ROWS_AT_ONCE, key=lambda n: n != 4) if few else ROWS_AT_ONCE
-    numbers = [n for n in order if n == 1 or (rows % (n * threads) == 0 and rows > n)]
     ways = {f"{n} at once": having(_read_rows, c=c, threads=threads, together=n, width=width) for n in numbers}
-    one_of(s, f"rows of {c.block}", ways, block=c.block)
+    one_of(s, f"rows of {c.block}", ways, seed=f"{together} at once", block=c.block)
 
 
 def _read_rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: int) -> None:

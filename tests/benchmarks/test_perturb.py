@@ -58,7 +58,7 @@ def test_changes_leave_the_default_as_it_was(monkeypatch, numbers, func):
     before = tir.default_schedule(func, target).func.script()
     found = [(place, factor) for place, factor, _, _ in perturb.changes(func, target)]
     assert found[:2] == [("schedule.templates.gemm.MAX_SUM_PART", 0.5), ("schedule.templates.gemm.MAX_SUM_PART", 2.0)]
-    assert {("core: latency", 2.0), ("target: l2", 0.5), ("memory: row of L3", 2.0)} <= set(found)
+    assert {("core: latency", 2.0), ("target: l2", 0.5), ("memory: row of L3", 2.0), ("memory: streams", 0.5)} <= set(found)
     assert tir.default_schedule(func, target).func.script() == before
 
 
@@ -68,7 +68,7 @@ def test_a_row_says_what_each_change_is_worth(monkeypatch, numbers, tmp_path):
     monkeypatch.setattr(perturb, "of_core", lambda target: [])
     monkeypatch.setattr(perturb, "SECONDS", 0.01)
     (result,) = perturb.measure("outer", Options(save=str(tmp_path)))
-    assert result["tried"] == 20 and not result["failed"]
+    assert result["tried"] == 22 and not result["failed"]
     assert all(change["ratio"] > 0 for change in result["changes"])
     assert (tmp_path / "perturb.md").read_text().startswith("# The worth of each number")
 

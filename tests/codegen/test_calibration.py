@@ -31,6 +31,7 @@ def folder(tmp_path, monkeypatch, request):
 def cycles(monkeypatch):
     """The cycles of a line that each kind and level takes: what is measured then."""
     found = {("line", n): c for n, c in enumerate((2.1, 8.3, 23.0))} | {("row", n): c for n, c in enumerate((1.9, 22.0, 47.0))}
+    found |= {("streams", n): c for n, c in ((8, 20.0), (4, 19.8), (2, 24.0))}  # four gain less than noise
     monkeypatch.setattr(calibration, "peak_flops", lambda target: 2 * target.lanes(32) * target.machine.fmas * 1e9)
     monkeypatch.setattr(calibration, "host_caches", lambda: (48 << 10, 2 << 20, 105 << 20))
 
@@ -44,9 +45,10 @@ def cycles(monkeypatch):
 
 
 def test_memory_is_written_and_read():
-    assert str(MEMORY) == "2,8,22.6/2,22.6,45.3+16" and Memory.parse(str(MEMORY)) == MEMORY
-    nominal = replace(MEMORY, l3=0)
-    assert str(nominal) == "2,8,22.6/2,22.6,45.3" and Memory.parse(str(nominal)) == nominal
+    assert str(MEMORY) == "2,8,22.6/2,22.6,45.3+16x8" and Memory.parse(str(MEMORY)) == MEMORY
+    nominal = replace(MEMORY, l3=0, streams=2)
+    assert str(nominal) == "2,8,22.6/2,22.6,45.3+0x2" and Memory.parse(str(nominal)) == nominal
+    assert Memory.parse("2,8,22.6/2,22.6,45.3") == replace(MEMORY, l3=0)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +63,8 @@ def test_memory_is_written_and_read():
         "a,b,c/1,2,3",
         "1,2,3/4,5,6+x",
         "1,2,3/4,5,6+-1",
+        "1,2,3/4,5,6+1x0",
+        "1,2,3/4,5,6x2.5",
         7,
     ],
 )
@@ -71,8 +75,8 @@ def test_other_memory_is_refused(text):
     with pytest.raises(ValueError) as error:
         tir.Target("llvm", memory=text)
     assert str(error.value) == (
-        "target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, and MiB of L3, as "
-        f"2,8,23/2,23,64+16; got {text!r}"
+        "target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, MiB of L3, and "
+        f"streams, as 2,8,23/2,23,64+16x8; got {text!r}"
     )
 
 
@@ -102,7 +106,23 @@ def test_the_kernel_reads_each_element_once():
     assert (sums == A.sum(0)).all()
     for (kind, level), (call, lines) in calibration._walks(target, (1 << 14, 1 << 15, 1 << 16)).items():
         call()
-        assert 0.75 * (1 << 14 + level) <= 64 * lines <= 1 << 14 + level, kind
+        read = 1 << (16 if kind == "streams" else 14 + level)
+        assert 0.75 * read <= 64 * lines <= read, (kind, level)
+
+
+@pytest.mark.parametrize("streams", calibration.STREAMS)
+def test_each_stream_is_read_once(streams):
+    target = tir.Target("llvm -num-cores 1")
+    parts = np.random.default_rng(0).integers(-9, 9, (streams, 7, 32)).astype("float32")
+    sums = np.full((streams, 32), np.nan, "float32")
+    calibration._reading(streams, 32, target)(7, parts, sums)
+    assert (sums == parts.sum(1)).all()
+
+
+def test_as_many_rows_are_read_at_once_as_are_fastest(cycles):
+    assert calibrate(keep=False).memory.streams == 8
+    cycles["streams", 2] = 15.0
+    assert calibrate(keep=False).memory.streams == 2
 
 
 def test_what_is_measured_is_kept_for_later_targets(folder, cycles):

@@ -54,7 +54,9 @@ def test_rows_of_other_matrices_are_added_to_half_of_the_registers(target, colum
     assert f", ax1_1 in 8, ax0_2 in vectorized({16 * vectors})" in outline
 
 
-@pytest.mark.parametrize(("mcpu", "rows", "vectors"), [("x86-64-v2", 4, 2), ("znver3", 4, 2), ("znver4", 2, 8)])
+@pytest.mark.parametrize(
+    ("mcpu", "rows", "vectors"), [("x86-64-v2", 8, 1), ("znver3", 4, 2), ("znver4", 2, 8), ("sapphirerapids", 8, 2)]
+)
 def test_rows_that_are_read_at_once_have_sums_in_half_of_the_registers(mcpu, rows, vectors):
     A, x = te.placeholder((520, 1024), name="A"), te.placeholder((1024,), name="x")
     k = te.reduce_axis((0, 1024), name="k")
