@@ -92,6 +92,7 @@ def processor_features(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[st
     return host_features() if (mcpu, mattr, mtriple) == (*host_processor(), "") else _features_of(mcpu, mattr, mtriple)
 
 
+@cache
 def foreign_triple(mtriple: str) -> str:
     """LLVM's triple of a kind of machine, empty for this one. Raises ValueError where LLVM has no code generator for it."""
     from .llvm_binding import llvm

@@ -386,11 +386,10 @@ def named_below(node: Node) -> Mapping[type[Stmt], Mapping[str, Stmt]]:
     """By the name of each loop (For) and block (Block) below a node: the child statement that contains it, in program order."""
     found: dict[type[Stmt], dict[str, Stmt]] = {For: {}, Block: {}}
     for s in substatements(node):
-        if type(s) in found:
-            found[type(s)].setdefault(s.name, s)  # type: ignore[attr-defined]
         for kind, inner in named_below(s).items():
-            for name in inner:
-                found[kind].setdefault(name, s)
+            names = found[kind]
+            own = {s.name: s} if type(s) is kind else {}  # type: ignore[attr-defined]
+            found[kind] = {**names, **own, **dict.fromkeys(inner, s), **names}
     return found
 
 

@@ -41,7 +41,7 @@ class SearchBackend:
 
 def search_backend(target: str | Target) -> SearchBackend:
     """The record of a target's kind. ValueError for a kind without a search."""
-    kind = Target(target).kind
+    kind = (target if isinstance(target, Target) else Target(target)).kind
     if kind not in SEARCH_BACKENDS:
         raise ValueError(f"search is not supported for the target kind {kind}; expected one of {', '.join(SEARCH_BACKENDS)}")
     return SEARCH_BACKENDS[kind]

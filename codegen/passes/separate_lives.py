@@ -66,7 +66,7 @@ def iterations_conflict(s: Stmt, buffer: Buffer, outer: Ranges) -> bool:
     """True where unordered iterations of a loop in `s` may access one element of the buffer, and one of them writes it. Only
     dimensions that all accesses in the loop index alike tell iterations apart."""
     found: dict[int, list[tuple[Load | Store, Context]]] = {}
-    for x, around in accesses(s, Context()):
+    for x, around in accesses(s, only=(buffer.name,)):
         for loop in around.loops if x.buffer.name == buffer.name else ():
             if loop.kind in IN_ANY_ORDER and not loop.extent.is_one:
                 found.setdefault(id(loop), []).append((x, around))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 from .. import dtypes
 from ..arith.bounds import bounds, ranges_of
@@ -79,7 +78,7 @@ def _accessed(stmts: Iterable[Stmt], free: Ranges, only: Collection[str] | None)
 
     for n, around in (x for s in stmts for x in accesses_and_blocks(s, Context(), only)):
         if isinstance(n, Block):
-            outside = replace(around, blocks=around.blocks[:-1])
+            outside = around.with_(blocks=around.blocks[:-1])
             for kind, regions in (("reads", n.reads), ("writes", n.writes)):
                 for region in regions or ():  # both corners of the box, as two accesses
                     note(kind, region.buffer, [r.min for r in region.ranges], outside)

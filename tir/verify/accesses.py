@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 from .. import dtypes
@@ -66,12 +66,12 @@ class ProgramPoint(Context):
             case Let(var, value):  # seen through where its value is an integer without loads
                 if not dtypes.is_int(value.dtype) or any(isinstance(n, (Load, Call)) for n in walk(value)):
                     return self
-                return replace(super().inside(s), known={**self.known, var.name: bounds(value, self.known)})
+                return super().inside(s).with_(known={**self.known, var.name: bounds(value, self.known)})
             case Allocate(buffer):
-                return replace(self, private=self.private | {buffer.name})
+                return self.with_(private=self.private | {buffer.name})
             case Block():
                 inside = super().inside(s)._running((it.var, it.extent) for it in s.iters)
-                return replace(inside, private=self.private | {x.name for x in s.allocs})
+                return inside.with_(private=self.private | {x.name for x in s.allocs})
 
     def _running(self, bound: Iterable[tuple[Var, Expr]]) -> Self:
         """This point, within variables that run over their extents."""
@@ -80,16 +80,16 @@ class ProgramPoint(Context):
             known[var.name] = extent_range(extent, self.known)
             if not isinstance(extent, Const):
                 facts = (*facts, less_than(var, extent))
-        return replace(self, known=known, facts=facts)
+        return self.with_(known=known, facts=facts)
 
     def _where(self, *conditions: Expr) -> Self:
         found = tuple(c for condition in conditions for c in conjuncts(condition))
         closed = tuple(c for condition in found for c in conjuncts(self.closed(condition)))
-        return replace(self, facts=self.facts + found, conditions=self.conditions + closed)
+        return self.with_(facts=self.facts + found, conditions=self.conditions + closed)
 
     def under(self, condition: Expr, *, selected: bool = False) -> Self:
         place = self._where(condition)
-        return replace(place, guarded=self.guarded or len(place.conditions) > len(self.conditions))
+        return place.with_(guarded=self.guarded or len(place.conditions) > len(self.conditions))
 
     def unless(self, condition: Expr, *, selected: bool = False) -> Self:
         return self.under(negated(condition))
