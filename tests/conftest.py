@@ -33,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     machine_record.recorded = lambda: ""  # type: ignore[assignment]
     if name := config.getoption("--host"):
         _become(name)
+    _build_in_one_process()
     _keep_bytecode(config)
     lost_workers.register(config)
     sweeps.register(config)
@@ -67,6 +68,13 @@ def _forget_the_host() -> None:
 
     processor.host_processor.cache_clear()
     processor.host_features.cache_clear()
+
+
+def _build_in_one_process() -> None:
+    """Have measurers build in one process unless they are told otherwise: each takes most of a second to start."""
+    from search.measure import local
+
+    local.MAX_WORKERS = 1
 
 
 def _keep_bytecode(config: pytest.Config) -> None:

@@ -42,10 +42,10 @@ def sources(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
-def imported(source: str, package: str) -> set[tuple[str, int]]:
-    """All modules that `source`, a module of `package` (dotted), imports anywhere, functions included, with their lines."""
+def imported(source: str | ast.AST, package: str) -> set[tuple[str, int]]:
+    """All modules that `source`, text or tree of a module of `package` (dotted), imports anywhere, functions included, with their lines."""
     found = set()
-    for n in ast.walk(ast.parse(source)):
+    for n in ast.walk(ast.parse(source) if isinstance(source, str) else source):
         match n:
             case ast.Import(names=names):
                 found |= {(name.name, n.lineno) for name in names}
@@ -105,7 +105,7 @@ def test_the_door_back_is_lazy(floor):
     """Only names used by type checkers and functions may open the door from below."""
     if floor != "tir":
         eager = [n for n in ast.parse((ROOT / LAZY).read_text()).body if isinstance(n, (ast.Import, ast.ImportFrom))]
-        modules = {m for n in eager for m, _ in imported(ast.unparse(n), "tir")}
+        modules = {m for n in eager for m, _ in imported(n, "tir")}
         assert floor not in {m.split(".")[0] for m in modules}, f"{LAZY} imports {floor} when it is loaded"
 
 
@@ -125,12 +125,12 @@ def needed(path: Path, modules: Container[str]) -> set[str]:
     tree = ast.parse(path.read_text())
     package = ".".join(path.relative_to(ROOT).parent.parts)
     for n in ast.walk(tree):
-        if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING":
+        if isinstance(n, ast.If) and isinstance(n.test, ast.Name) and n.test.id == "TYPE_CHECKING":
             n.body = [ast.Pass()]
-    found = {module for module, _ in imported(ast.unparse(tree), package)}
+    found = {module for module, _ in imported(tree, package)}
     for n in ast.walk(tree):
         if isinstance(n, ast.ImportFrom):  # what is imported may be a module, too
-            ((module, _),) = imported(ast.unparse(n), package)
+            ((module, _),) = imported(n, package)
             names = {f"{module}.{name.name}" for name in n.names}
             found |= names
             found -= {module} if names <= {m for m in names if m in modules} else set()
@@ -140,9 +140,9 @@ def needed(path: Path, modules: Container[str]) -> set[str]:
 def test_no_modules_import_each_other():
     """Files can be read from the bottom up. Names of a package are imported from the module that has them."""
     left = imports()
-    while leaves := {name for name, below in left.items() if not below & left.keys()}:
+    while leaves := {name for name, below in left.items() if below.isdisjoint(left)}:
         left = {name: below for name, below in left.items() if name not in leaves}
-    while tops := {name for name in left if not any(name in below for below in left.values())}:
+    while tops := left.keys() - set().union(*left.values()):
         left = {name: below for name, below in left.items() if name not in tops}
     assert not left, "circles: " + "; ".join(f"{name} imports {', '.join(sorted(b & left.keys()))}" for name, b in left.items())
 

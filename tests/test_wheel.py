@@ -80,7 +80,20 @@ def test_it_works_beside_another_package_of_the_name(wheels, order, tmp_path):
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip())
     (site / "others.pth").write_text(sysconfig.get_path("purelib"))  # numpy, llvmlite and so on
     for wheel in wheels[::order]:
-        run(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheel, cwd=tmp_path)
+        run(
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            python,
+            "install",
+            "-q",
+            "--no-compile",
+            "--no-deps",
+            "--no-index",
+            wheel,
+            cwd=tmp_path,
+        )
     run(python, "-E", "-c", WORK.replace("CHECKOUT", str(ROOT)), cwd=tmp_path)
     shown = run(python, "-E", "-m", "tir.tune", "gmm", "--shape", "8,16,24", "--trials", "1", "--threads", "1", cwd=tmp_path)
     assert "gmm" in shown

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..task import Task
 
 CALIBRATION_SHAPE = (192, 192, 192)  # of a matrix product: short, and within the caches
+MAX_WORKERS = 4  # that build at once, by default
 BUILDS_A_WORKER = 4  # builds of each worker before a group runs: more delay the results, fewer make workers wait for each other
 MAX_CONFIRMATIONS = 4  # timings of a new best: two, and more while they are suspicious
 DEFAULT_REFERENCE_NOTE = "results are compared with the default's"
@@ -135,7 +136,7 @@ class LocalMeasurer(Measurer):
             "memory": self.limits.memory if self._device else resident,
         }
         self._workers: list[WorkerProcess] = []
-        count = workers or min(4, host_cores())
+        count = workers or min(MAX_WORKERS, host_cores())
         self._together = count * BUILDS_A_WORKER if count > 1 else 1  # candidates of a group
         try:
             for _ in range(count):

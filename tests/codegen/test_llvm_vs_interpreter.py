@@ -10,6 +10,7 @@ from tests.codegen import fuzz
 from tests.codegen.accuracy import BOUNDS
 from tests.codegen.harness import ONE, same
 from tests.programs import matmul
+from tests.sweeps import one_in
 from tir import dtypes, te
 from tir.intrinsics import INTRINSICS
 from tir.ir import Call, PrimFunc, cast
@@ -54,6 +55,7 @@ def wide_integers(dtype: str, seed: int, n: int = N) -> np.ndarray:
     return result
 
 
+@one_in(3)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integer_arithmetic_wraps(dtype, how):
@@ -87,6 +89,7 @@ def test_the_least_number_by_minus_one_wraps(dtype, how):
     assert expected[2][0] == dtypes.limits(dtype)[0]
 
 
+@one_in(3)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_float_arithmetic(dtype, how):
@@ -122,6 +125,7 @@ def test_16_bit_floats_round_after_each_operation(dtype):
     same(func, args)
 
 
+@one_in(3)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, "bool"])
 def test_comparisons_and_logic(dtype, how):
@@ -156,6 +160,7 @@ def test_comparisons_with_nan():
         same(func, args)
 
 
+@one_in(2)
 @pytest.mark.parametrize("how", ("scalar", "vector"))
 @pytest.mark.parametrize("source", [*FLOATS, *INTEGERS, "bool"])
 def test_casts(source, how):
@@ -205,6 +210,7 @@ def ulp(values: np.ndarray, dtype: str) -> np.ndarray:
     return np.ldexp(1.0, np.maximum(exponent - digits, smallest))
 
 
+@one_in(4)
 @pytest.mark.parametrize("op", [i.name for i in INTRINSICS.values() if "float" in i.kinds])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_intrinsics(op, dtype):
@@ -225,6 +231,7 @@ def test_intrinsics(op, dtype):
         same(func, args, tolerance=lambda p, x: units * ulp(x, dtype))  # noqa: B023
 
 
+@one_in(3)
 @pytest.mark.parametrize("op", [i.name for i in INTRINSICS.values() if i.arity == 2 and "int" in i.kinds])
 @pytest.mark.parametrize("dtype", [d for d in dtypes.TABLE if dtypes.is_int(d)])
 def test_operations_on_bits(op, dtype):
@@ -255,6 +262,7 @@ def test_bits_are_counted(dtype):
         same(scheduled(func, how), [numbers, found])
 
 
+@one_in(3)
 @pytest.mark.parametrize("index", ["int32", "int64", "uint8", "int8", "uint16"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "bool"])
 def test_gather(dtype, index):
@@ -305,6 +313,7 @@ def test_argmax_is_two_outputs_of_one_reduction(how):
     assert (same(s.func, args)[1] == np.argmax(args[0], axis=1)).all()
 
 
+@one_in(2)
 @pytest.mark.parametrize("reducer", ["sum", "max", "min", "prod"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "uint16", "int64"])
 def test_reducers_with_where(dtype, reducer):
@@ -335,6 +344,7 @@ def test_rank_0():
     same(func)
 
 
+@one_in(3)
 @pytest.mark.parametrize("extent", [1, 7, 13, 109, 48, 1000])
 @pytest.mark.parametrize("lanes", [None, 1, 3, 8, 13, 16, 48])
 def test_vector_lengths(extent, lanes):
@@ -384,6 +394,7 @@ def convolution(x, kernel, h: int, w: int, oh: int, ow: int, stride: int):
     return te.compute((oh, ow), lambda i, j: te.sum(padded(i * stride + r, j * stride + q) * kernel[r, q], axis=[r, q]), name="C")
 
 
+@one_in(4)
 @pytest.mark.parametrize("stride", [-4, -1, 2, 3, 4, 5])
 @pytest.mark.parametrize("n", [13, 16, 48])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bfloat16", "float64"])
@@ -453,14 +464,17 @@ def test_unrolled_and_fused_with_guards():
     same(s.func, reference=func)
 
 
+@one_in(4)
+@pytest.mark.parametrize("start", range(0, 12, 3))
 @pytest.mark.parametrize("cpu", ["x86-64", "haswell"])
-def test_lesser_processors(cpu):
+def test_lesser_processors(cpu, start):
     """What lacks fused multiply-add, 16-bit floats, masks or gathers in hardware computes the same."""
-    for seed in range(12):
+    for seed in range(start, start + 3):
         fuzz.run(seed, cpu)
 
 
-@pytest.mark.parametrize("start", range(0, 100, 25))
+@one_in(4)
+@pytest.mark.parametrize("start", range(0, 100, 5))
 def test_random_programs(start):
-    for seed in range(start, start + 25):
+    for seed in range(start, start + 5):
         fuzz.run(seed)

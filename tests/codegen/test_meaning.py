@@ -14,6 +14,7 @@ from tests.arrays import widened
 from tests.codegen.cuda.emulation import compiler, emulate
 from tests.codegen.harness import ONE, same
 from tests.codegen.test_llvm_vs_interpreter import HOW, INTEGERS, scheduled
+from tests.sweeps import one_in
 from tir import dtypes, te
 from tir.interpreter import run
 from tir.ir import PrimFunc
@@ -68,6 +69,7 @@ def program(dtype: str, count: int, formulas: list[Callable]) -> PrimFunc:
     return te.create_prim_func([a, b, *te.compute((count,), lambda i: tuple(f(a[i], b[i]) for f in formulas), name="C")])
 
 
+@one_in(2)
 @pytest.mark.parametrize("how", ["scalar", "vector"])
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers_near_the_ends_of_their_type(dtype, how):

@@ -9,6 +9,7 @@ import tir
 from codegen.cuda import lower_cuda
 from tests.codegen.cuda.emulation import compiler, emulate
 from tests.codegen.harness import ONE, same
+from tests.sweeps import one_in
 from tir.script import parse
 
 N = 64
@@ -39,6 +40,7 @@ BODIES = {
 }
 
 
+@one_in(2)
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("body", BODIES)
 def test_exact(body, dtype):

@@ -10,6 +10,7 @@ import tir
 import workloads
 from tests import programs
 from tests.codegen.harness import ONE, TWO, same
+from tests.sweeps import one_in
 from tir.ir import PrimFunc
 
 MADE: dict[str, Callable[[], PrimFunc]] = {
@@ -29,6 +30,7 @@ MADE: dict[str, Callable[[], PrimFunc]] = {
 }
 
 
+@one_in(2)
 @pytest.mark.parametrize("target", [ONE, f"{TWO} -mcpu x86-64-v3"])
 @pytest.mark.parametrize("name", MADE)
 def test_default_schedules_are_the_same(name, target):

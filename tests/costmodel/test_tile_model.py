@@ -17,6 +17,7 @@ from search.population.programs import sketch_programs
 from search.population.sample import sample
 from search.population.tiled_nests import nests
 from tests.search.once import generate
+from tests.sweeps import one_in
 from tir import workloads
 
 MACHINE = CPU(1, 512, 32, 32 << 10, 1 << 20, 32 << 20)
@@ -215,6 +216,7 @@ def test_a_smaller_cache_is_not_faster():
     assert (small >= TileModel(MACHINE).cycles(nest, rows)).all()
 
 
+@one_in(2)
 @pytest.mark.parametrize("name", workloads.names())
 def test_scores_of_every_workload_are_finite(name):
     rng = np.random.default_rng(0)

@@ -18,6 +18,7 @@ from graph.compilation import final
 from graph.ir import GraphError
 from graph.onnx import load_onnx
 from graph.reference import random_inputs
+from tests.sweeps import one_in
 from tir.ir import Binary, Const, Expr, Load, Select, Store, Var, conjunction, const, nest, seq
 
 TYPES = {
@@ -113,6 +114,7 @@ def test_right_kernels_pass(name):
     assert len(found) >= 1 and all(k.error < 1 and not k.unchecked for k in found)
 
 
+@one_in(4)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_one_wrong_kernel_is_named(name, fault, monkeypatch):

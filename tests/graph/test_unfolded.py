@@ -11,6 +11,7 @@ from onnx import helper, numpy_helper
 from graph.fusion import fuse
 from graph.onnx import load_onnx
 from graph.passes import optimize
+from tests.sweeps import one_in
 
 from .models import model, same_outputs
 
@@ -138,6 +139,7 @@ def written(network, folded, opset):
     return load_onnx(model(w.nodes, x, [output], w.constants, opset)), x
 
 
+@one_in(2)
 @pytest.mark.parametrize("opset", [9, 11, 13, 18, 20])
 @pytest.mark.parametrize(("network", "kernels"), [(convolutions, 10), (attention, 7)])
 def test_exports_end_as_the_same_kernels(network, kernels, opset):

@@ -17,6 +17,7 @@ from schedule.templates.gpu.products import TILES
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate, emulate_texts
 from tests.codegen.cuda.test_kernels import check_all, columns, inner_product, matrix_and_vector, sums, without
 from tests.codegen.cuda.test_tensor_cores import product
+from tests.sweeps import one_in, quick
 from tir import te, workloads
 from tir.interpreter import run
 
@@ -75,18 +76,19 @@ def test_the_library_binds_every_nest(library) -> None:
             assert max(kernel.block) > 1 or results == 1, (instance.name, instance.shape, kernel.name)
 
 
+@one_in(3)
 @no_nvrtc
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_the_library_compiles(arch: str) -> None:
+@pytest.mark.parametrize("name", workloads.names())
+def test_the_library_compiles(name: str, arch: str) -> None:
     """At the default sizes, with all values in registers."""
-    for name in workloads.names():
-        func = tir.default_schedule(workloads.make(name).func, f"cuda -arch {arch}").func
-        program = lower_cuda(func, tir.Target("cuda", arch=arch))
-        source = emit(program)
-        binary = compile_cubin(source.text, arch, lines=source.lines)
-        assert binary.code[:4] == b"\x7fELF"
-        assert [r.name for r in binary.resources] == sorted(k.name for k in program.kernels)
-        assert all(r.spill_stores == r.spill_loads == r.stack == 0 for r in binary.resources), (name, binary.resources)
+    func = tir.default_schedule(workloads.make(name).func, f"cuda -arch {arch}").func
+    program = lower_cuda(func, tir.Target("cuda", arch=arch))
+    source = emit(program)
+    binary = compile_cubin(source.text, arch, lines=source.lines)
+    assert binary.code[:4] == b"\x7fELF"
+    assert [r.name for r in binary.resources] == sorted(k.name for k in program.kernels)
+    assert all(r.spill_stores == r.spill_loads == r.stack == 0 for r in binary.resources), binary.resources
 
 
 # One for each tile, partial ones, a batch, a split sum, factors that lie across.
@@ -97,6 +99,7 @@ PRODUCTS = [
 ]  # fmt: skip
 
 
+@quick(lambda arch: arch == "sm_90")
 @no_nvrtc
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_products_of_float32_never_spill(arch: str) -> None:

@@ -17,6 +17,7 @@ from schedule.templates.gpu.products import matches
 from tests.arrays import integers
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate_texts
 from tests.codegen.cuda.test_kernels import check_all
+from tests.sweeps import quick
 from tir import te
 from tir.ir import PrimFunc
 
@@ -75,6 +76,7 @@ def test_float32_is_rounded_only_where_that_is_stated() -> None:
     assert "mma_" not in emit(lower_cuda(old.func, tir.Target("cuda", arch="sm_75"))).text
 
 
+@quick(lambda arch: arch == "sm_90")
 @no_nvrtc
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_large_products_stay_in_registers(arch: str) -> None:

@@ -11,6 +11,7 @@ from codegen.cuda import GPUError, lower_cuda
 from schedule import ScheduleError
 from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import compiler, emulate
+from tests.sweeps import one_in
 from tir.interpreter import run
 from tir.ir import PrimFunc
 from tir.script import parse
@@ -53,6 +54,7 @@ def bound(func: PrimFunc, *kinds: str) -> PrimFunc | None:
     return s.func
 
 
+@one_in(2)
 @pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
 @pytest.mark.parametrize("guard", ["", "if A[vi, vj, va] < T.float32(9): "])
 @pytest.mark.parametrize("scope", ["global", "local", "shared"])

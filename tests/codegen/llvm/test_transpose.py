@@ -6,6 +6,7 @@ import pytest
 import tir
 from schedule import Schedule
 from tests.codegen.harness import ONE, same
+from tests.sweeps import one_in
 from tir import dtypes, te
 
 WIDE = ONE + " -mcpu x86-64-v4"
@@ -25,6 +26,7 @@ def gathers(s: Schedule, target: str = WIDE) -> int:
     return tir.dump(s.func, target, after="llvm_ir").count("= call <16 x float> @llvm.masked.gather")
 
 
+@one_in(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bfloat16"])
 @pytest.mark.parametrize("rows, columns", [(16, 16), (13, 32), (35, 16), (7, 109), (1, 32)])
 def test_whole_rows_are_turned_round(rows, columns, dtype):

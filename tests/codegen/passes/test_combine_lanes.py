@@ -8,6 +8,7 @@ import pytest
 import tir
 from tests.arrays import integers
 from tests.codegen.harness import ONE, check_pass, same
+from tests.sweeps import one_in
 from tir import te
 from tir.interpreter import run
 from tir.script import parse
@@ -78,6 +79,7 @@ def main(A: T.Buffer((16,), "float32"), C: T.Buffer((1,), "float32")):
         assert "vectorized" not in tir.dump(func, "llvm -num-cores 1", after="combine_lanes"), update
 
 
+@one_in(4)
 @pytest.mark.parametrize("columns", [1, 2, 7, 13, 16, 32, 109])
 @pytest.mark.parametrize("reducer", [te.sum, te.max, te.min, te.prod], ids=lambda r: r.name)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int8", "float16"])
@@ -91,6 +93,7 @@ def test_equals_the_interpreter(reducer, dtype, columns):
     assert found.tobytes() == expected.tobytes()
 
 
+@one_in(3)
 @pytest.mark.parametrize("columns", [2, 7, 16, 33, 109, 300])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_a_maximum_passes_over_nan(dtype, columns):

@@ -8,6 +8,7 @@ import pytest
 import tir
 from schedule import Schedule
 from tests.codegen.harness import ONE, check_pass, same
+from tests.sweeps import one_in
 from tir import te
 from tir.ir import PrimFunc
 
@@ -43,6 +44,7 @@ def test_four_vectors_then_single_ones():
     )
 
 
+@one_in(4)
 @pytest.mark.parametrize("n", [13, 32, 61, 109, 8 * 7, 8 * 17, 8 * 19 + 5, 1019])
 @pytest.mark.parametrize("op", ["exp", "tanh", "sigmoid", "erf", "log", "exp2"])
 def test_each_element_is_computed_as_before(op, n):

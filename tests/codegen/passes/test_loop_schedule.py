@@ -12,6 +12,7 @@ from schedule import Schedule
 from tests.codegen.harness import ONE, TWO, at_once, same
 from tests.codegen.matmul import tiled
 from tests.codegen.runtime.test_openmp import caller
+from tests.sweeps import one_in
 from tir import te
 from tir.ir import Buffer, Const, Expr, For, Kind, Load, PrimFunc, Store, Var
 
@@ -29,6 +30,7 @@ def counting(extent: int | Expr, **annotations) -> PrimFunc:
     return PrimFunc("main", (x, extent) if isinstance(extent, Var) else (x,), loop)
 
 
+@one_in(2)
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("extent", [1, 2, 7, 13, 109])
 def test_every_iteration_once(extent, way):
@@ -44,6 +46,7 @@ def test_extents_known_at_the_call(way):
         assert np.all(x == 1)
 
 
+@one_in(2)
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_tiles_and_temporaries(way):
     """A packed operand in each iteration, with a tail."""

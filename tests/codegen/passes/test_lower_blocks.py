@@ -11,6 +11,7 @@ from codegen.llvm.values import CodegenError
 from schedule import Schedule
 from tests.codegen.harness import ONE, TWO, check_pass, same
 from tests.programs import matmul
+from tests.sweeps import one_in
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, Load, PrimFunc, Store, Var, seq
 from tir.script import parse
@@ -243,6 +244,7 @@ def main(A: T.Buffer((4, 8, 9), "float32"), S: T.Buffer((4, 8, 9), "float32")):
 KINDS = ("serial", "unroll", "vectorize", "parallel")
 
 
+@one_in(2)
 @pytest.mark.parametrize("shape", ["9,", "9 + vj,"])
 @pytest.mark.parametrize("write", ["t[va] = A[vi, vj, va]", "if A[vi, vj, va] < T.float32(9): t[va] = A[vi, vj, va]"])
 @pytest.mark.parametrize("outer", KINDS)

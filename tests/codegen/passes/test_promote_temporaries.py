@@ -7,6 +7,7 @@ import pytest
 import codegen
 from schedule import Schedule
 from tests.codegen.harness import ONE, check_pass, same
+from tests.sweeps import one_in
 from tir import te
 from tir.ir import Expr, PrimFunc
 
@@ -57,6 +58,7 @@ def test_results_of_a_tile():
     )
 
 
+@one_in(3)
 @pytest.mark.parametrize("columns", [16, 20, 21, 29, 31])
 @pytest.mark.parametrize("lanes", [8, 16, 32])
 def test_partial_tiles(columns, lanes):

@@ -5,6 +5,7 @@ import pytest
 import tir
 from schedule import Schedule
 from tests.codegen.harness import TWO, check_pass, same
+from tests.sweeps import one_in
 from tir.script import parse
 
 HEAD = """
@@ -61,6 +62,7 @@ STEPS = {
 }
 
 
+@one_in(2)
 @pytest.mark.parametrize("kind", ["parallel", "vectorized"])
 @pytest.mark.parametrize(
     "text", [ROWS, BRANCHES, PAIRS, NEIGHBOURS, HALVES], ids=["rows", "branches", "pairs", "neighbours", "halves"]

@@ -15,6 +15,7 @@ from schedule.open_schedule import OpenSchedule
 from schedule.templates import low_precision
 from tests.arrays import narrowed, widened
 from tests.schedule.templates.patterns import gamma
+from tests.sweeps import one_in
 from tir import te
 from tir.constants import with_constants
 from tir.interpreter import run
@@ -85,6 +86,7 @@ def multiply(func, target=None, instructions=("tdp", *LANES)):
     return given, result
 
 
+@one_in(4)
 @runs
 @pytest.mark.parametrize(("left", "right"), PAIRS)
 @pytest.mark.parametrize("shape", [(33, 47, 130), (109, 97, 1031), (64, 64, 128), (16, 200, 67)])
@@ -105,6 +107,7 @@ def test_blocks_of_columns_that_do_not_divide_them():
     assert np.array_equal(result, expected(a, b)[0])
 
 
+@one_in(2)
 @pytest.mark.parametrize("bits", [256, 512])
 @pytest.mark.parametrize(("left", "right"), [p for p in PAIRS if p != ("uint8", "uint8")])
 @pytest.mark.parametrize("shape", [(65, 95, 330), (109, 97, 2061)])
@@ -120,6 +123,7 @@ def test_dot_products_in_lanes(left, right, shape, bits):
     assert np.all(abs(result - value) <= bound)
 
 
+@one_in(2)
 @pytest.mark.parametrize("across", [(True, False), (False, True)])
 @pytest.mark.parametrize(("kind", "name"), [("int8", "vpdpbusd"), ("bfloat16", "vdpbf16ps")])
 @pytest.mark.parametrize("shape", [(33, 70, 131), (30, 67, 10)])
@@ -134,6 +138,7 @@ def test_transposed_operands_in_lanes(across, kind, name, shape):
     assert np.all(abs(result - value) <= bound)
 
 
+@one_in(3)
 @pytest.mark.skipif("avx2" not in tir.Target("llvm").features, reason="this processor has no vectors of 256 bits")
 @pytest.mark.parametrize(("left", "right"), [p for p in PAIRS if p[0] != "bfloat16"])
 @pytest.mark.parametrize("across", [(False, False), (True, False), (False, True)])
@@ -150,6 +155,7 @@ def test_bytes_are_widened_where_no_instruction_takes_them(left, right, across, 
     assert np.array_equal(result, expected(*given, across)[0])
 
 
+@one_in(3)
 @pytest.mark.skipif("avx2" not in tir.Target("llvm").features, reason="this processor has no vectors of 256 bits")
 @pytest.mark.parametrize("across", [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize("shape", [(65, 95, 331), (61, 333, 109), (61, 133, 2061)])
@@ -172,6 +178,7 @@ def test_bytes_without_signs_have_no_dot_product():
     assert "vpdpbusd" not in tir.build(scheduled(product(64, 64, 64, "uint8", "uint8"), target), target).asm()
 
 
+@one_in(2)
 @runs
 @pytest.mark.parametrize("across", [(True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("kind", ["int8", "bfloat16"])
@@ -216,6 +223,7 @@ def test_constant_columns_are_packed_once():
     assert np.array_equal(result, expected(a, b)[0])
 
 
+@one_in(2)
 @pytest.mark.parametrize(("left", "right"), PAIRS)
 def test_the_schedule_computes_the_same_without_the_registers(left, right):
     """In the interpreter, with its traps, parts of the sum and partial tiles included."""
@@ -230,6 +238,7 @@ def test_the_schedule_computes_the_same_without_the_registers(left, right):
     assert np.all(abs(result - value) <= bound)
 
 
+@one_in(2)
 @pytest.mark.parametrize(("left", "right"), [("uint8", "int8"), ("bfloat16", "bfloat16")])
 @pytest.mark.parametrize(("shape", "reads_rows"), [((61, 19, 12), True), ((5, 19, 4100), True), ((61, 19, 13), False)])
 def test_rows_of_whole_steps_are_read_where_they_are(left, right, shape, reads_rows):

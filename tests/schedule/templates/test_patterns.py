@@ -15,6 +15,7 @@ from schedule.primitive import find_block
 from schedule.templates.annotate import annotate
 from schedule.templates.gemm import Sum
 from tests.schedule.templates import patterns
+from tests.sweeps import one_in
 from tir import te
 from tir.constants import with_constants
 from tir.ir import For, annotation
@@ -27,6 +28,7 @@ def close(result: np.ndarray, case: patterns.Case) -> bool:
     return bool(np.all(np.abs(result - case.expected) <= case.bound))
 
 
+@one_in(2)
 @pytest.mark.parametrize("name", patterns.PATTERNS)
 @pytest.mark.parametrize("cores", [1, 2])
 def test_random_shapes(name, cores):
@@ -56,6 +58,7 @@ def test_a_wrong_result_is_seen():
     assert close(case.expected, case) and not close(wrong, case)
 
 
+@one_in(2)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize(
     "sizes", [(150, 149, 151), (311, 97, 109), (31, 600, 259), (300, 1030, 35), (1, 1500, 1601), (2003, 11, 71)]
@@ -73,6 +76,7 @@ def test_products_that_threads_share(sizes, cores):
     assert instance.check(outputs, inputs).ok
 
 
+@one_in(2)
 @pytest.mark.parametrize(
     ("name", "shape"),
     [
@@ -115,6 +119,7 @@ def test_workloads(name, shape, cores):
     assert instance.check(outputs, inputs).ok
 
 
+@one_in(2)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize(
     ("name", "shape"),
@@ -137,6 +142,7 @@ def test_workloads_with_a_small_cache(name, shape, cores):
     assert instance.check(outputs, inputs).ok
 
 
+@one_in(2)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize(
     ("sizes", "relu", "across"),

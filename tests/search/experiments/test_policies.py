@@ -27,6 +27,7 @@ from search.task import Task
 from tests.programs import chain, matmul
 from tests.search.once import generate
 from tests.search.policy.oracle import TARGET, best_of, task
+from tests.sweeps import quick
 
 TASK = Task.of(matmul(7, 13, 109), TARGET)
 SMALL = {"ansor": {"population": 64}, "stochastic": {"population": 12}, "tree": {"simulations": 32}}
@@ -89,6 +90,7 @@ def random_best(name: str, trials: int, options: str) -> float:
     return np.mean([best_of(make_policy(task(), name, "none", **json.loads(options)), trials, seed) for seed in range(3)])
 
 
+@quick(lambda name: name != "stochastic")
 @pytest.mark.parametrize("name", COMPARED)
 def test_it_improves_on_random_candidates_at_equal_trials(name):
     own, trials, (other, options) = COMPARED[name]

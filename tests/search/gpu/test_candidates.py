@@ -15,6 +15,7 @@ from search.space import generate
 from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import compiler, emulate
 from tests.search.gpu.candidates import PRODUCTS, SHAPES, TARGET, case, product, wrong
+from tests.sweeps import one_in
 from tir import te, workloads
 from tir.interpreter import run
 
@@ -23,12 +24,14 @@ def test_all_workloads_are_here():
     assert set(SHAPES) == set(workloads.names())
 
 
+@one_in(2)
 @pytest.mark.skipif(compiler is None, reason="no C++ compiler")
 @pytest.mark.parametrize("name", SHAPES)
 def test_random_rows_equal_the_reference(name):
     assert not list(wrong(name, SHAPES[name][0], rows=1))
 
 
+@one_in(2)
 @pytest.mark.skipif(compiler is None, reason="no C++ compiler")
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_random_rows_on_tensor_cores_equal_the_interpreter(name):
@@ -79,6 +82,7 @@ def test_older_devices_have_neither_tensor_cores_nor_copies_ahead():
     assert not list(wrong("float16", (33, 65, 47), rows=2, target=Target("cuda", arch="sm_75")))
 
 
+@one_in(2)
 @pytest.mark.skipif(bool(available()), reason="no NVRTC")
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
 def test_random_rows_compile_for_each_architecture(arch):
@@ -105,6 +109,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@one_in(2)
 @pytest.mark.skipif(bool(available()), reason="no NVRTC")
 @pytest.mark.parametrize("name, shape", CASES)
 def test_rows_fit_the_device(name, shape):

@@ -14,6 +14,7 @@ from search.measure.rounding import MAX_BOUND, Expected, Reference
 from tests import programs
 from tests.codegen import fuzz
 from tests.schedule import random_programs
+from tests.sweeps import quick
 from tir import dtypes, te
 from tir.arrays import to_float
 from tir.ir import PrimFunc
@@ -291,6 +292,7 @@ def test_large_programs_are_made_fast_and_mean_the_same(dtype, monkeypatch):
     assert np.allclose(e.value, other.value, rtol=1e-13, atol=1e-13) and np.allclose(e.bound, other.bound, rtol=1e-9, atol=0)
 
 
+@quick(lambda seed: seed in (0, 1, 2, 4, 6))  # each of the makers
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs(seed):
     """Errors are within their bounds, and not far below; faults are beyond."""

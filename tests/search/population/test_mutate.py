@@ -14,6 +14,7 @@ from search.population.sample import legalize, sample
 from search.space.sketch import Sketch
 from tests.programs import matmul
 from tests.search.once import generate
+from tests.sweeps import one_in
 from tir import workloads
 
 TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4")
@@ -31,6 +32,7 @@ def some_sketches(name, shape, space="full", count=3) -> list[Sketch]:
     return sorted(generate(workloads.make(name, shape).func, TWO, space=space), key=lambda s: -s.columns)[:count]
 
 
+@one_in(3)
 @pytest.mark.parametrize("space", ["full", "ansor", "limited"])
 @pytest.mark.parametrize(("name", "shape"), PROGRAMS, ids=lambda v: str(v).replace(" ", ""))
 def test_children_are_legal_and_canonical(name, shape, space):

@@ -14,6 +14,7 @@ from search.population.sample import sample
 from search.space.sketch import Sketch
 from tests.programs import elementwise_chain, matmul, sum_of_three_axes
 from tests.search.once import generate
+from tests.sweeps import one_in, quick
 from tir import workloads
 from tir.traverse import blocks, loops
 
@@ -36,6 +37,7 @@ def sketches_of(name: str, shape: tuple[int, ...] | None, target: Target = TWO) 
     return generate(workloads.make(name, shape).func, target)
 
 
+@one_in(2)
 @pytest.mark.parametrize(("name", "shape"), SHAPES, ids=lambda v: str(v).replace(" ", "") if v else "default")
 def test_every_row_is_legal(name, shape):
     """Rows of each workload and shape replay: all steps are legal with their numbers, and name the same loops."""
@@ -49,6 +51,7 @@ def test_every_row_is_legal(name, shape):
             assert [step.results for step in schedule.trace] == planned, row
 
 
+@one_in(2)
 @pytest.mark.parametrize("lanes", [16, 32, 64, 128])
 @pytest.mark.parametrize("columns", [32, 33, 64, 65, 109, 130])
 def test_lanes_that_exceed_the_axis_are_legal(columns, lanes):
@@ -95,6 +98,7 @@ def test_the_same_seed_draws_the_same():
     assert (first == second).all() and (first != other).any()
 
 
+@quick(lambda dtype, registers: dtype == "float64" or registers == 16)
 @pytest.mark.parametrize(
     ("target", "dtype", "lanes", "registers"),
     [

@@ -20,6 +20,7 @@ from search.space.show import sketch_text
 from tests import programs
 from tests.schedule.harness import same_numbers, well_formed
 from tests.search.once import generate
+from tests.sweeps import one_in
 from tir import te, workloads
 from tir.traverse import blocks
 
@@ -67,6 +68,7 @@ SMALL = {
 }
 
 
+@one_in(2)
 @pytest.mark.parametrize("space", ["ansor", "limited"])
 @pytest.mark.parametrize("name", SMALL)
 def test_random_candidates_compute_the_same(name, space):

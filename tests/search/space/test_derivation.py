@@ -18,6 +18,7 @@ from search.space.rules import DEFAULT, RefusedRule, Skip, Verdict, rule
 from tests import programs
 from tests.programs import matmul, symbolic
 from tests.schedule.harness import same_numbers
+from tests.sweeps import one_in
 from tir import te, workloads
 from tir.ir import Kind, PrimFunc
 from tir.traverse import loops
@@ -231,6 +232,7 @@ FUNCTIONS = {
 }
 
 
+@one_in(2)
 @pytest.mark.filterwarnings("error::schedule.templates.RefusedRule")  # a rule that applies to a block can schedule it
 @pytest.mark.parametrize("space", ["full", "ansor"])
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -14,6 +14,7 @@ from search.policy.default_schedule import default_schedule
 from search.population.sample import legalize, sample
 from search.space import generate
 from tests.schedule.harness import well_formed
+from tests.sweeps import one_in
 from tir import te, workloads
 from tir.constants import with_constants
 from tir.ir import PrimFunc, const_shape
@@ -81,6 +82,7 @@ CASES = {
 }
 
 
+@one_in(2)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_sketches(name: str, cores: int) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.programs import matmul
+from tests.sweeps import one_in
 from tir import interpreter, te
 from tir.interpreter import DivisionByZero, InterpreterError, OutOfBounds, Uninitialised, run, source
 from tir.interpreter.python_functions import shuffle
@@ -149,6 +150,7 @@ def test_every_half_precision_number_passes_unchanged(fast):
     assert np.isnan(got[np.isnan(halves)]).all()
 
 
+@one_in(2)
 @pytest.mark.parametrize("fast", PATHS)
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
 def test_integer_arithmetic_wraps(dtype, fast):
@@ -423,6 +425,7 @@ def test_integer_division_by_zero(op, fast):
         run(func, np.array([5, 5], np.int32), np.zeros(2, np.int32), fast=fast)
 
 
+@one_in(2)
 @pytest.mark.parametrize("fast", PATHS)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "int64", "uint16", "bool"])
 def test_allocations_start_as_garbage(dtype, fast):

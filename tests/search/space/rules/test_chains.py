@@ -13,6 +13,7 @@ from search.space.rules import PACKING, FuseProducts, Verdict
 from tests.programs import chained_matmuls, matmul
 from tests.schedule.harness import same_numbers, well_formed
 from tests.search.once import generate
+from tests.sweeps import one_in
 from tir import te, workloads
 from tir.ir import Const, PrimFunc
 from tir.traverse import blocks, loops_to
@@ -64,6 +65,7 @@ def test_two_products_share_the_loop_over_blocks_of_rows():
     same_numbers(MLP, new.func, seeds=(0,), llvm=False)  # `exp` in vectors rounds otherwise
 
 
+@one_in(2)
 @pytest.mark.parametrize("func", [MLP, chained_matmuls(), workloads.make("mlp", (33, 5, 7, 40)).func])
 def test_random_rows(func):
     """Whatever the tiles, the loops of both products over the rows are one."""
