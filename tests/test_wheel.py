@@ -11,6 +11,8 @@ from shutil import copy, copytree, ignore_patterns
 
 import pytest
 
+from tests.sweeps import quick
+
 ROOT = Path(__file__).parents[1]
 SETUP = run_path(str(ROOT / "setup.py"), run_name="setup")
 
@@ -73,6 +75,7 @@ def test_it_occupies_one_name(wheels):
     assert {str(f if f.parts[0] == "tir" else "tir" / f) for f in files} == set(names)
 
 
+@quick(lambda order: order == 1)
 @pytest.mark.parametrize("order", [1, -1], ids=["before the other", "after the other"])
 def test_it_works_beside_another_package_of_the_name(wheels, order, tmp_path):
     venv.create(tmp_path / "venv", symlinks=True)

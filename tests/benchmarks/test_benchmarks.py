@@ -28,6 +28,7 @@ from search.measure import Measurement
 from search.policy.evolution import Settings
 from search.policy.named import make_policy
 from search.task import Task
+from tests.sweeps import quick
 from tir import workloads
 
 SMALL = {
@@ -600,6 +601,7 @@ def test_ablation_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.Mon
 ABLATIONS = import_module("benchmarks.ablation").CONFIGURATIONS
 
 
+@quick(lambda name: name != "concrete features")
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_each_ablation_is_a_search(name: str) -> None:
     """It proposes, learns, and proposes something else; what it leaves out is left out."""

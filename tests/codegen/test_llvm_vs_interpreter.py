@@ -246,6 +246,7 @@ def test_operations_on_bits(op, dtype):
         same(func, args)
 
 
+@one_in(2)
 @pytest.mark.parametrize("dtype", [d for d in dtypes.TABLE if dtypes.is_int(d)])
 def test_bits_are_counted(dtype):
     a = te.placeholder((N,), dtype, name="A")

@@ -178,6 +178,7 @@ def need_equal(found: np.ndarray, expected: np.ndarray, dtype: str, what: str) -
     assert not wrong.any(), f"{what}: {x[wrong][:5]} found, {y[wrong][:5]} expected"
 
 
+@one_in(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_floor_division_of_floats_is_that_of_numpy(dtype):
     """2147483648.0 % 3.0 is 2, 5.5 % inf is 5.5, 1 % 0.1 is next to 0.1: whatever the quotient, the remainder is exact."""
@@ -203,6 +204,7 @@ def converted(value: float, dtype: str) -> int | bool:
     return 0 if value != value else low if value <= low else high if value >= high else int(value)
 
 
+@one_in(2)
 @pytest.mark.parametrize("dtype", [*INTEGERS, "float16", "bfloat16", "float32", "float64"])
 def test_conversions(dtype):
     if dtypes.is_float(dtype):

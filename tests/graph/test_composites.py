@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sweeps import one_in
+
 from .conformance import cases, check, operator_of
 
 WRITTEN = ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "Resize")
@@ -21,8 +23,10 @@ def names_by_operator():
     return {operator: names[::EVERY] for operator, names in by_operator.items()}
 
 
+@one_in(3)
+@pytest.mark.parametrize("part", range(3))
 @pytest.mark.parametrize("operator", [*WRITTEN, *FOLLOW])
-def test_composite(operator):
-    found = [check(name) for name in names_by_operator()[operator]]
+def test_composite(operator, part):
+    found = [check(name) for name in names_by_operator()[operator][part::3]]
     assert not [o for o in found if o.result == "wrong"]
-    assert sum(o.result == "right" for o in found) > len(found) // 2
+    assert sum(o.result == "right" for o in found) > len(found) // 2 or not found

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from graph.ir import GraphError
 from graph.onnx.backend import TirBackend, operands
+from tests.sweeps import one_in
 
 from .conformance import cases, check, operator_of
 
@@ -30,10 +31,12 @@ def sample():
     return [firsts[n] for n in rng.permutation(len(firsts))[:SAMPLE]]
 
 
-def test_a_sample_of_node_tests():
-    found = [check(name) for name in sample()]
+@one_in(2)
+@pytest.mark.parametrize("part", range(2))
+def test_a_sample_of_node_tests(part):
+    found = [check(name) for name in sample()[part::2]]
     assert not [o for o in found if o.result == "wrong"]
-    assert sum(o.result == "right" for o in found) >= SAMPLE // 2
+    assert sum(o.result == "right" for o in found) >= SAMPLE // 4
 
 
 def reshape():

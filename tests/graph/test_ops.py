@@ -15,6 +15,7 @@ from graph.ir import Value
 from graph.onnx import load_onnx
 from graph.ops import find, function, names, result_types
 from graph.reference import evaluate
+from tests.sweeps import one_in
 
 from .models import OPSET, close, exact, model
 
@@ -376,10 +377,12 @@ def altered(value):
             yield Value(value.name, (*value.shape[:n], other, *value.shape[n + 1 :]), value.dtype)
 
 
-def test_operands_that_do_not_fit_are_refused():
+@one_in(4)
+@pytest.mark.parametrize("part", range(4))
+def test_operands_that_do_not_fit_are_refused(part):
     """Of each case, with one operand altered: either the operator refuses it, or what it makes is well formed and in bounds."""
     refused = 0
-    for call in {case_call(case) for case in CASES if len(case[1]) > 1}:
+    for call in list(dict.fromkeys(case_call(case) for case in CASES if len(case[1]) > 1))[part::4]:
         for n, operand in enumerate(call.inputs):
             for other in altered(operand):
                 changed = replace(call, inputs=(*call.inputs[:n], other, *call.inputs[n + 1 :]))
@@ -391,7 +394,7 @@ def test_operands_that_do_not_fit_are_refused():
                 outputs = tuple(Value(f"y{n}", *t) for n, t in enumerate(types))
                 problems = tir.verify(function(replace(changed, outputs=outputs))).errors
                 assert not problems, (str(changed), problems)
-    assert refused > 200
+    assert refused > 50
 
 
 def case_call(case):

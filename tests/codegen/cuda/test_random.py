@@ -19,7 +19,7 @@ def batch(request) -> list:
     return [case for case in cases(range(request.param, request.param + 25)) if isinstance(case[3], Program)]
 
 
-@one_in(4)
+@one_in(8)
 @BATCHES
 @pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
 def test_random_schedules(batch) -> None:
@@ -27,7 +27,7 @@ def test_random_schedules(batch) -> None:
     assert not compare(batch)
 
 
-@one_in(4)
+@one_in(8)
 @BATCHES
 @pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is there")
 def test_random_schedules_compile(batch) -> None:

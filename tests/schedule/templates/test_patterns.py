@@ -265,6 +265,7 @@ def with_pixels_in_lanes(func, block: str, target: tir.Target, channels: int, pi
     return s
 
 
+@one_in(2)
 @pytest.mark.parametrize("cores", [1, 2])
 def test_pixels_as_lanes(cores):
     """Convolutions of any shape with channels before pixels, tiles of any size, whatever would be chosen for them."""

@@ -73,6 +73,7 @@ def test_rows_are_within_the_limits_and_stay_so(name, shape):
         assert within(sketch, mixed).all()
 
 
+@one_in(2)
 @pytest.mark.parametrize(
     "name, shape",
     [

@@ -37,7 +37,7 @@ def sketches_of(name: str, shape: tuple[int, ...] | None, target: Target = TWO) 
     return generate(workloads.make(name, shape).func, target)
 
 
-@one_in(2)
+@one_in(3)
 @pytest.mark.parametrize(("name", "shape"), SHAPES, ids=lambda v: str(v).replace(" ", "") if v else "default")
 def test_every_row_is_legal(name, shape):
     """Rows of each workload and shape replay: all steps are legal with their numbers, and name the same loops."""

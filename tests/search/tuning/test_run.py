@@ -10,6 +10,8 @@ from dataclasses import replace
 import pytest
 
 from search.measure import Comparison, Limits, LocalMeasurer, Measurement
+from search.policy.evolution import Settings
+from search.policy.named import make_policy
 from search.tuning import budget, session
 from search.tuning.autotune import autotune
 from search.tuning.events import Started
@@ -140,6 +142,7 @@ def test_a_seed_decides_the_candidates_for_any_number_of_builders_and_after_a_re
     def candidates(workers: int, seed: int = 3):
         result = autotune(
             matmul(7, 13, 40), TARGET, 20, seed=seed, records=tmp_path / f"{workers}-{seed}.db",
+            policy=lambda task: make_policy(task, settings=Settings(population=64, generations=2)),
             measurer=lambda task: Pretended(task, workers=workers, limits=QUICK, seed=seed),
         )  # fmt: skip
         return [(m.candidate.sketch, m.candidate.row) for m in result.measurements]

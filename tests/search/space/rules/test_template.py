@@ -17,7 +17,7 @@ from tests import programs
 from tests.schedule.harness import same_numbers, well_formed
 from tests.search.agreement import disagreements
 from tests.search.once import generate
-from tests.sweeps import one_in
+from tests.sweeps import one_in, quick
 from tir import workloads
 from tir.ir import For, Kind, PrimFunc, Select
 from tir.traverse import blocks, loops, loops_to, variables, walk
@@ -85,6 +85,7 @@ def filled(sketch: Sketch, channels: int, pixels: int, rows: int = 1) -> list[in
     return row
 
 
+@quick(lambda kernel, stride: kernel != stride)
 @pytest.mark.parametrize(("kernel", "stride"), [(4, 2), (3, 2), (3, 3)])
 def test_classes_of_pixels_meet_classes_of_the_kernel(kernel, stride):
     func = transposed(kernel=kernel, stride=stride)
