@@ -33,7 +33,7 @@ tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends w
 	done
 
 test: $(READY) ## run the test suite, all cases of swept families with PYTEST_ARGS=--all; HOST=x86-64-v3 as on such a processor (LLVM's name)
-	@$(PY) -m pytest -q -n auto --maxprocesses 8 $(if $(HOST),--host $(HOST)) $(PYTEST_ARGS)
+	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal $(if $(HOST),--host $(HOST)) $(PYTEST_ARGS)
 
 docs: $(READY) ## the documentation as a site, build/docs/index.html, with the ladder as pages of the explorer, which take some minutes the first time
 	@$(MAKE) -s build/explorer/index.html site

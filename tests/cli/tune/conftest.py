@@ -37,7 +37,7 @@ class Wishes:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.exit(main(sys.argv[1:], builder="fake_builder", policy=Wishes, workers=2, first=()))
+    sys.exit(main(sys.argv[1:], builder="fake_builder", policy=Wishes, workers={workers}, first=()))
 """
 
 
@@ -50,9 +50,9 @@ def cli(tmp_path):
     """Runs the command line on wishes; `cli.start` returns the process instead of its result."""
 
     class Cli:
-        def start(self, wishes, *args):
+        def start(self, wishes, *args, workers=1):
             driver = tmp_path / "driver.py"
-            driver.write_text(DRIVER.format(root=str(ROOT), fakes=str(ROOT / "tests" / "search"), wishes=wishes))
+            driver.write_text(DRIVER.format(root=str(ROOT), fakes=str(ROOT / "tests" / "search"), wishes=wishes, workers=workers))
             command = [sys.executable, str(driver), *args]
             pipe = subprocess.PIPE
             environment = {**os.environ, "TMPDIR": str(tmp_path)}

@@ -98,7 +98,9 @@ def alive(pid: int) -> bool:
 
 def test_ctrl_c_prints_and_saves_the_best_so_far(cli, tmp_path):
     saved = tmp_path / "best.json"
-    process = cli.start([*sleeps(0.05), {"fault": "hang"}], "gmm", "--shape", SHAPE, "--out", str(saved), "--timeout", "100")
+    process = cli.start(
+        [*sleeps(0.05), {"fault": "hang"}], "gmm", "--shape", SHAPE, "--out", str(saved), "--timeout", "100", workers=2
+    )
     wait_for(saved.exists)
     workers = children(process.pid)
     assert len(workers) == 3  # and what ends them if the run is killed
@@ -117,7 +119,7 @@ def test_ctrl_c_prints_and_saves_the_best_so_far(cli, tmp_path):
 def test_a_request_to_end_is_like_ctrl_c(cli, tmp_path):
     saved = tmp_path / "best.json"
     process = cli.start(
-        [*sleeps(0.05), {"fault": "hang"}], "gmm", "--shape", SHAPE, "--out", str(saved), "--timeout", "100", "--json"
+        [*sleeps(0.05), {"fault": "hang"}], "gmm", "--shape", SHAPE, "--out", str(saved), "--timeout", "100", "--json", workers=2
     )
     wait_for(saved.exists)
     process.send_signal(signal.SIGTERM)
@@ -129,7 +131,7 @@ def test_a_request_to_end_is_like_ctrl_c(cli, tmp_path):
 def test_kill_9_loses_nothing_and_leaves_nothing(cli, tmp_path):
     saved = tmp_path / "best.json"
     first = {"sleep": 0.05, "fault": "leaves_child"}
-    process = cli.start([first, {"fault": "hang"}], "gmm", "--shape", SHAPE, "--out", str(saved), "--timeout", "100")
+    process = cli.start([first, {"fault": "hang"}], "gmm", "--shape", SHAPE, "--out", str(saved), "--timeout", "100", workers=2)
     wait_for(saved.exists)
     workers = children(process.pid)
     workers += [child for worker in workers for child in children(worker)]
