@@ -27,7 +27,6 @@ from .pack_branches import AS_IT_IS
 
 NAME = "packing"
 WHOLE_SUM_STEP_BYTES = 26  # bytes of L1 for a step of a sum that runs whole: with 48 KiB, 1800 steps were faster so, 2048 not
-MIN_WHOLE_SUM_L3S = 3  # times that L3, times threads, holds all columns: a whole sum reads them for each block of rows
 MAX_SUM_PART = 512  # most steps of a part (KC) of a longer sum, if one block has all rows
 MAX_SUM_PART_OF_BLOCKS = 256  # the same for several blocks of rows: each of them uses more panels of columns
 SPLIT_LOAD_CYCLES = 1.0  # cycles by which a vector across two lines takes longer than one within a line
@@ -169,7 +168,7 @@ def _runs_whole(c: Contraction, processor: CPU, constants: frozenset[str]) -> bo
     element, K = c.bits // 8, size(c.reduction)
     if K > max_whole_sum(processor):
         return False
-    if extent(c.columns[-1]) * K * element * MIN_WHOLE_SUM_L3S <= max(processor.l2, processor.l3_bytes) * c.threads(processor):
+    if extent(c.columns[-1]) * K * element <= max(processor.l2, processor.l3_bytes) * c.threads(processor):
         return True
     once = c.right.buffer.name not in constants and _rows_stay(c, Sum.WHOLE, processor)
     return once or extent(c.rows[-1]) * K * element <= processor.product_block_bytes(True, False)[0]

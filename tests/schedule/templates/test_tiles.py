@@ -443,8 +443,8 @@ def test_threads_share_what_divides_evenly(shape, by_rows):
         *((rows, 2000, 4000, 8) for rows in (8, 300)),  # one block has them: columns pass once
         *((rows, 2000, 4000, 16) for rows in (600, 3000)),
         (3000, 1100, 1100, 1),  # columns that each block of rows finds in the third-level cache
-        (1100, 3000, 1100, 5),
-        (900, 3000, 1100, 1),  # columns pass once, beside rows that stay there
+        (1100, 9000, 1100, 5),
+        (900, 9000, 1100, 1),  # columns pass once, beside rows that stay there
         (60, 9000, 1100, 1),
     ],
 )
@@ -456,7 +456,7 @@ def test_parts_of_a_sum(rows, columns, steps, parts):
 @pytest.mark.parametrize("constants", [(), ("B",)])
 def test_columns_that_are_packed_before_pass_for_each_block_of_rows(constants):
     """And not once, in front of rows that stay: the whole sum at once would read them for sixty rows each time."""
-    found = gemm.matches(find_block(product(900, 3000, 1100), "C"))
+    found = gemm.matches(find_block(product(900, 9000, 1100), "C"))
     assert (gemm.tiles(found, WIDE, frozenset(constants)).kc < 1100) == bool(constants)
 
 
