@@ -269,16 +269,11 @@ class CPU:
         """Bytes of L1 for a strip computed where it is used: a third, as its input rows and its result stream through too."""
         return self.l1 // 3
 
-    def product_block_bytes(self, by_rows: bool, cut: bool, few: bool = False) -> tuple[int, int]:
+    def product_block_bytes(self, few: bool = False) -> tuple[int, int]:
         """Bytes of L2 for a block of rows, and for a block of columns, of a matrix product. Both stay in L2 while the rest
-        streams through it.
-
-        Each block of rows reads all columns again. So it is larger where threads share columns, not rows (`by_rows`), or where
-        the reduction is `cut` into parts, whose results are read again. If one block has all of `few` rows, each block of columns
-        passes once, and may be small.
-        """
-        rows, columns = (15, 6) if few else (8 if by_rows and not cut else 12, 9)  # in 24ths of L2; the rest is for streams
-        return self.l2 * rows // 24, self.l2 * columns // 24
+        streams through it. If one block has all of `few` rows, each block of columns passes once, and may be small."""
+        rows, columns = (5, 2) if few else (3, 3)  # in eighths of L2; the rest is for streams
+        return self.l2 * rows // 8, self.l2 * columns // 8
 
 
 PAGE_BYTES = 4096  # rows that lie multiples of a page apart fall into the same sets of the first-level cache

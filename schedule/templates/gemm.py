@@ -121,7 +121,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     outer = size(c.batch) * size(c.rows[:-1]) * size(c.columns[:-1])
     mr, nr = register_tile(M, N, K, lanes, processor)
     element, cut = c.bits // 8, len(c.reduction) == 1 and not _runs_whole(c, processor, constants)
-    few = cut and M * MAX_SUM_PART * element <= processor.product_block_bytes(False, cut=True, few=True)[0]
+    few = cut and M * MAX_SUM_PART * element <= processor.product_block_bytes(few=True)[0]
     chunks = ceil(K / (MAX_SUM_PART if few else MAX_SUM_PART_OF_BLOCKS)) if cut else 1
     kc = ceil(extent(c.reduction[-1]) / chunks)
 
@@ -132,11 +132,11 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     constant, across = c.right.buffer.name in constants, last_axis(c.right) != c.columns[-1].var.name
     right = constant or (M >= MIN_ROWS_TO_TRANSPOSE if across else _packing_pays(c, kc, (mr, nr), processor))
     # Threads that share columns read only their own, where these are packed at once or not at all; else each reads all.
-    together = M * line <= processor.product_block_bytes(False, cut, few)[0] if right else N >= M
+    together = M * line <= processor.product_block_bytes(few)[0] if right else N >= M
     spare = (0.2 if together and not constant else -0.05) if right else (0.02 if together else -0.02)
     # `spare` is the utilisation that sharing columns may lose against sharing rows; where negative, that rows may lose.
     by_rows = enough_rows or _utilisation(M, mr, threads) > _utilisation(N, nr, threads) + spare
-    rows, columns = processor.product_block_bytes(by_rows, cut, few)
+    rows, columns = processor.product_block_bytes(few)
     mc = balanced(row_tiles, max(1, rows // (mr * line)), 1 if enough_rows or not by_rows else threads)
     nc = balanced(column_tiles, max(1, columns // (nr * line)), 1 if by_rows else threads)
     transposed = last_axis(c.left) is None or last_axis(c.left) != c.reduction[-1].var.name
@@ -171,7 +171,7 @@ def _runs_whole(c: Contraction, processor: CPU, constants: frozenset[str]) -> bo
     if extent(c.columns[-1]) * K * element <= max(processor.l2, processor.l3_bytes) * c.threads(processor):
         return True
     once = c.right.buffer.name not in constants and _rows_stay(c, Sum.WHOLE, processor)
-    return once or extent(c.rows[-1]) * K * element <= processor.product_block_bytes(True, False)[0]
+    return once or extent(c.rows[-1]) * K * element <= processor.product_block_bytes()[0]
 
 
 def _is_converted(factor: Load, c: Contraction) -> bool:
@@ -193,7 +193,7 @@ def _packing_pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU
     if nbytes <= processor.l1:
         return False
     at = 0 if nbytes <= processor.l2_reuse_bytes else max(1, processor.level(nbytes))
-    again = 0 if kc * gcd(row, L2_WAY_BYTES) <= processor.product_block_bytes(True, cut=False)[1] else at
+    again = 0 if kc * gcd(row, L2_WAY_BYTES) <= processor.product_block_bytes()[1] else at
     others = ceil(extent(c.rows[-1]) / tile[0]) - 1
     starts, vector = range(0, CACHE_LINE_BYTES, gcd(row, CACHE_LINE_BYTES)), min(lanes, columns) * element
     split = fmean(start + vector > CACHE_LINE_BYTES for start in starts)  # part of the vectors that lie across two lines

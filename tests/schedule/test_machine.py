@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 
 import pytest
@@ -97,8 +96,8 @@ def test_accumulators(options, spare):
 
 def test_shares_of_caches():
     assert (AVX512.l2_reuse_bytes, AVX512.l1_strip_bytes) == (512 << 10, 32768 // 3)
-    for by_rows, cut, few in itertools.product((False, True), repeat=3):
-        rows, columns = AVX512.product_block_bytes(by_rows, cut, few)
+    for few in (False, True):
+        rows, columns = AVX512.product_block_bytes(few)
         assert AVX512.l2_reuse_bytes < rows + columns < AVX512.l2  # the rest is for what comes through
 
 
