@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from tir import te
 from tir.ir import Expr
 
 from .convolution import SlidingWindow, pad, steps_of, windows
 from .registry import NEWEST, need, operator, shape_of
+
+BYTES = 4  # of an int32
 
 
 @operator("ImageRows", NEWEST)
@@ -23,6 +26,25 @@ def image_rows(x, *, kernel, strides, dilations, pads, zero):
         return padded[n, down.index(h, i), across.index(w, j), c]
 
     return te.compute((images, down.outputs, across.outputs, *kernel, channels), formula, name="rows")
+
+
+@operator("PackChannels", NEWEST)
+def pack_channels(x):
+    """x (N, C, H, W) of up to four channels of 8 bits -> (N, H, W, 1): the channels of a pixel as one int32, the first lowest."""
+    need("the images", x, (None,) * 4, "integer")
+    images, channels, *extents = shape_of(x)
+
+    def formula(n: Expr, h: Expr, w: Expr, _: Expr) -> Expr:
+        numbers = [te.bit_and(x[n, c, h, w].astype("int32"), te.const(255)) for c in range(channels)]
+        return reduce(te.bit_or, [te.shift_left(number, te.const(8 * c)) for c, number in enumerate(numbers)])
+
+    return te.compute((images, *extents, 1), formula, name="pixels")
+
+
+@operator("Bytes", NEWEST, view=True)
+def bytes_of(x, *, to):
+    """x (..., 1) of int32 -> (..., 4): the bytes of each element, the lowest first, as integers of the type `to`."""
+    return te.compute((*shape_of(x)[:-1], BYTES), lambda *i: x[(*i[:-1], te.const(0))].astype(to), name="view")  # no kernel
 
 
 def _padded(x: te.Tensor, moved: Sequence[SlidingWindow], value: Expr) -> te.Tensor:

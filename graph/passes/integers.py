@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 BYTES = ("int8", "uint8")
 TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # the orders of dimensions that move the channels of images
+BYTES_OF_PIXEL = 4  # channels of an image that are one int32
 MAX_BIAS = 2**30  # of a bias in sums of int32: half of their range
 Choice = Callable[[Call, Call], bool]  # of a product of integers in place of a call
 
@@ -144,10 +145,17 @@ def _convolution(write: Writer, call: Call, x: Quantised, weight: Quantised, cho
     if not x.by(None) or not weight.by(0):
         return False
     (images, outputs, height, width), moved = call.outputs[0].shape, windows_of(call)
+    window = {"kernel": array.shape[2:], **attributes_of(moved)}
+    in_place = all((w.kernel, w.stride, w.before, w.after) == (1, 1, 0, 0) for w in moved)
+    if 1 < array.shape[1] <= BYTES_OF_PIXEL and not in_place:  # a window of so few channels is copied by pixels
+        array = np.pad(array, ((0, 0), (0, BYTES_OF_PIXEL - array.shape[1]), (0, 0), (0, 0)))
+        zeros = np.full(BYTES_OF_PIXEL, zero).astype(x.numbers.dtype).view(np.int32)
+        rows = write("ImageRows", write("PackChannels", x.numbers), zero=int(zeros[0]), **window)
+        rows = write("Bytes", rows, to=x.numbers.dtype)
+    else:
+        rows = write("Transpose", x.numbers, perm=TO_LAST)
+        rows = rows if in_place else write("ImageRows", rows, zero=zero, **window)
     columns = np.ascontiguousarray(array.transpose(2, 3, 1, 0).reshape(-1, outputs))
-    rows = write("Transpose", x.numbers, perm=TO_LAST)
-    if any((w.kernel, w.stride, w.before, w.after) != (1, 1, 0, 0) for w in moved):
-        rows = write("ImageRows", rows, zero=zero, kernel=array.shape[2:], **attributes_of(moved))
     rows = write("Reshape", rows, shape=(images * height * width, len(columns)))
     sums = write("IntegerProduct", rows, write.constant(columns))
     if not choose(write.calls[-1], call):

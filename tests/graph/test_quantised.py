@@ -113,6 +113,15 @@ def test_a_convolution_is_a_product_of_integers(window, types):
     agree(network, network.quantised(y))
 
 
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("types", TYPES)
+def test_images_of_few_channels_are_copied_by_pixels(channels, types):
+    network = Network((2, channels, 7, 6), types)
+    y = network.conv(network.x, 7, channels, 3, 2, pads=(1, 1, 1, 1), strides=(1, 2))
+    made = agree(network, network.quantised(y))
+    assert ("PackChannels" in operators(made)) == (channels > 1)
+
+
 @pytest.mark.parametrize(("weights", "axis"), [("int8", None), ("uint8", 0), ("uint8", None)])
 def test_weights_have_one_scale_or_one_for_each_channel(weights, axis):
     network = Network(weights=weights)
