@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from tir import te
@@ -47,9 +47,9 @@ def bytes_of(x, *, to):
     return te.compute((*shape_of(x)[:-1], BYTES), lambda *i: x[(*i[:-1], te.const(0))].astype(to), name="view")  # no kernel
 
 
-def _padded(x: te.Tensor, moved: Sequence[SlidingWindow], value: Expr) -> te.Tensor:
-    """Images with what their windows need around them."""
-    return pad(x, (0, *(w.before for w in moved), 0), (0, *(w.needed for w in moved), 0), value)
+def _padded(x: te.Tensor, moved: Sequence[SlidingWindow], value: Expr, each: Callable[[Expr], Expr] | None = None) -> te.Tensor:
+    """Images with a value around them as far as their windows need it, `each` element converted."""
+    return pad(x, (0, *(w.before for w in moved), 0), (0, *(w.needed for w in moved), 0), value, each)
 
 
 @operator("DepthwiseConv", NEWEST)
@@ -59,8 +59,8 @@ def depthwise_conv(x, weight, *, strides, dilations, pads, zero):
     images, height, width, channels = shape_of(x)
     need("the weight", weight, (None, None, channels), "float")
     moved = windows((height, width), shape_of(weight)[:2], strides, dilations, pads)
-    real = te.compute(x.shape, lambda *i: (x[i].astype("int32") - zero).astype(weight.dtype), name="real")
-    padded, steps = _padded(real, moved, te.const(0.0, weight.dtype)), steps_of(moved)
+    steps = steps_of(moved)
+    padded = _padded(x, moved, te.const(zero, x.dtype), lambda e: (e.astype("int32") - zero).astype(weight.dtype))
 
     def formula(n: Expr, h: Expr, w: Expr, c: Expr) -> Expr:
         at = tuple(window.index(p, s) for window, p, s in zip(moved, (h, w), steps, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -154,9 +154,12 @@ def _given(
     return [SlidingWindow(e, k, stride, dilation, before, after, 0) for e, k, stride, dilation, before, after in axes]
 
 
-def pad(x: te.Tensor, before: Sequence[int], after: Sequence[int], value: Expr) -> te.Tensor:
-    """A stage that puts a value before and after each axis, or crops where negative; `x` itself if all are 0."""
-    if not any(before) and not any(after):
+def pad(
+    x: te.Tensor, before: Sequence[int], after: Sequence[int], value: Expr, each: Callable[[Expr], Expr] | None = None
+) -> te.Tensor:
+    """A stage that puts a value before and after each axis, or crops where negative, and converts `each` element; `x` itself if
+    nothing is to do."""
+    if not any(before) and not any(after) and each is None:
         return x
     extents = shape_of(x)
 
@@ -166,7 +169,8 @@ def pad(x: te.Tensor, before: Sequence[int], after: Sequence[int], value: Expr) 
             limits += [i >= b] if b > 0 else []
             limits += [i < b + extent] if a > 0 else []
         inner = tuple(i - b if b else i for i, b in zip(index, before, strict=True))
-        return te.if_then_else(te.all(*limits), x[inner], value) if limits else x[inner]
+        element = te.if_then_else(te.all(*limits), x[inner], value) if limits else x[inner]
+        return element if each is None else each(element)
 
     return te.compute([b + e + a for b, e, a in zip(before, extents, after, strict=True)], formula, name="pad")
 
