@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .program import Program
 
 
+STEADY = 1.1  # largest ratio of times at which a machine counts as steady, as for the workers of a farm
+
+
 def describe(program: Program, target: str, threads: int) -> dict[str, Any]:
     about = {"workload": program.name, "shape": list(program.shape), "dtype": program.dtype}
     return {**about, "target": target, "threads": threads}
@@ -94,12 +97,25 @@ def table(header: dict[str, Any], result: Result) -> str:
     lines.append(f"{ended}{count_text(result.trials, 'trial')} in {result.elapsed:.1f} s: {tally(result.outcomes)}")
     if any(result.scored.values()):
         lines.append(f"candidates scored: {', '.join(f'{n:,} {how}' for how, n in result.scored.items())}")
-    lines += sketches(result)
+    lines += [*certainty(result), *sketches(result)]
     if result.interrupted:
         lines.append("numpy was timed at the start, not in turns with the best")
     if result.trace is None and not result.interrupted:
         lines.append("no candidate was faster than the program as written")
     return "\n".join(lines)
+
+
+def certainty(result: Result) -> list[str]:
+    """What the final race could not tell, and a change of the machine's speed since the trials."""
+    lines = []
+    if result.tied:
+        others = ", ".join(f"{m.candidate.sketch} ({duration(m.seconds)})" for m in result.tied)
+        lines.append(f"the race could not tell the best from {others}")
+    if result.slowdown is not None and not 1 / STEADY <= result.slowdown <= STEADY:
+        lines.append(
+            f"the machine changed its speed: a call took {result.slowdown:.2f} times as long in the race as in the trials"
+        )
+    return lines
 
 
 def sketches(result: Result) -> list[str]:

@@ -53,6 +53,8 @@ class Journal:
         self.generations: tuple[Any, ...] = ()
         self.applied: tuple[Any, ...] = ()
         self.explanation: dict[str, float] = {}
+        self.tied: tuple[Measurement, ...] = ()
+        self.slowdown: float | None = None
         self.problem = ""
         self.notices: Counter[str] = Counter()
         self._copied = False  # a candidate was a duplicate of a valid one
@@ -219,5 +221,5 @@ class Journal:
             interrupted=interrupted, problem=self.problem, measurements=tuple(self.measurements), earlier=len(self.earlier),
             phases=dict(self.phases), scored_per_second=self.scored_per_second, scored=dict(self.scored), rules=self.rules,
             sketches=self.sketches, generations=self.generations, applied=self.applied, explanation=self.explanation,
-            notices=dict(self.notices),
+            notices=dict(self.notices), tied=self.tied, slowdown=self.slowdown,
         )  # fmt: skip

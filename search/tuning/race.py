@@ -38,7 +38,10 @@ def race(journal: Journal, measurer: Measurer, budget: Budget, first: Sequence[C
         if false := [m for m, after in known_only if after.outcome == "ok" and after.seconds > FALSE_SLOWDOWN * m.seconds]:
             journal.discard(false)
             continue
-        journal.raced(entries, winner(valid, first) if valid else None, certain=not busy)
+        won = winner(valid, first) if valid else None
+        journal.raced(entries, won, certain=not busy)
+        journal.tied = () if won is None else tuple(tied(valid, won))
+        journal.slowdown = slowdown([entry for entry in valid if not any(entry[0] is m for m in journal.earlier)])
         if comparison.numpy:
             journal.numpy = statistics.median(comparison.numpy)
         if comparison.tolerance is not None:
@@ -84,6 +87,17 @@ def winner(raced: Sequence[Entry], first: Sequence[Candidate]) -> Entry:
     default = min((entry for entry in raced if entry[1].candidate in first), key=_lower_quartile, default=fastest)
     gains = [d / f for d, f in zip(default[1].samples, fastest[1].samples, strict=False)]
     return fastest if np.quantile(gains, 0.25) > 1 else default
+
+
+def tied(raced: Sequence[Entry], won: Entry) -> list[Measurement]:
+    """The candidates that were as fast as the winner in a round of four, or more: the race cannot tell them from it."""
+    others = (after for _, after in raced if after is not won[1])
+    return [m for m in others if np.quantile([s / w for s, w in zip(m.samples, won[1].samples, strict=False)], 0.25) <= 1]
+
+
+def slowdown(raced: Sequence[Entry]) -> float | None:
+    """The median ratio of the time of a candidate in the race to its time in the trials: how much slower the machine became."""
+    return statistics.median(after.seconds / before.seconds for before, after in raced) if raced else None
 
 
 def disturbed(raced: Sequence[Entry]) -> bool:

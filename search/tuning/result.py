@@ -72,7 +72,8 @@ class Result:
 
     The report shows the `sketches`, some rows of each of the `generations`, and the success of each mutation (`applied`). It
     shows `explanation`, the e-folds by which each feature moves the prediction for the best candidate (`costmodel.Explains`).
-    `notices` counts degradations (`tir.notices`) by message.
+    `notices` counts degradations (`tir.notices`) by message. `tied` are the candidates that the final race could not tell from
+    the best. `slowdown` is the ratio of times in the race to those of the same candidates in their trials, None without a race.
     """
 
     task: Task
@@ -99,6 +100,8 @@ class Result:
     applied: tuple[Applied, ...] = field(default=(), repr=False)
     explanation: dict[str, float] = field(default_factory=dict, repr=False)
     notices: dict[str, int] = field(default_factory=dict)
+    tied: tuple[Measurement, ...] = field(default=(), repr=False)
+    slowdown: float | None = None
 
     def __str__(self) -> str:
         """The best time beside those of its comparisons, and the trials by outcome."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from cli.tune.table import sketches, timings
+from cli.tune.table import certainty, sketches, timings
 from search.measure import Candidate, Measurement
 
 
@@ -15,6 +15,15 @@ def test_a_program_that_was_stopped_is_compared_all_the_same():
         "best found          20 ms     200.00        -     > 125     2.00",
         "numpy               40 ms     100.00        -      > 62     1.00",
     ]
+
+
+def test_an_uncertain_race_is_told():
+    close = Measurement(Candidate("sketch 3", (), None), "ok", (0.002,))
+    assert certainty(SimpleNamespace(tied=(close,), slowdown=1.31)) == [
+        "the race could not tell the best from sketch 3 (2 ms)",
+        "the machine changed its speed: a call took 1.31 times as long in the race as in the trials",
+    ]
+    assert certainty(SimpleNamespace(tied=(), slowdown=None)) == certainty(SimpleNamespace(tied=(), slowdown=0.95)) == []
 
 
 def test_candidates_are_listed_by_the_rules_that_made_them():

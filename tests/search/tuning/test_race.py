@@ -10,7 +10,7 @@ from search.measure import BASELINE, Baseline, Candidate, Comparison, Measuremen
 from search.records import Records
 from search.tuning.autotune import autotune
 from search.tuning.events import RaceStarted
-from search.tuning.race import FIRST_MARGIN, LEADER_MARGIN, disturbed, leaders, winner
+from search.tuning.race import FIRST_MARGIN, LEADER_MARGIN, disturbed, leaders, slowdown, tied, winner
 from tir import workloads
 
 FUNC = workloads.make("gmm", (7, 13, 109)).func
@@ -31,6 +31,19 @@ def names(found):
 
 
 WRITTEN = Measurement(BASELINE, "ok", (1.05,), digest="written")
+
+
+def test_what_the_race_cannot_tell_from_the_winner():
+    """As fast in one of four rounds."""
+    won = at("won", *[1.0] * 8)
+    others = [at("slow", *[1.1] * 8), at("close", *[0.99, 1.02] * 4), at("luck", 0.5, *[1.1] * 7)]
+    raced = [(m, m) for m in (won, *others)]
+    assert names(tied(raced, raced[0])) == ["close"]
+
+
+def test_how_much_slower_the_machine_became():
+    trials, later = [at("a", 1.0), at("b", 2.0), at("c", 1.0)], [at("a", 1.3), at("b", 2.8), at("c", 1.1)]
+    assert slowdown(list(zip(trials, later, strict=True))) == pytest.approx(1.3) and slowdown([]) is None
 
 
 @pytest.mark.parametrize(
