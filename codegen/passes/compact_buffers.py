@@ -56,7 +56,7 @@ def apply_strides(body: Stmt, rules: dict[str, list[list[int]]]) -> Stmt:
             shape = [int(dim.value) for dim in s.buffer.shape]  # type: ignore[attr-defined]
             for rule in sorted(rules[s.buffer.name], reverse=True):  # inner dimensions first
                 match rule:
-                    case [int(axis), int(factor), int(offset)] if 0 <= axis < len(shape) - 1 and factor > 0:
+                    case [int(axis), int(factor), int(offset)] if 0 <= axis < len(shape) - 1:
                         inner, n = prod(shape[axis + 2 :]), shape[axis + 1]
                         shape[axis + 1] = aligned_extent(n, inner, factor, offset)
             new = tuple(Const(n, dim.dtype) for n, dim in zip(shape, s.buffer.shape, strict=True))
@@ -67,7 +67,7 @@ def apply_strides(body: Stmt, rules: dict[str, list[list[int]]]) -> Stmt:
 def aligned_extent(n: int, inner: int, factor: int, offset: int) -> int:
     """The least m >= n with m * inner = offset (mod factor); n where no m has it."""
     common = gcd(inner, factor)
-    if offset % common or offset not in range(factor):
+    if offset not in range(factor) or offset % common:
         return n
     period = factor // common
     return n + (offset // common * pow(inner // common, -1, period) - n) % period

@@ -66,17 +66,32 @@ def test_leaves_what_is_no_update():
     assert "vectorized" not in tir.dump(func, "llvm -num-cores 1", after="combine_lanes")
 
 
-def test_what_reads_its_result_in_other_ways_stays_in_order():
-    for update in ("C[0] = C[0] + C[0] * A[k]", "if C[0] < A[k]:\n            C[0] = C[0] + A[k]"):
-        func = parse(
-            f"""
+@pytest.mark.parametrize(
+    ("update", "combined"),
+    [
+        ("C[0] = C[0] + A[k]", True),
+        ("C[0] = A[k] + C[0]", True),
+        ("C[0] = C[0] - A[k]", False),
+        ("C[0] = A[k] - C[0]", False),
+        ("C[0] = C[1] + A[k]", False),
+        ("C[0] = A[k] + C[1]", False),
+        ("C[0] = A[k] + B[0]", False),
+        ("C[0] = B[0] + A[k]", False),
+        ("C[0] = C[0] + C[0] * A[k]", False),
+        ("if C[0] < A[k]:\n            C[0] = C[0] + A[k]", False),
+    ],
+)
+def test_what_is_an_update(update, combined):
+    """Of one element, either way round, that reads nothing else of its buffer; any other stays in order."""
+    func = parse(
+        f"""
 @T.prim_func
-def main(A: T.Buffer((16,), "float32"), C: T.Buffer((1,), "float32")):
+def main(A: T.Buffer((16,), "float32"), B: T.Buffer((2,), "float32"), C: T.Buffer((2,), "float32")):
     for k in T.serial(16, annotations={{"combine_lanes": T.bool(True)}}):
         {update}
 """
-        )
-        assert "vectorized" not in tir.dump(func, "llvm -num-cores 1", after="combine_lanes"), update
+    )
+    assert ("vectorized" in tir.dump(func, "llvm -num-cores 1", after="combine_lanes")) == combined
 
 
 @one_in(4)

@@ -294,6 +294,40 @@ def test_a_let_hides_what_is_written():
     )
 
 
+def test_a_let_around_all_accesses_is_outside():
+    x = Var("x")
+    body = Let(x, Binary("%", t * 3, Const(7)), seq(loop(i, Store(B, (i,), Load(A, (x,)))), loop(j, add(j))))
+    check_pass(
+        func(loop(t, body)),
+        "compact_buffers",
+        """
+        for t in range(7):
+            x: T.int32 = t * 3 % 7
+            B = T.decl_buffer((7,))
+            for i in range(7):
+                B[i] = A[x]
+            for j in range(7):
+                C[t] = C[t] + B[j]
+        """,
+    )
+
+
+def test_what_is_read_under_a_guard_is_inside():
+    wanted = Select(Binary("<", j, Const(3)), Load(B, (j + 1,)), Const(0.0, "float32"), lazy=True)
+    body = seq(For(i, Const(4), Store(B, (i,), Load(A, (i,)))), For(j, Const(5), Store(C, (j,), wanted)))
+    check_pass(
+        func(body),
+        "compact_buffers",
+        """
+        B = T.decl_buffer((6,))
+        for i in range(4):
+            B[i] = A[i]
+        for j in range(5):
+            C[j] = T.if_then_else(j < 3, B[j + 1], T.float32(0.0))
+        """,
+    )
+
+
 def test_private_to_the_iterations_of_a_parallel_loop():
     body = loop(t, loop(i, Store(B, (i,), Load(A, (t,)))), loop(j, add(j)), kind=Kind.PARALLEL)
     check_pass(
@@ -330,8 +364,8 @@ def test_a_lazy_read_counts_only_where_it_happens():
 def test_strides_are_what_storage_align_asks_for():
     """The least ones, as trying every one finds them."""
     for inner in range(1, 9):
-        for factor in (1, 2, 3, 8, 12):
-            for offset in range(factor + 1):
+        for factor in (-2, 0, 1, 2, 3, 8, 12):
+            for offset in range(abs(factor) + 1):
                 for n in (1, 7, 13):
                     tried = (m for m in range(n, n + factor) if m * inner % factor == offset)
                     assert aligned_extent(n, inner, factor, offset) == next(tried, n)
