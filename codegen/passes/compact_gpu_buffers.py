@@ -274,8 +274,6 @@ def _owners_disjoint(kernel: GPUKernel, owners: list[str], part: tuple, offsets:
         base = np.zeros(threads, np.int64)
         for m, c in moving:
             if variables(*m) & set(columns):
-                if not variables(*m) <= set(columns):
-                    return False
                 try:
                     base += c * np.prod([evaluate(atom, columns) for atom in m], axis=0)
                 except UnknownValue:

@@ -233,13 +233,10 @@ def _operation(block: Block) -> tuple[Load, Callable[[Expr, Expr], Expr], Expr]:
 def _lanes(loop: For, n: int, block: dict[str, int]) -> tuple[int, int]:
     """The number of warps of the loop, and the mask of the active lanes of one; (0, 0) where shuffles do not apply."""
     total = prod(block.values())
-    if loop.thread != "threadIdx.x" or n != block["threadIdx.x"] or n == 1:
+    fills = n % WARP == 0 or WARP % n == 0
+    if loop.thread != "threadIdx.x" or n != block["threadIdx.x"] or n == 1 or not fills or (total > WARP and total % WARP):
         return 0, 0
-    if total % WARP == 0 and (n % WARP == 0 or WARP % n == 0):
-        return max(1, n // WARP), 0xFFFFFFFF
-    if total < WARP and n & (n - 1) == 0:
-        return 1, (1 << total) - 1
-    return 0, 0
+    return max(1, n // WARP), (1 << min(total, WARP)) - 1
 
 
 def _butterfly(mine: Load, combine: Callable[[Expr, Expr], Expr], n: int, mask: int) -> list[Stmt]:

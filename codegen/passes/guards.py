@@ -135,8 +135,7 @@ def _common(s: Stmt, found: Callable[[Expr], Expr | None]) -> list[Expr]:
 def _limit(condition: Expr, name: str, inner: Set[str], ranges: Ranges) -> Expr | None:
     """The exclusive upper bound on `name` that `condition` implies for any values of `inner` variables, or None."""
     p = nonpositive(condition) if _pure(condition) else None
-    factor = None if p is None else coefficient(p, name)
-    if not p or not factor or factor < 0:
+    if not p or (factor := coefficient(p, name) or 0) <= 0:
         return None
     _, rest = split_terms(p, {name})
     moving, fixed = split_terms(rest, inner)

@@ -1,13 +1,20 @@
-"""How far threads of a block reach into a tile, by enumeration."""
+"""How far threads of a block reach into a tile, by enumeration; which threads have a buffer to themselves."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+import tir
+from codegen.build import lower
+from codegen.cuda import lower_cuda
 from codegen.passes.compact_gpu_buffers import _max_index
+from codegen.passes.gpu_kernels import GPUError
 from codegen.passes.thread_storage_sync import Footprint
 from tir.arith.enumeration import evaluate, grid
-from tir.ir import Const, Var
+from tir.ir import Allocate, Const, Var, const_shape
+from tir.script import parse
+from tir.traverse import loads, stores, walk_stmts
 
 
 def test_the_last_element_that_guards_leave():
@@ -32,3 +39,83 @@ def test_the_last_element_that_guards_leave():
             assert found is not None and found >= last, (str(index), guards)
             exact = index is dims[0] or index is dims[1] or (index is column and n >= row)
             assert not exact or found == last, (str(index), guards, found, last)
+
+
+@pytest.mark.parametrize(
+    ("axis", "steps", "read", "write", "refused"),
+    [
+        ("threadIdx.x", 1, "i", "i", None),
+        ("threadIdx.x", 2, "i * 2 + j", "i * 2 + j", None),
+        ("threadIdx.x", 2, "i + j", "i + j", "cannot be shown that a thread reads only what it wrote"),
+        ("blockIdx.x", 2, "i + j", "i + j", None),
+        ("threadIdx.x", 1, "39 - i", "i", "indexed differently by threads in different statements"),
+        ("threadIdx.x", 1, "i + 1", "i", "cannot be shown that a thread reads only what it wrote"),
+    ],
+)
+def test_who_may_read_what_a_thread_wrote_before(axis, steps, read, write, refused):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((2, 40), "float32"), B: T.Buffer((40,), "float32")):
+    t = T.alloc_buffer((80,), scope="local")
+    for i in T.thread_binding(40, thread="{axis}"):
+        for k, j in T.grid(2, {steps}):
+            if k > 0:
+                B[i] = B[i] + t[{read}]
+            t[{write}] = A[k, i]
+""")
+    if refused is None:
+        lower_cuda(func, tir.Target("cuda"))
+    else:
+        with pytest.raises(GPUError, match=f"^`t` in local memory.*{refused}"):
+            lower_cuda(func, tir.Target("cuda"))
+
+
+def shapes(func, name: str) -> list[tuple[int, ...]]:
+    """The shapes of a function's temporaries after a pass; all accesses have as many indices."""
+    body = lower(func, tir.Target("cuda"), after=name).body
+    assert all(len(x.indices) == len(x.buffer.shape) for x in (*loads(body), *stores(body)))
+    return [const_shape(s.buffer) for s in walk_stmts(body) if isinstance(s, Allocate)]
+
+
+@pytest.mark.parametrize(
+    ("index", "shape"),
+    [
+        ("q * 32 + i", (2, 4)),
+        ("q * 4 + i", (8,)),  # without gaps
+        ("i + 7", (4,)),
+        ("q * 32 + i * 9", (2, 28)),
+        ("q * 32 + i * 11", (66,)),  # beyond the stride
+        ("q * 32 - i + 3", (2, 4)),
+    ],
+)
+def test_local_buffers_have_no_gaps(index, shape):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+    for b in T.thread_binding(7, thread="blockIdx.x"):
+        for t in T.thread_binding(13, thread="threadIdx.x"):
+            acc = T.decl_buffer((66,), scope="local")
+            for q, i in T.grid(2, 4):
+                acc[{index}] = A[b, t]
+            for q, i in T.grid(2, 4):
+                C[b, t] = C[b, t] + acc[{index}]
+""")
+    assert shapes(func, "compact_strides") == [shape]
+
+
+@pytest.mark.parametrize(("guard", "rows"), [("{0} < 100", 20), ("{0} < 97", 20), ("{0} < 95", 19), ("A[0] < 3", 60)])
+def test_a_tile_has_no_rows_of_threads_that_guards_leave_out(guard, rows):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((7,), "int32"), D: T.Buffer((7,), "int32")):
+    for b in T.thread_binding(7, thread="blockIdx.x"):
+        tile = T.decl_buffer((60, 5), "int32", scope="shared")
+        for k in range(2):
+            for t in T.thread_binding(150, thread="threadIdx.x"):
+                if {guard.format("k * 150 + t")}:
+                    tile[(k * 150 + t) // 5, (k * 150 + t) % 5] = A[b]
+        for t in T.thread_binding(150, thread="threadIdx.x"):
+            if {guard.format("t")}:
+                D[b] = tile[t // 5, t % 5]
+""")
+    assert shapes(func, "compact_shared_buffers") == [(rows, 5)]

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import tir
+from codegen.passes.interleave_functions import interleave_functions
 from schedule import Schedule
 from tests.codegen.harness import ONE, check_pass, same
 from tests.sweeps import one_in
 from tir import te
-from tir.ir import PrimFunc
+from tir.ir import Buffer, Call, Const, For, Kind, Load, PrimFunc, Store, Var
 
 
 def mapped(formula, n: int, rows: int = 1, dtype: str = "float32") -> PrimFunc:
@@ -42,6 +43,15 @@ def test_four_vectors_then_single_ones():
         """,
         numbers=False,
     )
+
+
+def test_one_vector_stays():
+    x, y = Buffer("x", (Const(8),)), Buffer("y", (Const(8),))
+    c, v = Var("c"), Var("v")
+    store = Store(y, (c * 8 + v,), Call("exp", (Load(x, (c * 8 + v,)),), "float32"))
+    for n in (1, 2):
+        func = PrimFunc("main", (x, y), For(c, Const(n), For(v, Const(8), store, Kind.VECTORIZED)))
+        assert (interleave_functions(func, ONE) == func) == (n == 1)
 
 
 @one_in(4)

@@ -4,7 +4,8 @@ import codegen
 from codegen.passes.lend_temporaries import lend_temporaries
 from tests.codegen.llvm.test_scratch import through
 from tir.interpreter import run
-from tir.ir import const_shape
+from tir.ir import Allocate, const_shape
+from tir.traverse import walk_stmts
 
 
 def lent(func, threads):
@@ -17,6 +18,7 @@ def lent(func, threads):
     x[...] = np.arange(x.size).reshape(x.shape) % 100
     run(found, x, z, *(np.full(const_shape(b), np.nan, "float32") for b in more))
     np.testing.assert_array_equal(z, 2 * (x[:, ::-1] + 1))
+    assert not {b.name for b in more} & {s.buffer.name for s in walk_stmts(found.body) if isinstance(s, Allocate)}
     return {b.name: const_shape(b) for b in more}
 
 
