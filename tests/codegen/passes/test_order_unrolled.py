@@ -64,6 +64,17 @@ def test_whole_and_partial_tiles_change_alike():
     assert after == [before[0][::-1]] * 2
 
 
+@pytest.mark.parametrize("kind", [Kind.UNROLLED, Kind.SERIAL])
+def test_only_unrolled_loops_change_places(kind):
+    """Also where nothing is around them."""
+    a, b, r = Buffer("a", (Const(4),)), Buffer("b", (Const(2),)), Buffer("r", (Const(4), Const(2)), scope="register")
+    i, j = Var("i"), Var("j")
+    update = Store(r, (i, j), Load(r, (i, j)) + Load(a, (i,)) * Load(b, (j,)))
+    nest = For(j, Const(2), For(i, Const(4), update, Kind.UNROLLED), kind)
+    body = order_unrolled(PrimFunc("main", (a, b), nest), codegen.Target(FIXED)).body
+    assert isinstance(body, For) and (body.var, body is nest) == ((i, False) if kind is Kind.UNROLLED else (j, True))
+
+
 def test_what_is_best_already_stays():
     target = codegen.Target(FIXED)
     func = codegen.lower(tile(4, 2, True).func, target, after="promote_registers")

@@ -24,6 +24,7 @@ from tir.ir import (
     Var,
     cast,
     const,
+    const_shape,
     seq,
 )
 from tir.traverse import walk_stmts
@@ -89,6 +90,17 @@ def test_a_tile_of_vectors_with_a_tail():
         """,
         mcpu="x86-64-v3",
     )
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(5, 2), (2, 5)])
+def test_a_tile_has_its_axes_in_the_order_of_memory(rows, columns):
+    s = Schedule(matmul(rows, 7, columns))
+    s.reorder("k", "i", "j")
+    s.unroll("i")
+    s.unroll("j")
+    lowered = lower(s.func, Target("llvm", num_cores=1), after="promote_registers")
+    (register,) = [x.buffer for x in walk_stmts(lowered.body) if isinstance(x, Allocate)]
+    assert const_shape(register) == (rows, columns, 1)
 
 
 def test_lanes_that_are_not_there():

@@ -3,6 +3,7 @@
 import pytest
 
 import tir
+from codegen.passes.separate_lives import iterations_conflict
 from schedule import Schedule
 from tests.codegen.harness import TWO, check_pass, same
 from tests.sweeps import one_in
@@ -122,6 +123,26 @@ def test_one_that_carries_what_another_loop_wrote_stays_one():
             B[0, i_1] = t[15 - i_1]
         """,
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "conflict"),
+    [
+        ("parallel", "B[0, i] = t[0]", False),  # nothing is written
+        ("parallel", "t[0] = A[0, i]", True),
+        ("parallel", "t[i] = A[0, i]", False),
+        ("serial", "t[0] = A[0, i]", False),
+    ],
+)
+def test_iterations_conflict_where_one_writes(kind, body, conflict):
+    func = parse(
+        HEAD
+        + f"""
+                for i in T.{kind}(16):
+                    {body}
+    """
+    )
+    assert iterations_conflict(func.body, func.allocs[0], {}) == conflict
 
 
 def test_what_is_carried_from_one_iteration_to_the_next_is_a_race():

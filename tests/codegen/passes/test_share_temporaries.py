@@ -17,8 +17,8 @@ from tir import te
 
 
 def largest(tensors):
-    """One more than the largest of the elements of a row."""
-    return lambda *i: reduce(te.maximum, [x[(i[0], 0)[: x.ndim]] for x in tensors]) + 1.0
+    """One more than the largest of the elements of the row as far from the other end, which another stage may not write over."""
+    return lambda *i: reduce(te.maximum, [x[(6 - i[0], 0)[: x.ndim]] for x in tensors]) + 1.0
 
 
 def stages(count: int, reach: int = 1):

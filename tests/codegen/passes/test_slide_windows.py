@@ -67,6 +67,22 @@ def test_columns_of_two_vectors():
     assert "Y[" not in text[: text.index("for row")]
 
 
+@pytest.mark.parametrize(
+    ("steps", "row", "slides"), [(2, "h + r", True), (1, "h + r", False), (3, "h * 2 + r", False), (3, "h + r * 2", False)]
+)
+def test_rows_slide_where_accumulators_share_them(steps, row, slides):
+    func = parse(f"""
+@T.prim_func
+def f(X: T.Buffer((10, 8)), K: T.Buffer((2,)), C: T.Buffer((11, 8))):
+    Y = T.decl_buffer((9, 8), scope="register")
+    for r in T.unroll(2):
+        for h in T.unroll({steps}):
+            for w in T.vectorized(8):
+                Y[h, w] = Y[h, w] + X[{row}, w] * K[r]
+""")
+    assert (slide_windows(func, codegen.Target("llvm")) != func) == slides
+
+
 @pytest.mark.parametrize(("read", "slides"), [("X[h_3, w_3]", True), ("C[10 - h_3, w_3]", False)])
 def test_what_reads_other_results_waits_for_all(read, slides):
     """A result that is stored as soon as it has its sum may be read by its own number alone, if that is known."""
