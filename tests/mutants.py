@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from difflib import unified_diff
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -57,6 +58,18 @@ NO_EFFECT = {
         "codegen/passes/promote_temporaries.py",
         "if not all(m in lasts and (c > 0) for p in (*rows, column) for m, c in p.items()):",
     ): "no coefficient of a polynomial is 0",
+    (
+        "codegen/passes/thread_storage_sync.py",
+        "while (n <= len(path)) and path[:n] not in self.inner:",
+    ): "a path is no longer than itself",
+    (
+        "codegen/passes/thread_storage_sync.py",
+        "while (n <= min(len(a.path), len(path))) and a.path[n] == path[n]:",
+    ): "an access of the same iteration waits for none in its own statement",
+    (
+        "codegen/passes/unroll_steps.py",
+        "if (most >= 1) and any(_steps_meet(x, loop, most) for x in loads(loop.body)):",
+    ): "where one step is the most, there is one",
 }  # the first changed line of mutants that mean the same, in a file, and the reason
 
 
@@ -136,8 +149,9 @@ def _replaced(source: str, node, new: str) -> str:
 
 def drawn(every: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
     """As many mutants as `count`, each from its part of all, so that no large module is left out."""
-    rng, part = random.Random(seed), max(len(every) / max(count, 1), 1)
-    return [every[int((n + rng.random()) * part)] for n in range(min(count, len(every)))]
+    rng, count = random.Random(seed), min(count, len(every))
+    ends = [n * len(every) // count for n in range(count + 1)] if count else []
+    return [rng.choice(every[start:end]) for start, end in pairwise(ends)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

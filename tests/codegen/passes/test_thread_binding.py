@@ -92,6 +92,11 @@ def bound(thread: str, extent: int = 7, inside: str = "") -> str:
     """
 
 
+@pytest.mark.parametrize(("thread", "most"), [("threadIdx.x", 1024), ("threadIdx.z", 64), ("blockIdx.y", 65535)])
+def test_as_many_as_there_may_be(thread, most):
+    assert f"{most}" in after("unify_thread_binding", program(bound(thread, most)))
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
