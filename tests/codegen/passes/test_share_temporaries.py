@@ -16,9 +16,9 @@ from tests.codegen.harness import ONE, same
 from tir import te
 
 
-def largest(tensors):
-    """One more than the largest of the elements of the row as far from the other end, which another stage may not write over."""
-    return lambda *i: reduce(te.maximum, [x[(6 - i[0], 0)[: x.ndim]] for x in tensors]) + 1.0
+def least(tensors):
+    """One more than the least of the elements of the row as far from the other end, which another stage may not write over."""
+    return lambda *i: reduce(te.minimum, [x[(x.shape[0] - 1 - i[0], 0)[: x.ndim]] for x in tensors]) + 1.0
 
 
 def stages(count: int, reach: int = 1):
@@ -28,7 +28,7 @@ def stages(count: int, reach: int = 1):
     for n in range(count):
         read = made[-reach:]
         shape = (7,) if n % 2 or n == count - 1 else (7, 1)
-        made.append(te.compute(shape, largest(read), name=f"s{n}"))
+        made.append(te.compute(shape, least(read), name=f"s{n}"))
     return te.create_prim_func([A, made[-1]])
 
 
