@@ -62,7 +62,7 @@ def test_thousands_of_stages_are_compiled():
     A = te.placeholder((3,), name="A")
     x = A
     for n in range(600):
-        x = te.compute((3,), largest([x]), name=f"s{n}")
+        x = te.compute((3,), least([x]), name=f"s{n}")
     func = te.create_prim_func([A, x])
     a, b = np.zeros(3, "float32"), np.empty(3, "float32")
     tir.build(func, ONE)(a, b)
