@@ -64,6 +64,8 @@ class Selection:
 
     def _extra(self, name: str, family: list[pytest.Item]) -> list[pytest.Item]:
         """The cases of a family that run with `--all` only."""
+        if not hasattr(family[0], "callspec"):
+            raise pytest.UsageError(f"{name} has a mark of tests.sweeps, and no cases to choose from")
         chosen = [any(marks) for marks in zip(*(mark.args[0](family) for mark in family[0].iter_markers("quick")), strict=True)]
         self.counts[name] = [sum(chosen), len(chosen) - sum(chosen)]
         return [case for case, always in zip(family, chosen, strict=True) if not always]

@@ -78,6 +78,26 @@ def test_a_case_named_by_its_id_runs(run, tmp_path):
     assert run(f"{tmp_path}/test_x.py::test_seeds[3]")[0] == ["seeds[3]"]
 
 
+def test_a_test_without_cases_is_refused(tmp_path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_x.py").write_text("from tests.sweeps import one_in\n\n@one_in(2)\ndef test_alone():\n    pass\n")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        "/dev/null",
+        "--rootdir",
+        str(tmp_path),
+        "-p",
+        "no:cacheprovider",
+        str(tmp_path),
+    ]
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 4 and "test_x.py::test_alone has a mark of tests.sweeps, and no cases to choose from" in done.stderr
+
+
 def test_every_family_has_a_case_that_always_runs(request):
     counts = request.config.pluginmanager.getplugin("sweeps").counts
     assert [name for name, (always, _) in counts.items() if not always] == []

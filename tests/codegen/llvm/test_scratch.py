@@ -14,7 +14,6 @@ from codegen.llvm.emit import symbol
 from schedule import Schedule
 from tests.arrays import integers
 from tests.codegen.harness import ONE, TWO, at_once, same
-from tests.sweeps import one_in
 from tir import te
 from tir.ir import Buffer, Const, For, PrimFunc, Store, Var, seq
 
@@ -42,7 +41,6 @@ def faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-@one_in(2)
 def test_small_and_large():
     """Ordinary ones, kept ones, and those in large pages; sizes that fill no page."""
     for n in (1000, 9_000, 300_007):
