@@ -15,6 +15,7 @@ from codegen import ExportError
 from graph.onnx import load_onnx
 from tests.codegen.c_programs import CC, REFUSED, has_openmp, needs_cc
 from tests.codegen.harness import ONE, TWO
+from tests.sweeps import quick
 
 from .models import model, residual
 
@@ -62,6 +63,7 @@ def run_program(folder, links, x, y) -> np.ndarray:
     return np.fromfile(folder / "out", y.dtype).reshape(y.shape)
 
 
+@quick(lambda target: target == ONE)
 @needs_cc
 @pytest.mark.skipif(sys.platform == "win32", reason="maps a file as POSIX does")
 @pytest.mark.parametrize(("suffix", "target"), [(".o", ONE), (".so", ONE), (".so", TWO)])

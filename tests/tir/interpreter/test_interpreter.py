@@ -440,6 +440,7 @@ def test_allocations_start_as_garbage(dtype, fast):
     np.testing.assert_array_equal(b, np.full(7, expected, storage))
 
 
+@one_in(2)
 @pytest.mark.parametrize("fast", PATHS)
 @pytest.mark.parametrize("kind", [Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD])
 def test_loops_in_any_order_expose_a_carried_dependence(kind, fast):
