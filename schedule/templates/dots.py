@@ -21,7 +21,6 @@ from .marks import done, share_out
 
 NAME = "dot products"
 MAX_ROWS_FOR_DOTS = 24  # most rows or columns for which packing takes longer
-MIN_VECTORS_OF_SUM = 8  # least vectors of a row for which adding up the lanes takes little
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +46,9 @@ def _larger_operand(c: Contraction) -> Load:
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
-    """True where the sum is long enough for vectors along it."""
-    return extent(c.reduction[0]) >= MIN_VECTORS_OF_SUM * processor.lanes(c.bits)
+    """True where the sum has a vector for each of the few rows or columns: for shorter sums, packing copies less than it saves in
+    adding up lanes."""
+    return extent(c.reduction[0]) >= min(extent(c.rows[-1]), extent(c.columns[-1])) * processor.lanes(c.bits)
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:

@@ -241,6 +241,20 @@ def test_what_is_packed_once_costs_nothing():
     assert '"prefetch": [["B_global", 32]]' in packed.script  # more than the first-level cache holds
 
 
+@pytest.mark.parametrize("rows", [2, 3, 7, 13])
+def test_inner_products_have_a_vector_of_the_sum_for_each_of_the_few(rows):
+    """Rows or columns; and the more of these there are, the longer is the shortest sum."""
+
+    def suited(*shape: int) -> bool:
+        M, N, K = shape
+        A, B, k = te.placeholder((M, K), name="A"), te.placeholder((N, K), name="B"), te.reduce_axis((0, K), name="k")
+        func = te.create_prim_func([A, B, te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[j, k], axis=k), name="C")])
+        return dots.suits(dots.matches(find_block(func, "C")), WIDE)
+
+    assert suited(rows, 109, 16 * rows) and suited(109, rows, 16 * rows)
+    assert not suited(rows, 109, 16 * rows - 1) and not suited(109, rows, 16 * rows - 1)
+
+
 def test_few_rows_of_a_constant():
     """Its dot products are no longer without an alternative: it need not be transposed at each call."""
     A, B = te.placeholder((8, 768), name="A"), te.placeholder((96, 768), name="B")
