@@ -30,6 +30,7 @@ from .block_analysis import (
     store_last,
     transpose_in_squares,
 )
+from .division import shares_are_equal
 from .gemm import register_tile, rows_cycles
 
 NAME = "direct convolution"
@@ -206,11 +207,8 @@ def _seed(c: Convolution, processor: CPU) -> tuple[ConvolutionTile, Sum]:
 
 def _enough_panels(c: Convolution, t: ConvolutionTile, processor: CPU) -> bool:
     """True where there are panels of weights enough for threads to share nothing else."""
-    panels, threads = (
-        size((*c.groups, *c.channels[:-1])) * ceil(extent(c.channels[-1]) / t.channels),
-        c.contraction.threads(processor),
-    )
-    return threads == 1 or panels % threads == 0 or panels >= 4 * threads
+    panels = size((*c.groups, *c.channels[:-1])) * ceil(extent(c.channels[-1]) / t.channels)
+    return shares_are_equal(panels, c.contraction.threads(processor))
 
 
 def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: ConvolutionTile | None = None) -> None:

@@ -6,6 +6,12 @@ from math import ceil, log2
 
 HALF_COST = 1 / 40  # fraction of the tiles that blocks of half the size have to save
 MAX_EMPTY = 1 / 16  # fraction of the tiles that may be empty room before other sizes of blocks are tried
+MIN_EACH = 4  # least units a thread of which shares are about equal, however they divide
+
+
+def shares_are_equal(units: int, threads: int) -> bool:
+    """True where threads have the same shares of some units, or about the same."""
+    return units % threads == 0 or units >= MIN_EACH * threads
 
 
 def balanced(tiles: int, most: int, multiple: int) -> int:

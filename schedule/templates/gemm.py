@@ -20,7 +20,7 @@ from tir.ir import Block, Const, Iter, Load, Var
 from tir.traverse import loads
 
 from .block_analysis import Contraction, at_axes, divisible, epilogue, last_axis, loop_of, pairing, size, store_last
-from .division import balanced
+from .division import balanced, shares_are_equal
 from .lanes import in_lanes
 from .marks import UNROLLED_STATEMENTS
 from .pack_branches import AS_IT_IS
@@ -338,7 +338,7 @@ def build(
     if after is not None:
         s.scheduled[after] = Stage.FUSED
     depth, threads = len(first[0]), c.threads(machine)
-    panels = t.right and size(products) > 1 and (size(products) % threads == 0 or size(products) >= 4 * threads)
+    panels = t.right and size(products) > 1 and shares_are_equal(size(products), threads)
     by_blocks = bool(few) or by_columns or variant is not Sum.WHOLE
     shared = len(products) if panels else depth if by_blocks or t.by_rows else depth + 1
     by_sum = last_axis(c.left) == c.reduction[-1].var.name and c.left.buffer.name not in s.constants

@@ -10,6 +10,7 @@ from tir.ir import Binary, Block, Const, Iter, Store, Var
 from tir.traverse import loads
 
 from .block_analysis import counted, divisible, epilogue, loop_of, merged, regular, size, stored
+from .division import MIN_EACH
 from .lanes import PARTIAL_REGISTERS, in_lanes, partial_results
 from .marks import done, one_of, share, teams
 
@@ -88,7 +89,7 @@ def _reduce_along(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: i
     }
     if threads == 1 or results >= 16 * threads:
         ways.pop("parts")
-    seed = "parts" if threads > 1 and results < 4 * threads else "results"
+    seed = "parts" if threads > 1 and results < MIN_EACH * threads else "results"
     one_of(s, f"threads share of {b.name}", ways, seed=seed, block=b.name, role=Role.PARALLEL)
 
 
@@ -162,7 +163,7 @@ def _reduce_across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
     reduce_axes = [it for it in b.iters if not is_spatial(it)]
     outer = [loop_of(it) for it in b.spatial if it is not vector]
     columns, rows = extent(vector), extent(reduce_axes[-1])
-    enough_rows = size(it for it in b.spatial if it is not vector) >= 4 * threads
+    enough_rows = size(it for it in b.spatial if it is not vector) >= MIN_EACH * threads
 
     def step(new: OpenSchedule, vectors: int) -> int:
         widths = sorted({min(n * lanes, columns) for n in VECTORS_OF_RESULTS}, reverse=True)
