@@ -618,5 +618,10 @@ def element_bits(block: Block) -> int:
     return max(computed_bits(s.buffer.dtype) for s in stores(block.body))
 
 
+def lane_bits(block: Block) -> int:
+    """The width in bits of a lane in a block of few operations: 32 at least, as rows of bytes may not fill wider vectors."""
+    return max(32, element_bits(block))
+
+
 def is_spatial(it: Iter) -> bool:
     return it.axis is Axis.SPATIAL

@@ -7,7 +7,7 @@ from math import gcd
 
 from schedule.error import ScheduleError
 from schedule.machine import CACHE_LINE_BYTES
-from schedule.open_schedule import OpenSchedule, element_bits, extent
+from schedule.open_schedule import OpenSchedule, element_bits, extent, lane_bits
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
@@ -70,7 +70,7 @@ def build(s: OpenSchedule, block: str) -> None:
     loops = [loop_of(it) for it in order]
     if [x.name for x in loops_of(s.func, block)] != loops:
         s.reorder(*loops)
-    machine, bits, work = s.target.machine, max(32, element_bits(b)), size(order)
+    machine, bits, work = s.target.machine, lane_bits(b), size(order)
     lanes = machine.lanes(bits)
     around = {block: loops}  # the loops around the vectors, by the first block in them
     lines = True  # consecutive stores fill cache lines

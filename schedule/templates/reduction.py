@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from schedule.open_schedule import Declined, OpenSchedule, element_bits, extent, is_spatial
+from schedule.open_schedule import Declined, OpenSchedule, extent, is_spatial, lane_bits
 from schedule.open_trace import Role
 from tir.ir import Binary, Block, Const, Iter, Store, Var
 from tir.traverse import loads
@@ -35,7 +35,7 @@ def build(s: OpenSchedule, block: str) -> None:
     """
     _as_one_axis(s, s.block(block))
     b = s.block(block)
-    work, bits = size(b.iters), max(32, element_bits(b))
+    work, bits = size(b.iters), lane_bits(b)
     machine = s.target.machine
     threads = machine.threads(work * machine.copy_cycles(bits))
     along = _contiguous_axis(b)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from schedule.open_schedule import OpenSchedule, element_bits, extent
+from schedule.open_schedule import OpenSchedule, extent, lane_bits
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
@@ -105,7 +105,7 @@ def _is_cheap(block: Block, rank: int) -> bool:
 def build(s: OpenSchedule, found: Rows) -> None:
     """Schedule the stages of a computation by rows: one loop over rows (threads), vectors along each row. ScheduleError where a
     step is refused."""
-    axes, bits = s.block(found.last).iters, max(32, element_bits(s.block(found.last)))
+    axes, bits = s.block(found.last).iters, lane_bits(s.block(found.last))
     loops = nest(s, found)
     share_out(s, found.last, loops[:-1], size(axes), s.target.machine.softmax_cycles(bits))
     stages = [b.name for b in blocks_below(s.func.body) if b.name in found.stages]
@@ -120,7 +120,7 @@ def nest(s: OpenSchedule, found: Rows) -> list[str]:
     loops = [loop_of(it) for it in order]
     if [x.name for x in loops_of(s.func, found.last)] != loops:
         s.reorder(*loops)
-    machine, bits = s.target.machine, max(32, element_bits(last))
+    machine, bits = s.target.machine, lane_bits(last)
     cheap = [name for name in found.stages if _is_cheap(s.block(name), len(order))]
     for stage in reversed(found.stages):
         _place_stage(s, stage, loops[-2], whole=len(s.block(stage).iters) == len(order), cheap=stage in cheap)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, pairwise, permutations
 
-from schedule.open_schedule import OpenSchedule, element_bits, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, extent, is_spatial, lane_bits
 from schedule.rewriting.index_map import IndexMap
 from tir.arith.bounds import ranges_of, without_units
 from tir.arith.mixed_radix import lower_factors, split_variable
@@ -120,7 +120,7 @@ def _parts_apart(index: Expr, it: Iter, factors: list[int], alone: bool) -> bool
 
 def _fill_vectors(s: OpenSchedule, b: Block, factors: list[int]) -> bool:
     """True where each factor of a split is a multiple of the lanes of a vector, or divides them."""
-    lanes = s.target.machine.lanes(max(32, element_bits(b)))
+    lanes = s.target.machine.lanes(lane_bits(b))
     return all(n % lanes == 0 or lanes % n == 0 for n in factors)
 
 
