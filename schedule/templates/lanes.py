@@ -27,7 +27,7 @@ def partial_results(s: OpenSchedule, block: str, length: int, lanes: int) -> int
     return s.choose(f"{block} lanes", options, seed=seed, block=block)
 
 
-def partial_width(length: int, lanes: int, registers: int = PARTIAL_REGISTERS) -> int:
+def partial_width(length: int, lanes: int, registers: int) -> int:
     """The number of partial results that suits a reduction of `length` steps: the most vectors that divide it into two rounds or
     more. If none do, it is `registers` vectors for four rounds or more, where a partial last round costs little, else one
     vector."""
