@@ -87,7 +87,7 @@ def tiles(found: Attention, processor: CPU, constants: frozenset[str]) -> list[g
         return count * processor.tile_cycles(mr, vectors, size(c.reduction))
 
     def best(c: Contraction, mr: int) -> tuple[float, int]:
-        fitting = [v for v in range(1, 5) if v * mr <= processor.accumulators(v)]
+        fitting = [v for v in range(1, gemm.MAX_TILE_VECTORS + 1) if v * mr <= processor.accumulators(v)]
         return min((cycles(c, mr, v), v) for v in fitting)
 
     mr = min(range(1, min(rows, processor.accumulators(1)) + 1), key=lambda m: sum(best(c, m)[0] for c in found.products))

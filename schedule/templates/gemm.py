@@ -35,6 +35,7 @@ TLB_PAGES, PAGE_CYCLES = 64, 1.0
 HALF_CYCLES = 1.0  # cycles to convert a vector of halves: two micro-operations
 # Least cycles of multiply-adds, over those of packing, for which it pays to pack rows: in one set of L1, and of a sum in parts.
 MIN_USES_ALIASED_ROWS, MIN_USES_OF_ROWS = 5, 60
+MAX_TILE_VECTORS = 4  # most vectors of columns in a register tile, unless it has all columns: wider ones have too few rows
 ADD_LANES_CYCLES = 16.0  # cycles to add up the lanes of an inner product
 MIN_GAIN_OF_DOTS = 1.06  # least speed-up of a product for which its last columns become inner products
 MIN_ROWS_TO_TRANSPOSE = 4  # least rows for which it pays to transpose a right operand whose memory the sum walks
@@ -233,14 +234,14 @@ def register_tile(
     # long where columns are too few to be packed: each step has a mask. The last tile of packed columns is as wide as the others.
     vectors, few = ceil(N / lanes), N * K * processor.vector_bits // (8 * lanes) <= processor.l1
     whole = vectors if N % lanes > 1 else 0
-    for v in (*range(1, 5), *range(5, whole + 1)[-1:]):
+    for v in (*range(1, MAX_TILE_VECTORS + 1), *([whole] if whole > MAX_TILE_VECTORS else [])):
         if (v > 1 and v * lanes > N and v != whole) or (dividing and N % (v * lanes)):
             continue
         panels, last = divmod(vectors, v)
         masked = (few and whole not in (0, v)) / v
         for m in range(1, M + 1):
-            # Beside accumulators, registers hold the fewer of rows and vectors, or more than four vectors.
-            if m * v > processor.accumulators(min(m, v) if v <= 4 else v):
+            # Beside accumulators, registers hold the fewer of rows and vectors, or all of more vectors.
+            if m * v > processor.accumulators(min(m, v) if v <= MAX_TILE_VECTORS else v):
                 break
             cost = rows_cycles(M, m, v, K, processor, padded) * (panels + masked)
             if last:

@@ -147,7 +147,8 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
         most = max(1, processor.l1 // (3 * how.nbytes * rows))
     else:
         product = bool(how.wider)  # is in a register of its own before it is added
-        shapes = [(m, v) for v in range(1, 5) for m in range(1, (processor.accumulators(v) - product) // v + 1)]
+        widths = range(1, gemm.MAX_TILE_VECTORS + 1)
+        shapes = [(m, v) for v in widths for m in range(1, (processor.accumulators(v) - product) // v + 1)]
         rows, columns = min((x for x in shapes if x[0] <= row_tiles and x[1] <= column_tiles), key=turns)
         most = gemm.MAX_SUM_PART
     most_at_once = most * 3 // 2 if how.rows > 1 else gemm.max_whole_sum(processor)

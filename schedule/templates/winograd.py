@@ -191,7 +191,7 @@ def _register_tile(c: Contraction, down: int, across: int, processor: CPU) -> tu
     """The register tile of a block's products, (tile rows and columns, channels), and the cycles of all at one point."""
     lanes, channels, steps = processor.lanes(c.bits), extent(c.columns[-1]), size(c.reduction)
     best: tuple[float, tuple[int, int, int]] | None = None
-    for vectors, n in product(range(1, min(4, ceil(channels / lanes)) + 1), range(1, across + 1)):
+    for vectors, n in product(range(1, min(gemm.MAX_TILE_VECTORS, ceil(channels / lanes)) + 1), range(1, across + 1)):
         most = processor.accumulators(vectors) // vectors
         for m in range(1, (down if n == across else 1) + 1):
             if n * m > most:
