@@ -1,0 +1,156 @@
+"""Default schedules of what templates know: threads share the work, lanes are used, and tiles fill the registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import pytest
+
+import tir
+from tests import programs
+from tir import te, workloads
+from tir.ir import Const, For, Kind, PrimFunc
+from tir.traverse import blocks, loops_to
+
+ROWS, COLUMNS, STEPS = 127, 191, 109
+
+
+def product(rows: int, columns: int, steps: int, left: str = "ik", right: str = "kj") -> PrimFunc:
+    size = {"i": rows, "j": columns, "k": steps}
+    A, B = (te.placeholder(tuple(size[c] for c in axes), name=name) for axes, name in ((left, "A"), (right, "B")))
+    k = te.reduce_axis((0, steps), name="k")
+
+    def term(i, j):
+        at = {"i": i, "j": j, "k": k}
+        return te.sum(A[tuple(at[c] for c in left)] * B[tuple(at[c] for c in right)], axis=k)
+
+    return te.create_prim_func([A, B, te.compute((rows, columns), term, name="C")])
+
+
+def sums(rows: int, columns: int, axis: int) -> PrimFunc:
+    X = te.placeholder((rows, columns), name="X")
+    k = te.reduce_axis((0, (rows, columns)[axis]), name="k")
+    return te.create_prim_func(
+        [X, te.compute(((columns, rows)[axis],), lambda i: te.sum(X[(k, i) if axis == 0 else (i, k)], axis=k), name="Y")]
+    )
+
+
+def turned(rows: int, columns: int) -> PrimFunc:
+    X = te.placeholder((rows, columns), name="X")
+    return te.create_prim_func([X, te.compute((columns, rows), lambda i, j: X[j, i], name="Y")])
+
+
+PRODUCTS: dict[str, Callable[[], PrimFunc]] = {
+    "product": lambda: product(ROWS, COLUMNS, STEPS),
+    "product of columns": lambda: product(ROWS, COLUMNS, STEPS, "ki", "jk"),
+    "long sums": lambda: product(61, 67, 4001),
+    "batches": lambda: workloads.make("gmm", (5, 61, 67, 71)).func,
+    "convolution": lambda: workloads.make("conv2d", (1, 28, 28, 32, 48, 3, 3, 1, 1)).func,
+    "convolution of pixels": lambda: workloads.make("conv2d", (1, 28, 28, 64, 96, 1, 1, 1, 0)).func,
+    "channels last": lambda: workloads.make("conv2d_nhwc", (1, 28, 28, 32, 48, 3, 1, 1, 1, 1)).func,
+    "transposed convolution": lambda: workloads.make("conv2d_transpose", (1, 14, 14, 32, 48, 4, 2, 1)).func,
+    "distances": lambda: programs.squared_distances(127, 131, 67),
+    "attention": lambda: programs.attention(8, 128, 64),
+}
+OTHERS: dict[str, Callable[[], PrimFunc]] = {
+    "few rows": lambda: product(3, 1021, 509),
+    "few dots": lambda: product(3, 509, 1021, "ik", "jk"),
+    "row by matrix": lambda: product(1, 1021, 509),
+    "row by columns": lambda: product(1, 509, 1021, "ik", "jk"),
+    "depthwise": lambda: workloads.make("depthwise", (1, 28, 28, 48, 3, 3, 1, 1)).func,
+    "softmax": lambda: workloads.make("softmax", (301, 511)).func,
+    "layernorm": lambda: workloads.make("layernorm", (301, 511)).func,
+    "pool": lambda: programs.max_pool(4, 27, 29, 33),
+    "sums of rows": lambda: sums(509, 1021, 1),
+    "sums of columns": lambda: sums(509, 1021, 0),
+    "sum of few rows": lambda: sums(7, 250_007, 1),
+    "total": lambda: programs.total(1_000_003),
+    "elementwise": lambda: programs.elementwise(301, 1021),
+    "transposition": lambda: turned(301, 1021),
+    "whole vectors": lambda: programs.elementwise(304, 1024),
+    "vector by rows": lambda: product(509, 1, 1021),
+    "columns by vector": lambda: product(1021, 1, 509, "ki", "kj"),
+}
+PROGRAMS = PRODUCTS | OTHERS
+TARGETS = [("x86-64-v2", 3), ("x86-64-v3", 4), ("x86-64-v4", 1)]  # and numbers of cores; with vectors of 4, 8 and 16 floats
+LANES = {"x86-64-v2": 4, "x86-64-v3": 8, "x86-64-v4": 16}
+HEAVY = 1 / 6  # of the iterations of the largest nest: a nest that has more is not left to one thread or one lane
+
+
+def iterations(nest: list[For], *kinds: Kind) -> int:
+    """The iterations of the loops of some kinds, or of all."""
+    extents = [x.extent for x in nest if not kinds or x.kind in kinds]
+    return prod(n.value for n in extents if isinstance(n, Const))
+
+
+def nests(func: PrimFunc) -> list[list[For]]:
+    """The loops of each block that has many iterations, those of most first."""
+    found = sorted((loops_to(func.body, b.name) for b in blocks(func)), key=iterations, reverse=True)
+    return [nest for nest in found if iterations(nest) > HEAVY * iterations(found[0])]
+
+
+@pytest.mark.parametrize(("mcpu", "cores"), TARGETS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_threads_and_lanes_are_used(name, mcpu, cores):
+    func = tir.default_schedule(PROGRAMS[name](), tir.Target("llvm", mcpu=mcpu, num_cores=cores)).func
+    assert all(x.kind is not Kind.VECTORIZED for b in blocks(func) for x in loops_to(func.body, b.name)[:-1])
+    for nest in nests(func):
+        assert iterations(nest, Kind.VECTORIZED) >= LANES[mcpu]
+        shared = iterations(nest, Kind.PARALLEL)
+        if cores == 1:
+            assert not any(x.kind is Kind.PARALLEL for x in nest)
+        else:
+            assert shared >= cores and -(-shared // cores) * cores <= 1.35 * shared  # no thread waits long for the others
+
+
+@pytest.mark.parametrize(("func", "block"), [(programs.argmax(), "M"), (programs.relu_of_matmul(), "D")], ids=["argmax", "relu"])
+def test_blocks_of_no_template_use_lanes(func, block):
+    func = tir.default_schedule(func, tir.Target("llvm", mcpu="x86-64-v3", num_cores=4)).func
+    assert any(x.kind is Kind.VECTORIZED for x in loops_to(func.body, block))
+
+
+@pytest.mark.parametrize("cores", [1, 4])
+def test_sums_shorter_than_vectors_are_shared_too(cores):
+    func = tir.default_schedule(product(50_021, 1, 13), tir.Target("llvm", mcpu="x86-64-v3", num_cores=cores)).func
+    assert [iterations(nest, Kind.PARALLEL) >= cores > 1 for nest in nests(func)] == [cores > 1]
+
+
+@pytest.mark.parametrize(("mcpu", "cores"), TARGETS)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_tiles_fill_registers_and_little_else(name, mcpu, cores):
+    """Accumulators take half of the registers at least, and at most all; few iterations are those of no element."""
+    func, target = PRODUCTS[name](), tir.Target("llvm", mcpu=mcpu, num_cores=cores)
+    nest = nests(tir.default_schedule(func, target).func)[0]
+    vectors = -(-iterations(nest, Kind.VECTORIZED) // LANES[mcpu])
+    assert target.registers / 2 <= iterations(nest, Kind.UNROLLED) * vectors <= target.registers
+    assert iterations(nest) <= 1.2 * iterations(nests(func)[0])
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_numbers_of_threads_change_shares_alone(name):
+    """One core has no parallel loop, more cores at least as many iterations of them."""
+    shares = []
+    for cores in (1, 2, 6):
+        nest = nests(tir.default_schedule(PRODUCTS[name](), tir.Target("llvm", mcpu="x86-64-v3", num_cores=cores)).func)[0]
+        shares.append(iterations(nest, Kind.PARALLEL))
+    assert shares[0] == 1 and shares[1] >= 2 and shares[2] >= 6
+
+
+def threads(nest: list[For], kind: str) -> int:
+    return prod(x.extent.value for x in nest if x.thread and x.thread.startswith(kind) and isinstance(x.extent, Const))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_blocks_of_threads_are_whole_warps(name):
+    """Few iterations are those of no element, and a GPU of more multiprocessors gets as many threads at least."""
+    func, running = PROGRAMS[name](), []
+    for arch in ("sm_75", "sm_90"):
+        found = nests(tir.default_schedule(func, tir.Target("cuda", arch=arch)).func)
+        for nest in found:
+            assert threads(nest, "blockIdx") * threads(nest, "threadIdx") > 1 and iterations(nest) <= 2.1 * iterations(
+                nests(func)[0]
+            )
+            assert threads(nest, "threadIdx") % 32 == 0 and threads(nest, "threadIdx") <= 1024
+        running.append(threads(found[0], "blockIdx") * threads(found[0], "threadIdx"))
+    assert running[0] <= running[1] and (name not in PRODUCTS or running[0] >= 4096)
