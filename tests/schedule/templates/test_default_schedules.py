@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+import numpy as np
 import pytest
 
 import tir
 from tests import programs
 from tir import te, workloads
-from tir.ir import Const, For, Kind, PrimFunc
-from tir.traverse import blocks, loops_to
+from tir.analysis.positions import position
+from tir.arith.enumeration import evaluate
+from tir.arith.polynomial import to_expr
+from tir.ir import Block, Const, For, Kind, PrimFunc
+from tir.traverse import blocks, loads, loops_to, stores, substitute
 
 ROWS, COLUMNS, STEPS = 127, 191, 109
 
@@ -55,6 +59,7 @@ PRODUCTS: dict[str, Callable[[], PrimFunc]] = {
 }
 OTHERS: dict[str, Callable[[], PrimFunc]] = {
     "few rows": lambda: product(3, 1021, 509),
+    "few dots of columns": lambda: product(3, 509, 1021, "ki", "jk"),
     "few dots": lambda: product(3, 509, 1021, "ik", "jk"),
     "row by matrix": lambda: product(1, 1021, 509),
     "row by columns": lambda: product(1, 509, 1021, "ik", "jk"),
@@ -102,6 +107,20 @@ def test_threads_and_lanes_are_used(name, mcpu, cores):
             assert not any(x.kind is Kind.PARALLEL for x in nest)
         else:
             assert shared >= cores and -(-shared // cores) * cores <= 1.35 * shared  # no thread waits long for the others
+
+
+@pytest.mark.parametrize(("mcpu", "cores"), TARGETS)
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "transposition"])
+def test_lanes_touch_neighbours_or_one_element(name, mcpu, cores):
+    func = tir.default_schedule(PROGRAMS[name](), tir.Target("llvm", mcpu=mcpu, num_cores=cores)).func
+    heavy = [nest[-1].body for nest in nests(func)]
+    for block in (b for b in heavy if isinstance(b, Block)):
+        lanes = {x.name: np.zeros(LANES[mcpu], np.int64) for x in loops_to(func.body, block.name)}
+        lanes[loops_to(func.body, block.name)[-1].name] += np.arange(LANES[mcpu])
+        places = {it.var: it.binding for it in block.iters}
+        for x in (*loads(block.body), *stores(block.body)):
+            touched = evaluate(to_expr(position(x.buffer, tuple(substitute(i, places) for i in x.indices))), lanes)
+            assert set(np.diff(np.broadcast_to(touched, LANES[mcpu]))) in ({0}, {1}), (block.name, x.buffer.name)
 
 
 @pytest.mark.parametrize(("func", "block"), [(programs.argmax(), "M"), (programs.relu_of_matmul(), "D")], ids=["argmax", "relu"])
