@@ -25,8 +25,7 @@ NAME = "attention"
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The product that makes `scores`, or None; the stages that make `weights` of them, row by row; the product of the
-    weights."""
+    """The product that makes `scores`, or None; the stages that make `weights` of their rows; the product of these."""
 
     scores: Contraction | None
     weights: rowwise.Rows

@@ -103,8 +103,7 @@ def matches(block: Block) -> Convolution | None:
 
 
 def _match_grouped(c: Contraction) -> Convolution | None:
-    """The block as a grouped convolution with its channels last, some neighbours of which read one group of the image's
-    channels."""
+    """The block as a grouped convolution with its channels last, `members` of which read one group of the image's channels."""
     weights, image = (c.left, c.right) if at_axes(c.left) else (c.right, c.left)
     channel = next((it for it in c.batch if it.var.name == c.vector), None)
     pixels = (*c.rows, *c.columns)

@@ -70,8 +70,7 @@ def inline_stage(s: OpenSchedule, name: str) -> None:
 def pad(
     s: OpenSchedule, block: str, lengths: Mapping[str, Sequence[int]], units: Mapping[str, int] = MappingProxyType({})
 ) -> None:
-    """Pad the axes of a block to multiples of their tiles: the product of `lengths`, one for each level, and of the axis's
-    unit."""
+    """Pad the axes of a block to multiples of their tiles: the product of the `lengths` of all levels, in `units` of elements."""
     axes = [it.var.name for it in s.block(block).iters]
     s.pad_einsum(block, [prod(lengths[name]) * units.get(name, 1) if name in lengths else 1 for name in axes])
 

@@ -77,8 +77,7 @@ def _at_axes_of(b: Block, buffer: str, layout: IndexMap) -> IndexMap | None:
 
 
 def _digit_layout(b: Block, x: Load | Store) -> IndexMap | None:
-    """The index map from the indices of an access to the axes that are their digits. None where these do not fill each dimension,
-    or occur twice."""
+    """The index map from the indices of an access to the axes that are their digits; None where no axes fill a dimension so."""
     sizes: dict[str, Expr] = {it.var.name: it.extent for it in b.iters}
     dims = tuple(Var(f"d{n}") for n in range(len(x.indices)))
     outputs: list[Expr] = []
@@ -137,8 +136,7 @@ def _needs_view(b: Block, x: Load) -> bool:
 
 
 def _walks_windows(b: Block, index: Expr, strides: dict[str, int]) -> bool:
-    """True where an index walks windows of several dimensions, by smaller strides of the sum than of the result; or windows of
-    one step."""
+    """True where an index walks windows of several dimensions, by strides below those of the result; or windows of one step."""
     reduced = {it.var.name for it in b.iters if not is_spatial(it) and extent(it) > 1}
     single = {it.var.name for it in b.iters if not is_spatial(it)} - reduced
     if single & variables(index) and variables(index) - single:
