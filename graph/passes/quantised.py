@@ -102,7 +102,7 @@ def _scaled(r: Rewriting, value: Value, factor: np.ndarray) -> list[Call] | None
             constant, source = parted(call, lambda v: v.name in r.constants)
             before = None if source is None else _scaled(r, source, factor)
             operands = [] if constant is None else [_times(r, constant, factor)]
-        case "Mul" | "DepthwiseConv" if call.values[1].name in r.constants:
+        case "Mul" | "DepthwiseConv" if call.values[1].name in r.constants and _sums_integers(r, call):
             before, operands = [], [call.values[0], _times(r, call.values[1], factor)]
         case _:
             return None
@@ -110,6 +110,11 @@ def _scaled(r: Rewriting, value: Value, factor: np.ndarray) -> list[Call] | None
         return None
     inputs = [*(before[-1].outputs if before else ()), *operands]
     return [*before, r.call(call.operator, inputs, f"{value.name}_scaled", **dict(call.attributes))]
+
+
+def _sums_integers(r: Rewriting, call: Call) -> bool:
+    """True where a call scales sums of integers. Other factors may be part of an activation."""
+    return call.operator == "DepthwiseConv" or r.producer(call.values[0], "Cast") is not None
 
 
 def _times(r: Rewriting, value: Value, factor: np.ndarray) -> Value:

@@ -167,6 +167,20 @@ def test_images_stay_integers_with_their_channels_last():
     assert all(name.endswith("dequantizelinear") for name in real), "for means, and the output"
 
 
+def test_activations_between_products_are_recognised():
+    """The factor of a quantisation goes into the scale of sums, and not into constants of an activation."""
+    network = Network((7, 13))
+    a = network.add("MatMul", network.x, network.weight(13, 19, axis=1))
+    b = network.add("Erf", network.add("Div", a, network.constant(2**0.5, "float32")))
+    c = network.add("Mul", a, network.add("Add", b, network.constant(1, "float32")))
+    d = network.quantised(network.add("Mul", c, network.constant(0.5, "float32")))
+    e = network.quantised(network.add("Relu", network.add("MatMul", d, network.weight(19, 5, axis=1))))
+    made = agree(network, e, quanta=1.001, products=2)
+    assert "Gelu" in operators(made)
+    factors = [len(c.inputs) for c in made.calls if c.operator == "QuantizeByFactor"]
+    assert factors == [2, 2, 1], "the last one's is in the scale"
+
+
 def test_what_is_not_quantised_or_has_other_groups_stays():
     network = Network()
     y = network.conv(network.x, 10, 1, 3, 3, group=5)
@@ -174,6 +188,16 @@ def test_what_is_not_quantised_or_has_other_groups_stays():
     network = Network()
     z = network.add("Conv", network.x, network.constant(np.ones((7, 5, 1, 1)), "float32"))
     assert "IntegerProduct" not in operators(always(network.graph(network.quantised(z))))
+
+
+def test_weights_without_a_product_of_integers_are_floats():
+    network = Network(weights="uint8")
+    graph = network.graph(network.quantised(network.conv(network.x, 7, 5, 3, 3, pads=(1, 1, 1, 1))))
+    assert operators(graph).count("DequantizeLinear") == 3, "of the input, the weights, and the output"
+    made, x = optimize(graph), network.input()
+    (conv,) = (c for c in made.calls if c.operator == "Conv")
+    assert {made.constants[v.name].dtype.name for v in conv.inputs[1:]} == {"float32"}
+    assert np.array_equal(evaluate(made, [x])[0], evaluate(graph, [x])[0])
 
 
 PRODUCTS_OF_INTEGERS = [
@@ -201,15 +225,19 @@ def test_products_of_integers_are_exact(operator, shape, weight, known, weight_z
 
 
 @pytest.mark.parametrize(("target", "instruction"), [(TILES, "tdpbusd"), (LANES, "vpdpbusd"), (PAIRS, "vpmaddwd"), (PLAIN, "")])
-@pytest.mark.parametrize("product", ["Conv", "MatMul"])
+@pytest.mark.parametrize("product", ["Conv", "MatMul", "MatMulInteger"])
 def test_products_reach_the_instruction_of_the_processor(product, target, instruction):
     """Where it has one; else they stay products of floats."""
     network = Network((1, 64, 14, 14) if product == "Conv" else (97, 128))
-    if product == "Conv":
-        y = network.conv(network.x, 64, 64, 3, 3, pads=(1, 1, 1, 1))
-    else:
-        y = network.add("MatMul", network.x, network.weight(128, 96, axis=1))
-    groups = fuse(final(network.graph(network.quantised(y)), target))
+    match product:
+        case "Conv":
+            y = network.quantised(network.conv(network.x, 64, 64, 3, 3, pads=(1, 1, 1, 1)))
+        case "MatMul":
+            y = network.quantised(network.add("MatMul", network.x, network.weight(128, 96, axis=1)))
+        case _:
+            numbers = network.nodes[0].output[0]
+            y = network.add("MatMulInteger", numbers, network.constant(np.ones((128, 96)), "int8"), network.constant(7, "uint8"))
+    groups = fuse(final(network.graph(y), target))
     products = [g.func for g in groups if any(c.operator == "IntegerProduct" for c in g.calls)]
     assert len(products) == bool(instruction)
     assert all(instruction in tir.default_schedule(func, target).func.script() for func in products)
