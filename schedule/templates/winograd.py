@@ -198,7 +198,7 @@ def _register_tile(c: Contraction, down: int, across: int, processor: CPU) -> tu
                 break
             count = ceil(down / m) * ceil(across / n) * ceil(channels / (vectors * lanes))
             time = count * processor.tile_cycles(n * m, vectors, steps)
-            if best is None or time < best[0] * 0.995:
+            if best is None or time < best[0] * gemm.MAX_RATIO_OF_LARGER_TILES:
                 best = time, (m, n, min(vectors * lanes, channels))
     assert best is not None
     return best[1], best[0]
