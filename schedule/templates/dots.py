@@ -67,12 +67,11 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
 
 
 def tiles(c: Contraction, processor: CPU) -> DotTile:
-    """The tile of the fewest cycles that fits registers, with a vector of each of its columns and one of a row. Two loads and two
-    multiply-adds begin in a cycle, and those of a step wait for the step before."""
+    """The tile of the fewest cycles that fits registers, with a vector of each of its columns and one of a row."""
     rows, columns = extent(c.rows[-1]), extent(c.columns[-1])
 
     def turns(t: DotTile) -> float:
-        step = max(t.rows * t.columns, t.rows + t.columns, 2 * processor.core.latency) / 2
+        step = max(processor.step_cycles(t.rows * t.columns, t.rows + t.columns, 0))
         return ceil(rows / t.rows) * ceil(columns / t.columns) * step
 
     fitting = (DotTile(m, n) for m in range(1, min(rows, 8) + 1) for n in range(1, min(columns, 8) + 1))
