@@ -35,7 +35,7 @@ TLB_PAGES, PAGE_CYCLES = 64, 1.0
 HALF_CYCLES = 1.0  # cycles to convert a vector of halves: two micro-operations
 # Least cycles of multiply-adds, over those of packing, for which it pays to pack rows: in one set of L1, and of a sum in parts.
 MIN_USES_ALIASED_ROWS, MIN_USES_OF_ROWS = 5, 60
-MAX_TILE_VECTORS = 4  # most vectors of columns in a register tile, unless it has all columns: wider ones have too few rows
+MAX_TILE_VECTORS = 4  # most vectors of columns in a register tile, unless it has all columns: estimates of wider ones are too low
 MAX_RATIO_OF_LARGER_TILES = 0.995  # cycles, over those of the best smaller tile, for which a larger one is taken
 ADD_LANES_CYCLES = 16.0  # cycles to add up the lanes of an inner product
 MIN_GAIN_OF_DOTS = 1.06  # least speed-up of a product for which its last columns become inner products
