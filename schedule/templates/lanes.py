@@ -23,7 +23,7 @@ def partial_results(s: OpenSchedule, block: str, length: int, lanes: int) -> int
     machine: CPU = s.target.machine
     loaded = int(machine.core.latency * machine.loads)  # vectors loaded while a sum waits for the one before
     options = [n * lanes for n in (PARTIAL_REGISTERS, *OTHER_PARTIAL_REGISTERS) if 2 * n * lanes <= length]
-    seed = partial_width(length, lanes, max(PARTIAL_REGISTERS, min(loaded, machine.registers // 2)))
+    seed = partial_width(length, lanes, min(loaded, machine.registers // 2))
     return s.choose(f"{block} lanes", options, seed=seed, block=block)
 
 
