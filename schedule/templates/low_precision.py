@@ -32,7 +32,6 @@ NAME = "low precision"
 SHAPES = ((2, 2), (1, 4), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))  # rows by columns of tiles that fit registers, with operands
 TILE_CYCLES = 18  # cycles of an instruction on tiles
 LOAD_CYCLES = (8, 20)  # cycles to load a tile from L1, and from L2
-LOAD_WEIGHT = 2.0  # cycles of the load of a tile that instructions do not hide
 RESULT_CYCLES = 100  # cycles of a tile of the result: to keep it, and to move it to its place
 PACK_CYCLES = (0.1, 0.2)  # cycles to pack a byte of an operand, for dot products in lanes and for tile registers
 MIN_BLOCK = 5  # least register tiles of columns in a block, for dot products: each block reads, or copies, rows again
@@ -181,8 +180,7 @@ def _tile_cycles(rows: int, columns: int, steps: int, how: Instruction, processo
     if how.rows == 1:
         return processor.tile_cycles(rows, columns, steps)
     loads = rows * LOAD_CYCLES[0] + columns * LOAD_CYCLES[1]
-    step = max(rows * columns * TILE_CYCLES, loads) + (rows + columns) * LOAD_WEIGHT
-    return step * steps + rows * columns * RESULT_CYCLES
+    return max(rows * columns * TILE_CYCLES, loads) * steps + rows * columns * RESULT_CYCLES
 
 
 def _units(c: Contraction, t: Tiling, how: Instruction) -> list[tuple[Iter, int]]:
