@@ -13,6 +13,7 @@ import pytest
 import tir
 from search.experiments import study as studies
 from search.measure import Candidate, Limits, Measurement
+from search.names import POLICIES
 from tests.codegen.matmul import matmul
 
 ONE = "llvm -num-cores 1"
@@ -131,7 +132,7 @@ def test_nothing_found_has_no_curve() -> None:
     [
         (
             {"searches": ("bogus",)},
-            "no policy is named 'bogus'; there are: evolution, random, ansor, template, directions, beam, tree, stochastic, actions",
+            f"no policy is named 'bogus'; there are: {', '.join(POLICIES)}",
         ),
         (
             {"records": "tune.db"},

@@ -376,18 +376,20 @@ def test_what_cannot_be_packed():
 
 
 def test_sketches_of_chained_matrix_products():
-    """Each in every way, and block of rows by block of rows."""
+    """Each in every way, and block of rows by block of rows. F has few columns and a long sum."""
     single = ["packing", "multi-level tiling"]
-    expected = {f"F: {f}; C: {c}" for f in single for c in single} | {"F: packing; C: fuse products"}
+    expected = {f"F: {f}; C: {c}" for f in [*single, "dot products"] for c in single} | {"F: packing; C: fuse products"}
     assert set(rules_of(generate(chained_matmuls(), TWO))) == expected
 
 
 def test_sketches_of_matmul_exp_matmul():
     found = rules_of(generate(MLP, TWO))
     ways = ["packing", "tiling with fusion at level 1", "tiling with fusion at level 2"]
-    expected = {f"F: {f}; D: skip; C: {c}" for f in ("packing", "multi-level tiling") for c in ways}
+    expected = {f"F: {f}; D: skip; C: {c}" for f in ("packing", "multi-level tiling", "dot products") for c in ways}
     assert set(found) == expected | {"F: packing; D: skip; C: fuse products"}
-    assert found[0] == "F: packing; D: skip; C: fuse products"
+    assert found[0] == "F: dot products; D: skip; C: packing"  # as F has five columns
+    wide = rules_of(generate(workloads.make("mlp", (7, 13, 109, 40)).func, TWO))
+    assert wide[0] == "F: packing; D: skip; C: fuse products"
 
 
 def test_sketches_of_convolution_and_relu():
