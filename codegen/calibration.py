@@ -137,12 +137,7 @@ def _walk(columns: int, target: Target) -> Kernel:
     lanes = target.lanes(32)
     panel, vector, lane = s.split(panel, [None, max(1, PANEL_BYTES // 4 // lanes), min(lanes, PANEL_BYTES // 4)])
     s.reorder(panel, step, vector, lane)
-    s.unroll(vector)
-    s.vectorize(lane)
-    s.decompose_reduction("S", step)
-    kernel = build(s.func, target)
-    assert isinstance(kernel, Kernel)
-    return kernel
+    return _in_registers(s, step, [vector], lane, target)
 
 
 def _reading(streams: int, width: int, target: Target) -> Kernel:
@@ -153,8 +148,13 @@ def _reading(streams: int, width: int, target: Target) -> Kernel:
     part, column, step = s.get_loops("S")
     vector, lane = s.split(column, [None, min(width, target.lanes(32))])
     s.reorder(step, part, vector, lane)
-    s.unroll(part)
-    s.unroll(vector)
+    return _in_registers(s, step, [part, vector], lane, target)
+
+
+def _in_registers(s: Schedule, step: str, unrolled: Sequence[str], lane: str, target: Target) -> Kernel:
+    """The kernel of sums S, which stay in registers while `step` runs: of vectors of lanes, and of unrolled loops of these."""
+    for loop in unrolled:
+        s.unroll(loop)
     s.vectorize(lane)
     s.decompose_reduction("S", step)
     kernel = build(s.func, target)

@@ -29,7 +29,7 @@ OPTIONS = ("-s", "-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:xdist"
 
 
 class Task(NamedTuple):
-    """What a process of its own runs, which gives its status; for what, and the seconds after which it is stopped."""
+    """A function to run in a process of its own, which returns the status; its purpose, and its limit in seconds."""
 
     subject: Any
     run: Callable[[], int]

@@ -189,7 +189,7 @@ def _copy(to: Path) -> Path:
 
 
 def _tried(sample: Sequence[Mutant], jobs: int, copy: Path) -> Counter[str]:
-    """How many mutants had each result, by a run of `mutant_trials` in the copy."""
+    """The number of mutants by result, from a run of `mutant_trials` in the copy."""
     plan, results = BUILD / "plan.json", BUILD / "results.json"
     drawn = [asdict(m) for m in sample]
     plan.write_text(json.dumps({"tests": TESTS, "mutants": drawn, "seconds": SECONDS, "jobs": jobs, "results": str(results)}))

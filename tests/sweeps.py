@@ -41,7 +41,7 @@ def register(config: pytest.Config) -> None:
 
 
 class Selection:
-    """Which cases of a run are left out; a run on several workers counts those of one."""
+    """Leaves cases of a run out, and counts them; of several workers those of one."""
 
     def __init__(self, config: pytest.Config):
         self._all = config.getoption("--all")

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from .program import Program
 
 
-STEADY = 1.1  # largest ratio of times at which a machine counts as steady, as for the workers of a farm
-
-
 def describe(program: Program, target: str, threads: int) -> dict[str, Any]:
     about = {"workload": program.name, "shape": list(program.shape), "dtype": program.dtype}
     return {**about, "target": target, "threads": threads}
@@ -106,12 +103,14 @@ def table(header: dict[str, Any], result: Result) -> str:
 
 
 def certainty(result: Result) -> list[str]:
-    """What the final race could not tell, and a change of the machine's speed since the trials."""
+    """Lines on the candidates that the final race could not tell from the best, and on a machine that changed its speed."""
+    from search.measure.timing import MAX_DRIFT
+
     lines = []
     if result.tied:
         others = ", ".join(f"{m.candidate.sketch} ({duration(m.seconds)})" for m in result.tied)
         lines.append(f"the race could not tell the best from {others}")
-    if result.slowdown is not None and not 1 / STEADY <= result.slowdown <= STEADY:
+    if result.slowdown is not None and not 1 / MAX_DRIFT <= result.slowdown <= MAX_DRIFT:
         lines.append(
             f"the machine changed its speed: a call took {result.slowdown:.2f} times as long in the race as in the trials"
         )

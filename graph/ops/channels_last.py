@@ -11,7 +11,7 @@ from tir.ir import Expr
 from .convolution import SlidingWindow, pad, steps_of, windows
 from .registry import NEWEST, need, operator, shape_of
 
-BYTES = 4  # of an int32
+CHANNELS_OF_PIXEL = 4  # channels of 8 bits that are one int32
 
 
 @operator("ImageRows", NEWEST)
@@ -44,7 +44,9 @@ def pack_channels(x):
 @operator("Bytes", NEWEST, view=True)
 def bytes_of(x, *, to):
     """x (..., 1) of int32 -> (..., 4): the bytes of each element, the lowest first, as integers of the type `to`."""
-    return te.compute((*shape_of(x)[:-1], BYTES), lambda *i: x[(*i[:-1], te.const(0))].astype(to), name="view")  # no kernel
+    return te.compute(
+        (*shape_of(x)[:-1], CHANNELS_OF_PIXEL), lambda *i: x[(*i[:-1], te.const(0))].astype(to), name="view"
+    )  # no kernel
 
 
 def _padded(x: te.Tensor, moved: Sequence[SlidingWindow], value: Expr, each: Callable[[Expr], Expr] | None = None) -> te.Tensor:

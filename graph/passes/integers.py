@@ -23,6 +23,7 @@ from tir import dtypes
 
 from ..fusion import group_of
 from ..ir import Attribute, Call, Graph, Value
+from ..ops.channels_last import CHANNELS_OF_PIXEL
 from ..ops.convolution import SlidingWindow
 from .rewriting import Rewriting, Writer, rewrite, windows_of
 from .winograd import least_cycles
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 BYTES = ("int8", "uint8")
 TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # the orders of dimensions that move the channels of images
-BYTES_OF_PIXEL = 4  # channels of an image that are one int32
 MAX_BIAS = 2**30  # of a bias in sums of int32: half of their range
 Choice = Callable[[Call, Call], bool]  # of a product of integers in place of a call
 
@@ -147,9 +147,9 @@ def _convolution(write: Writer, call: Call, x: Quantised, weight: Quantised, cho
     (images, outputs, height, width), moved = call.outputs[0].shape, windows_of(call)
     window = {"kernel": array.shape[2:], **attributes_of(moved)}
     in_place = all((w.kernel, w.stride, w.before, w.after) == (1, 1, 0, 0) for w in moved)
-    if 1 < array.shape[1] <= BYTES_OF_PIXEL and not in_place:  # a window of so few channels is copied by pixels
-        array = np.pad(array, ((0, 0), (0, BYTES_OF_PIXEL - array.shape[1]), (0, 0), (0, 0)))
-        zeros = np.full(BYTES_OF_PIXEL, zero).astype(x.numbers.dtype).view(np.int32)
+    if 1 < array.shape[1] <= CHANNELS_OF_PIXEL and not in_place:  # a window of so few channels is copied by pixels
+        array = np.pad(array, ((0, 0), (0, CHANNELS_OF_PIXEL - array.shape[1]), (0, 0), (0, 0)))
+        zeros = np.full(CHANNELS_OF_PIXEL, zero).astype(x.numbers.dtype).view(np.int32)
         rows = write("ImageRows", write("PackChannels", x.numbers), zero=int(zeros[0]), **window)
         rows = write("Bytes", rows, to=x.numbers.dtype)
     else:

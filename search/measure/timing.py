@@ -17,6 +17,7 @@ WARM_UP_SECONDS = 0.02  # seconds of untimed calls of numpy, and of a kernel on 
 TURN_SECONDS = 0.01  # seconds of untimed calls of a kernel in a turn of a race, and of timed ones
 LONG_CALL_SECONDS = 0.5  # seconds; longer calls in a race need no untimed call
 SIGN_TEST_RUNS = 7  # samples between two comparisons of a candidate with the best; the test needs at least as many
+MAX_DRIFT = 1.1  # ratio of times of the same kernel, earlier and later, up to which a machine counts as steady
 SHORT_CALL_SECONDS = 0.02  # seconds; shorter calls have a warm-up, and are timed in groups
 
 

@@ -30,7 +30,7 @@ from ..task import Task
 from ..tuning.options import check_names
 from .credit import CREDITS
 from .evolution import Evolution
-from .plan import Plan
+from .plan import NoTemplate, Plan
 from .random_search import RandomSearch
 from .shared_model import SharedModel
 from .sketch_choice import BANDITS, PolicyGradient
@@ -96,7 +96,7 @@ def _plan(subject: Subject) -> Policy:
     """Planning, where the library knows the function; else random search by the analytic model."""
     try:
         return Plan(subject.task.func, subject.target)
-    except ValueError:
+    except NoTemplate:
         return RandomSearch(subject.sketches(), subject.target, subject.models[0])
 
 

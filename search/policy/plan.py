@@ -30,15 +30,19 @@ ORDER = (Role.TEMPLATE, Role.PACKING, Role.LOCATION, Role.PARALLEL, Role.OTHER, 
 Decisions = Mapping[str, Any]  # by the name of a choice, the option that it takes
 
 
+class NoTemplate(ValueError):
+    """The error for a function that the template library does not know."""
+
+
 class Plan:
-    """Proposes the neighbours of the best schedule, each one decision away. ValueError where no template knows the function."""
+    """Proposes the neighbours of the best schedule, each one decision away. NoTemplate where no template knows the function."""
 
     def __init__(self, func: PrimFunc, target: Target):
         self._func, self._target = func, target
         self._decided = search_backend(target).decided
         default = self._trace({})
         if default is None:
-            raise ValueError(f"no template knows {func.name}; use another policy")
+            raise NoTemplate(f"no template knows {func.name}; use another policy")
         self._known: dict[str, Decisions] = {default: {}}  # by trace: the schedules that were made
         self._best: tuple[float, Decisions] = math.inf, {}
         self._next = self._neighbours({})

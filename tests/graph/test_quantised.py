@@ -227,7 +227,7 @@ def test_products_of_integers_are_exact(operator, shape, weight, known, weight_z
 @pytest.mark.parametrize(("target", "instruction"), [(TILES, "tdpbusd"), (LANES, "vpdpbusd"), (PAIRS, "vpmaddwd"), (PLAIN, "")])
 @pytest.mark.parametrize("product", ["Conv", "MatMul", "MatMulInteger"])
 def test_products_reach_the_instruction_of_the_processor(product, target, instruction):
-    """Where it has one; else they stay products of floats."""
+    """Products of integers reach the instruction of a processor that has one, and stay in floats elsewhere."""
     network = Network((1, 64, 14, 14) if product == "Conv" else (97, 128))
     match product:
         case "Conv":

@@ -54,6 +54,7 @@ from ..lock import DeviceLock
 from ..outcome import Baseline, Candidate, Measurement
 from ..process import WorkerError
 from ..provenance import Provenance, device, same_compiler, versions
+from ..timing import MAX_DRIFT
 from .finished import FinishedAnswers
 
 NAME = "tir-agent"
@@ -79,7 +80,6 @@ _JSON = {
     type(None): "null",
 }
 MAX_PREPARED = 4  # tasks whose data are kept; only one has a process
-MAX_DRIFT = 1.1  # of the time of the calibration kernel, relative to the shortest so far
 DRIFT_TIMINGS = 3  # timings of it that must agree before it counts as drifted
 MAX_DRIFTED_CANDIDATES = 3  # candidates in a row during which it drifted
 LOOK_SECONDS = 60.0  # between two calibrations of a device that was put aside

@@ -1,4 +1,4 @@
-"""How far threads of a block reach into a tile, by enumeration; which threads have a buffer to themselves."""
+"""The reach of threads of a block into a tile, by enumeration, and buffers of single threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which reductions threads can share, and which of them by shuffles."""
+"""Reductions that threads share, in shared memory and by shuffles."""
 
 from __future__ import annotations
 
