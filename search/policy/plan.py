@@ -18,6 +18,7 @@ import numpy as np
 
 from codegen.target import Target
 from schedule import ScheduleError
+from schedule.open_schedule import Alternatives
 from schedule.open_trace import Role
 from tir.ir import PrimFunc
 
@@ -40,12 +41,13 @@ class Plan:
     def __init__(self, func: PrimFunc, target: Target):
         self._func, self._target = func, target
         self._decided = search_backend(target).decided
+        self._alternatives: dict[str, Mapping[str, Alternatives]] = {}  # by trace: what else may be decided there
         default = self._trace({})
         if default is None:
             raise NoTemplate(f"no template knows {func.name}; use another policy")
         self._known: dict[str, Decisions] = {default: {}}  # by trace: the schedules that were made
         self._best: tuple[float, Decisions] = math.inf, {}
-        self._next = self._neighbours({})
+        self._next = self._neighbours(default)
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Candidate]:
         """At most `n` new neighbours of the best schedule so far, all by a choice of one role."""
@@ -65,15 +67,13 @@ class Plan:
     def update(self, measurements: Sequence[Measurement]) -> None:
         """Go on around the fastest; schedules of another origin are ignored."""
         for m in measurements:
-            decisions = self._known.get(json.dumps(m.candidate.trace))
-            if decisions is not None and m.seconds < self._best[0]:
-                self._best, self._next = (m.seconds, decisions), self._neighbours(decisions)
+            trace = json.dumps(m.candidate.trace)
+            if trace in self._known and m.seconds < self._best[0]:
+                self._best, self._next = (m.seconds, self._known[trace]), self._neighbours(trace)
 
-    def _neighbours(self, decisions: Decisions) -> Iterator[tuple[Role, Decisions]]:
-        around = self._decided(self._func, self._target, decisions)
-        assert around is not None  # these decisions made a schedule
-        for name, (role, options) in sorted(around.alternatives.items(), key=lambda item: ORDER.index(item[1].role)):
-            yield from ((role, {**decisions, name: option}) for option in options)
+    def _neighbours(self, trace: str) -> Iterator[tuple[Role, Decisions]]:
+        for name, (role, options) in sorted(self._alternatives[trace].items(), key=lambda item: ORDER.index(item[1].role)):
+            yield from ((role, {**self._known[trace], name: option}) for option in options)
 
     def _candidate(self, trace: str, decisions: Decisions) -> Candidate:
         changed = Origin(", ".join(f"{name}: {option}" for name, option in decisions.items()))
@@ -85,4 +85,8 @@ class Plan:
             made = self._decided(self._func, self._target, decisions)
         except ScheduleError:
             return None
-        return None if made is None else json.dumps(made.plain(self._func).trace.as_json())
+        if made is None:
+            return None
+        trace = json.dumps(made.plain(self._func).trace.as_json())
+        self._alternatives.setdefault(trace, made.alternatives)
+        return trace
