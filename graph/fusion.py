@@ -222,7 +222,7 @@ def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
         operands = [None if v is None else made[v] if v in made else given[_parameter_key(call), v] for v in call.inputs]
         made |= dict(zip(call.outputs, tensors(call, operands), strict=False))
     outputs = ordered[-1].outputs
-    name = function_name("_".join(c.operator for c in ordered))
+    name = function_name(*(c.operator for c in ordered))
     if len(name) > MAX_NAME_LETTERS:
         name = f"{name[:MAX_NAME_LETTERS].rpartition('_')[0]}_and_more"
     constants = [tensor for (_, v), tensor in given.items() if v in constant]

@@ -261,7 +261,7 @@ class _Parser:
     def _call(self, line: Line) -> Call:
         outputs = line.several(lambda: Value(*line.typed()))
         line.expect("=", "`=`")
-        operator = line.expect(r"\w+", "an operator")
+        operator = line.expect(r"\w[\w.-]*", "an operator")
         opset = int(line.expect(r"\d+", "a version")) if line.accept("@") else 0
         line.expect(r"\(", "`(`")
         inputs: list[Value | None] = []

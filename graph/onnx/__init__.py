@@ -31,7 +31,7 @@ def load_onnx(source: str | Path | onnx.ModelProto, shapes: Shapes | None = None
         raise TypeError(f"load_onnx: shapes is a dict of shapes by the names of inputs, got {shapes!r}")
     model, folder = _model(source)
     name = str(source) if isinstance(source, (str, Path)) else model.graph.name or "the model"
-    return Importer(model, name, folder).graph(dict(shapes or {}))
+    return Importer(model, name, folder).imported(dict(shapes or {}))
 
 
 def _model(source: str | Path | onnx.ModelProto) -> tuple[onnx.ModelProto, Path]:

@@ -7,8 +7,7 @@ others, an operator of `ops` becomes a call. A composite, or a function that ONN
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Container, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from collections.abc import Container, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +17,27 @@ import numpy as np
 from tir import dtypes
 from tir.traverse import fresh
 
-from ..ir import ELEMENT_TYPES, Call, Graph, GraphError, TensorSequence, Value, constant, verify
-from ..ops import Operator, alternatives, find, result_types
-from ..ops.narrow import NARROW, held_as, narrow_name
-from ..reference import run_call
+from ..builder import Builder, Writer, first_fitting, need_tensors, trimmed
+from ..ir import ELEMENT_TYPES, Call, Graph, GraphError, TensorSequence, Value, constant
+from ..ops import Operator, alternatives, find
+from ..ops.narrow import NARROW, held_as
+from ..ops.registry import HOW_TO_ADD
 from .functions import arguments, function_of, halves_of, names_read, needed, newest_opset, ordered, resolved
 from .inputs import element_type, inputs
-from .refusals import HOLDERS, OF_FIRST, OF_SEQUENCES, SEQUENCES, UNUSED, domain_of, folds, misfit, refusal, trimmed
-from .weights import as_onnx, weights
+from .refusals import (
+    HOLDERS,
+    OF_FIRST,
+    OF_SEQUENCES,
+    SEQUENCES,
+    UNKNOWN,
+    UNUSED,
+    domain_of,
+    folds,
+    misfit,
+    operator_of,
+    refusal,
+)  # fmt: skip
+from .weights import weights
 
 if TYPE_CHECKING:
     import onnx
@@ -65,33 +77,31 @@ class NodeScope:
         return f"{self.prefix}_{name}" if self.prefix else name
 
 
-class Importer:
+class Importer(Builder):
     """The import of one file."""
 
-    def __init__(self, model: onnx.ModelProto, name: str, folder: Path):
-        self.proto, self.name, self.folder = model.graph, name, folder
+    def __init__(self, model: onnx.ModelProto, file: str, folder: Path):
+        super().__init__(model.graph.name or "network")
+        self.proto, self.file, self.folder = model.graph, file, folder
         self.opsets = {domain_of(o.domain): o.version for o in model.opset_import}
-        self.constants: dict[str, np.ndarray] = {}
-        self.narrow: dict[str, str] = {}  # the element types of values of a narrow type (see `ops.narrow`), by name
-        self.calls: list[Call] = []
         self.problems: list[str] = []
         self.weights = {name for n in self.proto.node if n.op_type in PRODUCTS for name in n.input[:2]}
         self.read = names_read(self.proto.node) | {o.name for o in self.proto.output}
         self.taken = {*self.read, *(name for n in self.proto.node for name in n.output), *(i.name for i in self.proto.input)}
 
-    def graph(self, shapes: dict[str, Sequence[int]]) -> Graph:
+    def imported(self, shapes: dict[str, Sequence[int]]) -> Graph:
         try:
             self.order = ordered(self.proto.node, {i.name for i in (*self.proto.input, *self.proto.initializer)})
         except ValueError as error:
-            raise GraphError(f"{self.name}: {error}") from None
+            raise GraphError(f"{self.file}: {error}") from None
         self._check_nodes()
         self._raise_problems()
-        for name, array in weights(self.proto, self.name, self.folder).items():
-            self.constant(name, array)
-        given = inputs(self.proto, self.name, shapes, self.constants)
+        for name, array in weights(self.proto, self.file, self.folder).items():
+            self.constant_named(name, array)
+        given = inputs(self.proto, self.file, shapes, self.constants)
         self.narrow |= {v.name: v.dtype for v in given if v.dtype in NARROW}
-        given = [replace(v, dtype=held_as(v.dtype)) for v in given]
-        values = {name: constant(name, array) for name, array in self.constants.items()} | {v.name: v for v in given}
+        self.inputs = [replace(v, dtype=held_as(v.dtype)) for v in given]
+        values = {name: constant(name, array) for name, array in self.constants.items()} | {v.name: v for v in self.inputs}
         scope = NodeScope({"": None, **values}, self.opsets, self.read)
         for number in self.order:
             node = self.proto.node[number]
@@ -104,20 +114,17 @@ class Importer:
             elif not self.problems:  # otherwise it waits for a node that could not be imported
                 self.problems.append(f"{self._node_text(node, number)}: reads `{missing}`, which nothing defines")
         self._raise_problems()
-        outputs = tuple(self._output(o.name, scope) for o in self.proto.output)
-        read = {v.name for c in self.calls for v in c.values} | {v.name for v in outputs}
-        kept = {name: array for name, array in self.constants.items() if name in read}
-        return verify(Graph(self.proto.name or "network", tuple(given), tuple(self.calls), outputs, kept))
+        return self.graph(*(self._output(o.name, scope) for o in self.proto.output))
 
     def _output(self, name: str, scope: NodeScope) -> Value:
         """An output of the file, which keeps its name."""
         match scope.values.get(name):
             case None:
-                raise GraphError(f"{self.name}: no node makes the output `{name}`")
+                raise GraphError(f"{self.file}: no node makes the output `{name}`")
             case TensorSequence():
-                raise GraphError(f"{self.name}: the output `{name}` is a sequence of tensors")
+                raise GraphError(f"{self.file}: the output `{name}` is a sequence of tensors")
             case Value() as value if value.name in self.constants:
-                return self.constant(name, self.constants[value.name])
+                return self.constant_named(name, self.constants[value.name])
             case Value() as value if value.name != name:
                 own = replace(value, name=name)
                 self.calls.append(Call("Identity", (value,), (own,)))
@@ -125,25 +132,17 @@ class Importer:
             case value:
                 return value
 
-    def constant(self, name: str, array: np.ndarray) -> Value:
-        """A new constant of that name; numbers of a narrow type are in the type that holds them."""
-        if kind := narrow_name(array.dtype):
-            self.narrow[name], array = kind, array.astype(held_as(kind))
-        self.constants[name] = array
-        return constant(name, array)
-
     # --- refusals ------------------------------------------------------------------------------------------------------
 
     def _raise_problems(self) -> None:
         if self.problems:
             count = "1 node" if len(self.problems) == 1 else f"{len(self.problems)} nodes"
-            raise GraphError("\n  ".join([f"{self.name}: {count} cannot be imported", *self.problems]))
+            hint = [HOW_TO_ADD] if any(UNKNOWN in problem for problem in self.problems) else []
+            raise GraphError("\n  ".join([f"{self.file}: {count} cannot be imported", *self.problems, *hint]))
 
     def _node_text(self, node: onnx.NodeProto, number: int) -> str:
-        domain = domain_of(node.domain)
-        operator = f"{domain}.{node.op_type}" if domain else node.op_type
         label = f"`{node.name}`" if node.name else f"number {number}, of `{', '.join(filter(None, node.output))}`,"
-        return f"node {label} {operator} of opset {self.opsets.get(domain, 'unknown')}"
+        return f"node {label} {operator_of(node)} of opset {self.opsets.get(domain_of(node.domain), 'unknown')}"
 
     def _check_nodes(self) -> None:
         """Find the nodes that cannot be imported, without shapes (see `refusals`)."""
@@ -164,7 +163,7 @@ class Importer:
             raise ValueError(f"reads `{missing}`, which nothing defines")
         node = resolved(node, scope.given, {name for name in node.input if scope.values[name] is None})
         inputs = [scope.values[name] for name in node.input]
-        known = {name for name, v in zip(node.input, inputs, strict=True) if self._array(v) is not None}
+        known = {name for name, v in zip(node.input, inputs, strict=True) if self.known(v) is not None}
         if reason := refusal(node, known, scope.opsets):
             raise ValueError(reason)
         kind = self._narrow_result(node, inputs)
@@ -208,13 +207,10 @@ class Importer:
                 raise ValueError(f"it is written out with {node.op_type}: {error}") from None
         return tuple(scope.values.get(name) for name in outputs)
 
-    def _array(self, value: Value | TensorSequence | None) -> np.ndarray | None:
-        return self.constants.get(value.name) if isinstance(value, Value) else None
-
     def _folded(self, node: onnx.NodeProto, inputs: Sequence[Any], scope: NodeScope) -> list[Value | None] | None:
         """The outputs of a node of constants alone; None where ONNX's evaluator fails and we have the operator."""
         if node.op_type in ("Shape", "Size") and not domain_of(node.domain):
-            _need_tensors(inputs)
+            need_tensors(inputs)
             shape = np.array(inputs[0].shape, np.int64)
             bounds = {a.name: a.i for a in node.attribute}
             whole, part = np.array(shape.prod()), shape[bounds.get("start", 0) : bounds.get("end", len(shape))]
@@ -222,17 +218,17 @@ class Importer:
         else:
             from onnx.reference import ReferenceEvaluator
 
-            feeds = {name: self._array(v) for name, v in zip(node.input, inputs, strict=True) if name}
+            feeds = {name: self.known(v) for name, v in zip(node.input, inputs, strict=True) if name}
             try:
                 found = ReferenceEvaluator(node, opsets=dict(scope.opsets)).run(None, feeds)
             except FOLDING_ERRORS as error:  # it has mistakes of its own
-                if domain_of(node.domain) or find(node.op_type, scope.opsets[""]) is None:
+                if find(operator_of(node), scope.opsets[domain_of(node.domain)]) is None:
                     raise ValueError(f"it does not evaluate: {error}") from None
                 return None
         if not all(isinstance(a, (np.ndarray, np.generic)) for a in found):
             raise ValueError("its result is no tensor")
         named = zip(node.output, found, strict=False)
-        return [self.constant(self._name(name, scope), np.asarray(a)) if name else None for name, a in named]
+        return [self.constant_named(self._name(name, scope), np.asarray(a)) if name else None for name, a in named]
 
     def _written(self, node: onnx.NodeProto, inputs: Sequence[Any], known: Container[str], scope: NodeScope) -> Sequence[Any]:
         """The outputs of a node, by a call of its operator; if it has none, or that refuses, by calls of others. `known` are the
@@ -240,32 +236,32 @@ class Importer:
         if node.op_type == "Identity" and isinstance(inputs[0], TensorSequence):
             return inputs
         if node.op_type not in (*SEQUENCES, *HOLDERS):
-            _need_tensors(inputs)
+            need_tensors(inputs)
         elif node.op_type in OF_SEQUENCES and not isinstance(inputs[0], TensorSequence):
             raise ValueError("its first input is no sequence of tensors")
-        start, opset = len(self.calls), scope.opsets[""]
+        start, opset, prefix = len(self.calls), scope.opsets[domain_of(node.domain)], scope.prefix_of(node)
 
         def attempt(found: Operator) -> Any:
-            operands, tensors = found.taken(inputs, lambda v: self._array(v) is not None)
+            operands, tensors = found.taken(inputs, lambda v: self.known(v) is not None)
             given = trimmed([inputs[n] for n in tensors])
-            attributes = self._attributes(node, {a: _operand(self.constants[inputs[n].name]) for n, a in operands})
+            attributes = self._attributes(node, {a: _operand(self.constants[inputs[n].name]) for n, a in operands}, scope, prefix)
             if node.op_type == "QuantizeLinear" and (kind := self._narrow_result(node, inputs)):
                 attributes["output_dtype"] = kind
             if not found.composite:
                 return self.called(found, given, attributes, self._outputs(node, scope), opset, not self._stays_quantised(node))
-            results = found.define(CompositeWriter(self, scope, scope.prefix_of(node)), *given, **attributes)
+            results = found.define(Writer(self, prefix), *given, **attributes)
             return self._outputs_of(node, scope, start, results if isinstance(results, tuple) else (results,))
 
-        if found := alternatives(node.op_type, opset):
+        if found := alternatives(operator_of(node), opset):
             fitting = [o for o in found if not misfit(node, o, known)] or found[:1]
             most = max(len(o.operands) for o in fitting)  # a constant becomes an attribute where it can
-            return _first([o for o in fitting if len(o.operands) == most], attempt)
+            return first_fitting([o for o in fitting if len(o.operands) == most], attempt)
         return self._outputs_of(node, scope, start, self._function(node, inputs, scope))
 
     def _function(self, node: onnx.NodeProto, inputs: Sequence[Any], scope: NodeScope) -> tuple[Any, ...]:
         """The outputs of a node that ONNX defines by others. Halves are computed in float32 and rounded at the end."""
         opset = scope.opsets[domain_of(node.domain)]
-        halves, write = halves_of(node, inputs, opset), CompositeWriter(self, scope, scope.prefix_of(node))
+        halves, write = halves_of(node, inputs, opset), Writer(self, scope.prefix_of(node))
         if any(halves):
             inputs = [write("Cast", v, to=dtypes.computed(v.dtype)) if v is not None else None for v in inputs]
         function = function_of(node, inputs, opset)
@@ -298,39 +294,14 @@ class Importer:
         ]
         return [named.get(r, r) for r in results]
 
-    def called(
-        self,
-        found: Operator,
-        inputs: Sequence[Value | None],
-        attributes: Mapping[str, Any],
-        outputs: Sequence[str] | str,
-        opset: int = 0,
-        fold: bool = True,
-    ) -> tuple[Value, ...]:
-        """The outputs of a call of an operator, named or new; with `fold` those of a call of constants alone are constants."""
-        _need_tensors(inputs)
-        given = trimmed(inputs)
-        if None in given[: found.arity()[0]]:
-            raise ValueError(f"its input {given.index(None)} is missing")
-        version = 0 if found == find(found.name) else opset
-        call = Call(found.name, tuple(given), (), tuple(sorted(attributes.items())), version)
-        types = result_types(call)
-        if isinstance(outputs, str):
-            outputs = [fresh(self.taken, outputs) for _ in types]
-        if len(outputs) > len(types):
-            raise ValueError(f"its output {len(types)}, `{outputs[len(types)]}`, is not supported")
-        values = tuple(Value(name, *type_) for name, type_ in zip(outputs, types, strict=False))
-        call, arrays = replace(call, outputs=values), [self._array(v) for v in given]
-        if fold and all(v is None or a is not None for v, a in zip(given, arrays, strict=True)):
-            return tuple(self.constant(v.name, as_onnx(a, v.dtype)) for v, a in zip(values, run_call(call, arrays), strict=True))
-        self.calls.append(call)
-        return values
-
-    def _attributes(self, node: onnx.NodeProto, operands: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes of a node as operators take them, with its operands."""
+    def _attributes(self, node: onnx.NodeProto, operands: Mapping[str, Any], scope: NodeScope, prefix: str) -> dict[str, Any]:
+        """The attributes of a node as operators take them, with its operands. `prefix` is for names in graphs that it holds."""
         attributes = {a.name: _attribute(a) for a in node.attribute if a.name not in UNUSED} | dict(operands)
-        for name in ELEMENT_TYPES & set(attributes):
+        for name in ELEMENT_TYPES & set(attributes) if not domain_of(node.domain) else ():
             attributes[name] = element_type(attributes[name], "its result")
+        for a in node.attribute:
+            if a.HasField("g"):
+                attributes[a.name] = NodeBody(self, scope, prefix, a.g)
         if node.op_type == "Split" and "split" not in attributes:
             attributes["num_outputs"] = len(node.output)
         return attributes
@@ -345,64 +316,46 @@ class Importer:
         """The name in the graph for a name of a scope."""
         return fresh(self.taken, f"{scope.prefix}_{name}") if scope.prefix else name
 
+    def constant_named(self, name: str, array: np.ndarray) -> Value:
+        """A new constant of that name, which is taken for it."""
+        self.taken.discard(name)
+        return self.constant(array, name=name)
+
 
 @dataclass(frozen=True)
-class CompositeWriter:
-    """The `ops.registry.Apply` of the composites in place of a node of a scope."""
+class NodeBody:
+    """A graph that a node holds, as the `ops.registry.Body` of composites."""
 
     file: Importer
     scope: NodeScope
     prefix: str
+    graph: onnx.GraphProto
 
-    def __call__(self, operator: str, /, *inputs: Value | None, **attributes: Any) -> Any:
-        given = {name: value for name, value in attributes.items() if value is not None}
+    @property
+    def inputs(self) -> int:
+        return len(self.graph.input)
 
-        def attempt(found: Operator) -> Any:
-            if found.composite:
-                return found.define(self, *inputs, **given)
-            results = self.file.called(found, inputs, given, f"{self.prefix}_{operator.lower()}")
-            return results[0] if len(results) == 1 else results
+    @property
+    def outputs(self) -> int:
+        return len(self.graph.output)
 
-        try:
-            return _first(alternatives(operator), attempt)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"it is written out with {operator}: {error}") from None
-
-    def constant(self, array: Any, dtype: str | None = None) -> Value:
-        return self.file.constant(fresh(self.file.taken, f"{self.prefix}_constant"), np.asarray(array, dtype))
-
-    def known(self, value: Value) -> np.ndarray | None:
-        return self.file.constants.get(value.name)
-
-    def dtype(self, value: Value) -> str:
-        return self.file.narrow.get(value.name, value.dtype)
-
-    def inline(self, graph: onnx.GraphProto, inputs: Sequence[Any] = ()) -> tuple[Any, ...]:
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         from onnx import numpy_helper
 
-        own: dict[str, Any] = {i.name: self.constant(numpy_helper.to_array(i)) for i in graph.initializer}
-        own |= dict(zip((i.name for i in graph.input), inputs, strict=True))
-        outputs = [o.name for o in graph.output]
-        read = names_read(graph.node) | set(outputs)
+        write = Writer(self.file, self.prefix)
+        own: dict[str, Any] = {i.name: write.constant(numpy_helper.to_array(i)) for i in self.graph.initializer}
+        own |= dict(zip((i.name for i in self.graph.input), inputs, strict=True))
+        outputs = [o.name for o in self.graph.output]
+        read = names_read(self.graph.node) | set(outputs)
         scope = replace(self.scope, values=ChainMap(own, self.scope.values), read=read, prefix=self.prefix)
-        return self.file.inlined(graph.node, scope, outputs)
+        return self.file.inlined(self.graph.node, scope, outputs)
 
-
-def _need_tensors(inputs: Sequence[Any]) -> None:
-    if any(isinstance(v, TensorSequence) for v in inputs):
-        raise ValueError("it reads a sequence of tensors")
-
-
-def _first(operators: Sequence[Operator], attempt: Callable[[Operator], Any]) -> Any:
-    """The result of the first operator that raises no TypeError or ValueError; where all do, the error of the first."""
-    (found, *others) = operators
-    try:
-        return attempt(found)
-    except (TypeError, ValueError):
-        for other in others:
-            with suppress(TypeError, ValueError):
-                return attempt(other)
-        raise
+    def needed(self, output: int) -> set[int]:
+        """The numbers of the inputs on which an output may depend: of all, where that goes through another graph."""
+        nodes = needed(self.graph.node, [self.graph.output[output].name])
+        names = names_read(nodes) | {self.graph.output[output].name}
+        holds = any(a.HasField("g") for n in nodes for a in n.attribute)
+        return {n for n, given in enumerate(self.graph.input) if holds or given.name in names}
 
 
 def _attribute(attribute: onnx.AttributeProto) -> Any:

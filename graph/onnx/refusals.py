@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING
 
-from tir.nearest import nearest_name
-
-from ..ops import Operator, alternatives, names, versions
+from ..builder import trimmed
+from ..ops import Operator, alternatives, qualified, unknown
 from .functions import has_function
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ SEQUENCES = (*OF_SEQUENCES, "SequenceConstruct", "SequenceEmpty", "SplitToSequen
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 HOLDERS = ("If", "Loop", "Scan")  # hold graphs, through which sequences go as they are
 UNUSED = ("consumed_inputs", "output_sequence")  # attributes of old versions that change no result
+UNKNOWN = "there is no such operator"  # the beginning of what `unknown` says
 SUBGRAPHS = (5, 10)  # the types of attributes that hold graphs
 
 
@@ -32,7 +32,7 @@ def refusal(node: onnx.NodeProto, known: Container[str], opsets: Mapping[str, in
     if domain not in opsets:
         return "the file does not say which version of this domain it means"
     opset = opsets[domain]
-    found = [] if domain else alternatives(node.op_type, opset)
+    found = alternatives(operator_of(node), opset)
     holder = any(o.composite for o in found) or (domain and has_function(node.op_type, opset, domain))
     if any(a.type in SUBGRAPHS for a in node.attribute) and not holder:
         return "graphs inside of nodes are not supported"
@@ -45,10 +45,12 @@ def refusal(node: onnx.NodeProto, known: Container[str], opsets: Mapping[str, in
         return "" if "" in reasons else reasons[0]
     if has_function(node.op_type, opset, domain):
         return ""
-    there = "" if domain else versions(node.op_type)
-    near = "" if there or domain else nearest_name(node.op_type, names())
-    hint = f"; it is for versions {there}" if there else f"; did you mean {near}?" if near else ""
-    return f"there is no such operator{hint}"
+    return unknown(operator_of(node))
+
+
+def operator_of(node: onnx.NodeProto) -> str:
+    """The name of a node's operator, with its domain unless that is ONNX's own."""
+    return qualified(node.op_type, domain_of(node.domain))
 
 
 def domain_of(name: str) -> str:
@@ -61,12 +63,6 @@ def folds(node: onnx.NodeProto, known: Container[str]) -> bool:
         return True
     plain = node.op_type not in (*RANDOM, *SEQUENCES) and not any(a.type in SUBGRAPHS for a in node.attribute)
     return plain and all(name in known for name in node.input if name)
-
-
-def trimmed(inputs: Sequence[Any]) -> list[Any]:
-    """Inputs without omitted ones at the end."""
-    count = max((n + 1 for n, given in enumerate(inputs) if given), default=0)
-    return list(inputs[:count])
 
 
 def misfit(node: onnx.NodeProto, found: Operator, known: Container[str]) -> str:

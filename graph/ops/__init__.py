@@ -5,11 +5,11 @@ from . import (  # noqa: F401, I001
     quantization, recurrence, resampling, resize, rows, sequences, winograd,
 )  # fmt: skip
 from .registry import (
-    Operator, alternatives, anonymous, composite, find, function, function_name, is_view, names, operator, placeholder,
-    result_types, tensors, versions,
+    Apply, Operator, alternatives, anonymous, composite, find, function, function_name, is_view, names, operator, placeholder,
+    qualified, result_types, tensors, unknown, versions,
 )  # fmt: skip
 
 __all__ = [
-    "Operator", "alternatives", "anonymous", "composite", "find", "function", "function_name", "is_view", "names", "operator",
-    "placeholder", "result_types", "tensors", "versions",
+    "Apply", "Operator", "alternatives", "anonymous", "composite", "find", "function", "function_name", "is_view", "names",
+    "operator", "placeholder", "qualified", "result_types", "tensors", "unknown", "versions",
 ]  # fmt: skip

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..ir import Value
-from .registry import Apply, composite, scalar
+from .registry import Apply, Body, composite, scalar
 from .sequences import joined
-
-if TYPE_CHECKING:
-    import onnx
 
 MAX_STEPS = 256  # steps of a loop; a graph of more is too large to compile
 
@@ -20,13 +17,13 @@ MAX_STEPS = 256  # steps of a loop; a graph of more is too large to compile
 @composite("If", operands={0: "condition"})
 def branch(apply, *, condition, then_branch, else_branch):
     """The branch that a constant condition chooses."""
-    return apply.inline(then_branch if scalar("the condition", condition) else else_branch)
+    return then_branch() if scalar("the condition", condition) else else_branch()
 
 
 @composite("If")
 def both_branches(apply, condition, *, then_branch, else_branch):
     """The results of the branch that a condition chooses; both branches run."""
-    both = zip(apply.inline(then_branch), apply.inline(else_branch), strict=True)
+    both = zip(then_branch(), else_branch(), strict=True)
     return tuple(_chosen(apply, condition, a, b, "the branches") for a, b in both)
 
 
@@ -51,14 +48,14 @@ def scan(
     for step in range(steps):
         indices = (apply.constant(steps - 1 - step if reverse else step, "int64") for reverse in backward)
         slices = [apply("Gather", x, index, axis=axis) for x, index, axis in zip(scanned, indices, axes, strict=True)]
-        results = apply.inline(body, (*states, *slices))
+        results = body(*states, *slices)
         states, rest = results[: len(states)], results[len(states) :]
         made.append(rest)
-    outputs = len(body.output) - len(states)
+    outputs = body.outputs - len(states)
     order, backward = scan_output_axes or (0,) * outputs, scan_output_directions or (0,) * outputs
     if not made:
         slices = [apply.constant(np.zeros(np.delete(x.shape, axis), x.dtype)) for x, axis in zip(scanned, axes, strict=True)]
-        return (*states, *_no_rows(apply, apply.inline(body, (*states, *slices))[len(states) :], order))
+        return (*states, *_no_rows(apply, body(*states, *slices)[len(states) :], order))
     rows = zip(zip(*made, strict=True), order, backward, strict=True)
     return (*states, *(joined(apply, parts[::-1] if reverse else parts, axis) for parts, axis, reverse in rows))
 
@@ -71,14 +68,14 @@ def loop(apply, condition=None, *states, body, count=None):
     steps = MAX_STEPS + 1 if count is None else int(scalar("the count", count))
     going = apply.constant(True) if condition is None else condition
     made: list[Sequence[Any]] = []
-    outputs = len(body.output) - 1 - len(states)
+    outputs = body.outputs - 1 - len(states)
     for step in range(steps):
         goes_on = apply.known(going)
         if goes_on is not None and not goes_on.all():
             break
         if steps > MAX_STEPS and (step == MAX_STEPS or goes_on is None or (step == 1 and _unchanging(body))):
             raise ValueError(_too_many("more" if count is None else steps))
-        goes, *results = apply.inline(body, (apply.constant(step, "int64"), going, *states))
+        goes, *results = body(apply.constant(step, "int64"), going, *states)
         if condition is None and ((holds := apply.known(goes)) is None or not holds.all()):
             raise ValueError("its body says when it ends, but it is given no condition, which then is not looked at")
         new = results[: len(states)]
@@ -90,7 +87,7 @@ def loop(apply, condition=None, *states, body, count=None):
         made.append(results[len(states) :])
         states, going = tuple(new), goes
     if not made and outputs:
-        results = apply.inline(body, (apply.constant(0, "int64"), apply.constant(True), *states))
+        results = body(apply.constant(0, "int64"), apply.constant(True), *states)
         return (*states, *_no_rows(apply, results[1 + len(states) :], (0,) * outputs))
     return (*states, *(joined(apply, parts, 0) for parts in zip(*made, strict=True)))
 
@@ -101,15 +98,9 @@ def _too_many(steps: int | str) -> str:
     )
 
 
-def _unchanging(body: onnx.GraphProto) -> bool:
+def _unchanging(body: Body) -> bool:
     """True where a body's new condition depends on none of its inputs but the condition, so that it is the same in all steps."""
-    needed = {body.output[0].name}
-    for node in reversed(body.node):
-        if not needed.isdisjoint(node.output):
-            if any(a.HasField("g") for a in node.attribute):  # what a branch reads is not followed
-                return False
-            needed |= set(node.input)
-    return needed.isdisjoint(v.name for n, v in enumerate(body.input) if n != 1)
+    return body.needed(0) <= {1}
 
 
 def _no_rows(apply: Apply, results: Sequence[Value], axes: Sequence[int]) -> list[Value]:

@@ -11,6 +11,9 @@ A composite is an operator that is defined by calls of others. An imported graph
     @composite("CastLike", 15)
     def cast_like(apply, x, target):
         return apply("Cast", x, to=target.dtype)
+
+Operators of ONNX's own domain have plain names. Those of another domain, as in `domain="com.microsoft"`, are called by the name
+of the domain, a dot, and their own: `com.microsoft.BiasGelu`. Versions are those of the domain.
 """
 
 from __future__ import annotations
@@ -20,19 +23,17 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from tir import dtypes, te
 from tir.empty import without_empty
 from tir.ir import PrimFunc, is_script_name
+from tir.nearest import nearest_name
 from tir.verify.bounds import check_bounds
 
 from ..ir import Call, Value
-
-if TYPE_CHECKING:
-    import onnx
 
 NEWEST = 1 << 30  # a version above all; operators since then exist in graphs alone, not in files
 
@@ -61,13 +62,23 @@ class Apply(Protocol):
     def known(self, value: Value) -> np.ndarray | None:
         """The elements of a value that is constant, else None."""
 
-    def inline(self, graph: onnx.GraphProto, inputs: Sequence[Any] = ()) -> tuple[Any, ...]:
-        """The outputs of a graph that the node holds."""
+
+class Body(Protocol):
+    """A graph that a call of a composite holds, as a branch or the body of a loop. A call of it adds its calls."""
+
+    inputs: int
+    outputs: int
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """The values of its outputs for those of its inputs."""
+
+    def needed(self, output: int) -> set[int]:
+        """The numbers of the inputs on which an output may depend."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator in the versions `since` to `until` of the operator set.
+    """An operator in the versions `since` to `until` of the operator set. Its `name` begins with the domain, but for ONNX's own.
 
     `define` makes tensors of tensors; of a composite, values of an `Apply` and values. `operands` are the attributes that inputs
     become, by the positions of these. Such inputs must be constants, unless the name is a positional parameter, too: those
@@ -88,6 +99,18 @@ class Operator:
         if any(p.kind is p.VAR_KEYWORD for p in self._parameters):
             return []
         return sorted(set(given) - {p.name for p in self._parameters if p.kind is p.KEYWORD_ONLY} - self._tensors)
+
+    def check(self, inputs: Sequence[Value | None], attributes: Iterable[str]) -> None:
+        """Refuse a wrong number of inputs, and attributes that it does not take, or lacks."""
+        least, most = self.arity()
+        if not least <= len(inputs) <= most:
+            raise ValueError(f"it has {len(inputs)} input(s)")
+        if None in inputs[:least]:
+            raise ValueError(f"its input {inputs.index(None)} is missing")
+        if unknown := self.unknown(attributes):
+            raise ValueError(f"the attribute {unknown[0]} is not supported")
+        if missing := [a for a in self.required if a not in attributes]:
+            raise ValueError(f"the attribute {missing[0]} is missing")
 
     def taken(self, given: Sequence[Any], constant: Callable[[Any], bool]) -> tuple[list[tuple[int, str]], list[int]]:
         """The inputs that become attributes, with the names of these, and those that are tensors; by their positions."""
@@ -132,15 +155,27 @@ Register = Callable[[Callable], Callable]
 
 
 def operator(
-    name: str, since: int = 1, until: int = NEWEST, operands: Mapping[int, str] | None = None, view: bool = False
+    name: str,
+    since: int = 1,
+    until: int = NEWEST,
+    operands: Mapping[int, str] | None = None,
+    view: bool = False,
+    domain: str = "",
 ) -> Register:
     """Register a function as the definition of an operator in some versions of the operator set; see `Operator`."""
-    return _registering(partial(Operator, name, since, until, operands=operands or {}, view=view))
+    return _registering(partial(Operator, qualified(name, domain), since, until, operands=operands or {}, view=view))
 
 
-def composite(name: str, since: int = 1, until: int = NEWEST, operands: Mapping[int, str] | None = None) -> Register:
+def composite(
+    name: str, since: int = 1, until: int = NEWEST, operands: Mapping[int, str] | None = None, domain: str = ""
+) -> Register:
     """Register a definition of an operator by others, of an `Apply`; tried after an operator of that name that refuses."""
-    return _registering(partial(Operator, name, since, until, operands=operands or {}, composite=True))
+    return _registering(partial(Operator, qualified(name, domain), since, until, operands=operands or {}, composite=True))
+
+
+def qualified(name: str, domain: str) -> str:
+    """The name of an operator in graphs: with its domain in front, unless that is ONNX's own."""
+    return f"{domain}.{name}" if domain else name
 
 
 def _registering(made: Callable[..., Operator]) -> Register:
@@ -178,6 +213,17 @@ def versions(name: str) -> str:
 def names() -> tuple[str, ...]:
     """The names of all operators that files have."""
     return tuple(sorted(name for name, versions in _TABLE.items() if any(o.since < NEWEST for o in versions)))
+
+
+HOW_TO_ADD = "an operator can be added, by graph.operator or graph.composite: docs/networks.md, An operator"
+
+
+def unknown(name: str) -> str:
+    """The reason why there is no operator of a name in a version that a file has, with the versions or the nearest name."""
+    there = versions(name)
+    domain = name.rpartition(".")[0]
+    near = "" if there else nearest_name(name, [other for other in names() if other.rpartition(".")[0] == domain])
+    return f"there is no such operator{f'; it is for versions {there}' if there else f'; did you mean {near}?' if near else ''}"
 
 
 def tensors(call: Call, inputs: Sequence[te.Tensor | None]) -> tuple[te.Tensor, ...]:
@@ -222,9 +268,9 @@ def anonymous(call: Call) -> Call:
     return replace(call.with_inputs(renamed), outputs=outputs)
 
 
-def function_name(operator: str) -> str:
-    """The name of an operator in functions: `matmul`, and `and_`, as `and` is a keyword there."""
-    name = operator.lower()
+def function_name(*operators: str) -> str:
+    """The name of operators in functions, without their domains: `matmul`, and `and_`, as `and` is a keyword there."""
+    name = "_".join(operator.rpartition(".")[2] for operator in operators).lower()
     return name if is_script_name(name) else f"{name}_"
 
 

@@ -32,8 +32,8 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     if merged is not None or call.operator != "BatchNormalization":
         return merged
     name, dtype = call.outputs[0].name, source.dtype
-    scaled = r.call("Mul", [source, r.constant(f"{name}_factor", factor.astype(dtype))], f"{name}_scaled")
-    return [scaled, r.call("Add", [scaled.outputs[0], r.constant(f"{name}_shift", shift.astype(dtype))], call.outputs)]
+    scaled = r.call("Mul", [source, r.constant(factor.astype(dtype), name=f"{name}_factor")], f"{name}_scaled")
+    return [scaled, r.call("Add", [scaled.outputs[0], r.constant(shift.astype(dtype), name=f"{name}_shift")], call.outputs)]
 
 
 def _affine(r: Rewriting, call: Call) -> tuple[Value, np.ndarray, np.ndarray] | None:
@@ -42,7 +42,7 @@ def _affine(r: Rewriting, call: Call) -> tuple[Value, np.ndarray, np.ndarray] | 
     if not result.dtype.startswith("float"):
         return None
     if call.operator == "BatchNormalization":
-        arrays = [a.astype(np.float64) for v in call.inputs[1:] if (a := r.array(v)) is not None]
+        arrays = [a.astype(np.float64) for v in call.inputs[1:] if (a := r.known(v)) is not None]
         if len(arrays) < 4:
             return None
         scale, bias, mean, variance = (a.reshape(-1, *(1,) * (len(result.shape) - 2)) for a in arrays)
@@ -70,7 +70,7 @@ def _affine(r: Rewriting, call: Call) -> tuple[Value, np.ndarray, np.ndarray] | 
 def _into_weights(r: Rewriting, source: Value, factor: np.ndarray, shift: np.ndarray, result: Value) -> list[Call] | None:
     """The calls of `result` = source * factor + shift with both folded into the source's producer; None where it has no room."""
     linear, bias = _linear(r, source)
-    weight = None if linear is None else r.array(linear.inputs[1])
+    weight = None if linear is None else r.known(linear.inputs[1])
     if linear is None or weight is None:
         return None
     product = linear.operator == "MatMul"
@@ -80,9 +80,9 @@ def _into_weights(r: Rewriting, source: Value, factor: np.ndarray, shift: np.nda
         return None
     name, (x, w) = result.name, linear.values[:2]
     if not (f == 1).all():
-        w = r.constant(f"{name}_weight", (weight * _of_weight(f, weight, linear)).astype(w.dtype))
+        w = r.constant((weight * _of_weight(f, weight, linear)).astype(w.dtype), name=f"{name}_weight")
     moved = b * f + g
-    added = [r.constant(f"{name}_bias", moved.astype(w.dtype))] if moved.any() else []
+    added = [r.constant(moved.astype(w.dtype), name=f"{name}_bias")] if moved.any() else []
     if product and added:
         scaled = r.call("MatMul", [x, w], f"{name}_product")
         return [scaled, r.call("Add", [scaled.outputs[0], *added], (result,))]
@@ -101,7 +101,7 @@ def _linear(r: Rewriting, source: Value) -> tuple[Call | None, np.ndarray | None
         constant = linear.values[2]
     if linear is None or constant is None:
         return linear, None
-    if (array := r.array(constant)) is None:
+    if (array := r.known(constant)) is None:
         return None, None
     bias = array.astype(np.float64) * linear.attribute("beta", 1.0)
     return linear, bias.reshape(-1, *(1,) * (len(source.shape) - 2)) if linear.operator.startswith("Conv") else bias

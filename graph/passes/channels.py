@@ -10,7 +10,7 @@ import numpy as np
 from ..ir import Call, Graph, Value
 from ..kinds import elementwise, moves
 from .integers import TO_FIRST, TO_LAST, along, attributes_of, quantised
-from .rewriting import Rewriting, Writer, fits_elementwise, rewrite, windows_of
+from .rewriting import Replacement, Rewriting, fits_elementwise, rewrite, windows_of
 
 
 def keep_channels_last(graph: Graph) -> Graph:
@@ -23,7 +23,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     if call.operator == "Transpose" and call.attribute("perm") == TO_LAST:
         source = _last(r, call.values[0])
         return None if source is None else [r.call("Reshape", [source], call.outputs, shape=source.shape)]
-    write, result = Writer(r, call.outputs[0].name), call.outputs[0]
+    write, result = Replacement(r, call.outputs[0].name), call.outputs[0]
     if len(call.outputs) > 1 or len(result.shape) != 4:
         return None
     match call.operator:
@@ -49,20 +49,20 @@ def _last(r: Rewriting, value: Value | None) -> Value | None:
     return moved.values[0] if moved is not None and moved.attribute("perm") == TO_FIRST else None
 
 
-def _elementwise(write: Writer, call: Call) -> Value | None:
+def _elementwise(write: Replacement, call: Call) -> Value | None:
     if moves(call) or not elementwise(call):
         return None
     found = {v: image for v in call.values if (image := _last(write.r, v)) is not None}
     if not found:
         return None
     for value in set(call.values) - set(found):
-        array = write.r.array(value)
+        array = write.r.known(value)
         if prod(value.shape) == 1 and len(value.shape) <= 1:
             continue
         if array is None:
             return None
         own = array.reshape((1,) * (4 - array.ndim) + array.shape)
-        found[value] = write.r.constant(f"{value.name}_last", np.ascontiguousarray(own.transpose(TO_LAST)))
+        found[value] = write.r.constant(np.ascontiguousarray(own.transpose(TO_LAST)), name=f"{value.name}_last")
     n, c, h, w = call.outputs[0].shape
     new = replace(call.with_inputs(found), outputs=(write.r.value(f"{write.name}_last", (n, h, w, c), call.outputs[0].dtype),))
     if not fits_elementwise(new):
@@ -71,12 +71,12 @@ def _elementwise(write: Writer, call: Call) -> Value | None:
     return new.outputs[0]
 
 
-def _concatenation(write: Writer, call: Call) -> Value | None:
+def _concatenation(write: Replacement, call: Call) -> Value | None:
     parts = [_last(write.r, v) for v in call.values]
     return None if None in parts else write("Concat", *parts, axis=TO_LAST.index(call.attribute("axis") % 4))
 
 
-def _pool(write: Writer, call: Call) -> Value | None:
+def _pool(write: Replacement, call: Call) -> Value | None:
     """A pool of images as one of volumes, whose third dimension, the channels, it leaves alone."""
     image = _last(write.r, call.values[0])
     if image is None:
@@ -91,17 +91,17 @@ def _pool(write: Writer, call: Call) -> Value | None:
     return write("Reshape", write(call.operator, volume, **attributes), shape=(n, oh, ow, c))
 
 
-def _mean(write: Writer, call: Call) -> Value | None:
+def _mean(write: Replacement, call: Call) -> Value | None:
     image = _last(write.r, call.values[0])
     return None if image is None else write("ReduceMean", image, axes=(1, 2))
 
 
-def _depthwise(write: Writer, call: Call) -> Value | None:
+def _depthwise(write: Replacement, call: Call) -> Value | None:
     """A convolution of each channel of a quantised image by constant weights of its own."""
     r, (outputs, each, *_) = write.r, call.values[1].shape
     image, weight = _last(r, call.values[0]), quantised(r, call.values[1])
     x = None if image is None else quantised(r, image)
-    if x is None or weight is None or (array := r.array(weight.numbers)) is None:
+    if x is None or weight is None or (array := r.known(weight.numbers)) is None:
         return None
     if each != 1 or call.attribute("group", 1) != outputs or x.numbers.shape[3] != outputs:
         return None

@@ -14,13 +14,13 @@ def fold_dequantised(graph: Graph) -> Graph:
     arrays: dict[Value, np.ndarray] = {}
 
     def rule(r: Rewriting, call: Call) -> list[Call] | None:
-        found = {v: r.constant(f"{v.name}_real", array) for v in call.values if (array := _real(r, v)) is not None}
+        found = {v: r.constant(array, name=f"{v.name}_real") for v in call.values if (array := _real(r, v)) is not None}
         return [call.with_inputs(found)] if found else None
 
     def _real(r: Rewriting, value: Value) -> np.ndarray | None:
         if value not in arrays:
             q = quantised(r, value) if value.dtype == "float32" else None
-            array = None if q is None else r.array(q.numbers)
+            array = None if q is None else r.known(q.numbers)
             if q is None or array is None or isinstance(q.zero, Value) or not isinstance(q.scale, np.ndarray):
                 return None
             exact = array.astype(np.int32) - along(q.zero, q.axis, array.ndim)

@@ -38,7 +38,7 @@ def _after(r: Rewriting, call: Call) -> list[Call] | None:
     if not any(found):
         return None
     inputs = [v if f is None else f[0] for v, f in zip(call.inputs, found, strict=True)]
-    number = r.constant(f"{result.name}_factor", np.array(prod(f[1] for f in found if f is not None), result.dtype))
+    number = r.constant(np.array(prod(f[1] for f in found if f is not None), result.dtype), name=f"{result.name}_factor")
     product = replace(call, inputs=tuple(inputs), outputs=(r.value(f"{result.name}_product", result.shape, result.dtype),))
     return [product, r.call("Mul", [product.outputs[0], number], (result,))]
 
@@ -48,5 +48,5 @@ def _joined(r: Rewriting, call: Call) -> list[Call] | None:
     before = _factor(r, scaled)
     if number is None or before is None or before[0].shape != call.outputs[0].shape:
         return None
-    factor = r.constant(f"{call.outputs[0].name}_factor", np.array(before[1] * (r.number(number) or 0), number.dtype))
+    factor = r.constant(np.array(before[1] * (r.number(number) or 0), number.dtype), name=f"{call.outputs[0].name}_factor")
     return [r.call("Mul", [before[0], factor], call.outputs)]

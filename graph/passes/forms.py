@@ -62,11 +62,11 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
             zero = next((v for v in call.values if r.number(v) == 0), None)
             source = None if zero is None else other(call.values, zero)
             return [r.call("Relu", [source], call.outputs)] if source is not None and source.shape == result.shape else None
-        case "Div" if result.dtype.startswith("float") and (array := r.array(others[0])) is not None:
+        case "Div" if result.dtype.startswith("float") and (array := r.known(others[0])) is not None:
             with np.errstate(all="ignore"):
                 inverse = 1 / array
             exact = np.isfinite(inverse).all() and (np.abs(inverse) >= np.finfo(inverse.dtype).tiny).all()  # to one rounding
-            return [r.call("Mul", [x, r.constant(f"{result.name}_factor", inverse)], call.outputs)] if exact else None
+            return [r.call("Mul", [x, r.constant(inverse, name=f"{result.name}_factor")], call.outputs)] if exact else None
         case operator if (
             operator in WITH_BIAS and len(others) > 1 and _all_zero(r, others[1]) and call.attribute("alpha", 1.0) > 0
         ):
@@ -83,7 +83,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _all_zero(r: Rewriting, value: Value | None) -> bool:
-    array = r.array(value)
+    array = r.known(value)
     return array is not None and not array.any()
 
 
@@ -95,8 +95,8 @@ def _one_pixel(r: Rewriting, call: Call) -> list[Call] | None:
     if call.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         return None
     rows, columns = (r.call("Reshape", [v], f"{v.name}_rows", shape=(v.shape[0], prod(v.shape[1:]))) for v in (x, weight))
-    if (array := r.array(weight)) is not None:
-        columns_value = r.constant(f"{weight.name}_rows", array.reshape(columns.outputs[0].shape))
+    if (array := r.known(weight)) is not None:
+        columns_value = r.constant(array.reshape(columns.outputs[0].shape), name=f"{weight.name}_rows")
         views = [rows]
     else:
         columns_value, views = columns.outputs[0], [rows, columns]
@@ -127,7 +127,7 @@ def _padded(r: Rewriting, call: Call) -> list[Call] | None:
 def _without_padding_taps(r: Rewriting, call: Call) -> list[Call] | None:
     """A convolution without the outer taps that meet padding in every window, as of a kernel that is dilated further than the
     image."""
-    weight = r.array(call.inputs[1])
+    weight = r.known(call.inputs[1])
     if weight is None:
         return None
     moved = windows_of(call)
@@ -142,7 +142,7 @@ def _without_padding_taps(r: Rewriting, call: Call) -> list[Call] | None:
         "strides": tuple(w.stride for w in fewer),
         "group": call.attribute("group", 1),
     }
-    inputs = [call.inputs[0], r.constant(f"{call.values[1].name}_taps", np.ascontiguousarray(cut)), *call.inputs[2:]]
+    inputs = [call.inputs[0], r.constant(np.ascontiguousarray(cut), name=f"{call.values[1].name}_taps"), *call.inputs[2:]]
     return [r.call("Conv", inputs, call.outputs, **attributes)]
 
 
@@ -157,7 +157,7 @@ def _all_rows(r: Rewriting, call: Call) -> list[Call]:
 def _layer(r: Rewriting, call: Call) -> list[Call] | None:
     """Gemm of a matrix and a constant one, without factors, as MatMul and Add."""
     (x, weight, *bias), result = call.values, call.outputs[0]
-    if r.array(weight) is None or call.attribute("transA", 0) or any(call.attribute(a, 1.0) != 1.0 for a in ("alpha", "beta")):
+    if r.known(weight) is None or call.attribute("transA", 0) or any(call.attribute(a, 1.0) != 1.0 for a in ("alpha", "beta")):
         return None
     if call.attribute("transB", 0):
         weight = r.transposed(weight)

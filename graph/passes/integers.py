@@ -25,7 +25,7 @@ from ..fusion import group_of
 from ..ir import Attribute, Call, Graph, Value
 from ..ops.channels_last import CHANNELS_OF_PIXEL
 from ..ops.convolution import SlidingWindow
-from .rewriting import Rewriting, Writer, rewrite, windows_of
+from .rewriting import Replacement, Rewriting, rewrite, windows_of
 from .winograd import least_cycles
 
 if TYPE_CHECKING:
@@ -101,11 +101,11 @@ def quantised(r: Rewriting, value: Value) -> Quantised | None:
 
 def _integers(r: Rewriting, value: Value) -> Quantised | None:
     """An int32 tensor that is made of integers of 8 bits."""
-    if (array := r.array(value)) is not None:
+    if (array := r.known(value)) is not None:
         zero = None if _fitting(array) else dtypes.limits("int8")[0] - array.min()
         numbers = array if zero is None else array + zero
         kind = _fitting(numbers)
-        return None if kind is None else Quantised(r.constant(value.name, numbers.astype(kind)), None, zero, 0)
+        return None if kind is None else Quantised(r.constant(numbers.astype(kind), name=value.name), None, zero, 0)
     shifted = r.producer(value, "Sub")
     wide, *zeros = (value,) if shifted is None else shifted.values
     cast = r.producer(wide, "Cast")
@@ -117,7 +117,7 @@ def _integers(r: Rewriting, value: Value) -> Quantised | None:
 
 
 def _known(r: Rewriting, value: Value | None) -> Value | np.ndarray | None:
-    array = r.array(value)
+    array = r.known(value)
     return value if array is None else array
 
 
@@ -132,12 +132,12 @@ def _rule(r: Rewriting, call: Call, choose: Choice) -> list[Call] | None:
     a, b = (quantised(r, v) for v in call.values[:2])
     if a is None or b is None:
         return None
-    write = Writer(r, call.outputs[0].name)
+    write = Replacement(r, call.outputs[0].name)
     lower = _convolution if call.operator == "Conv" else _product
     return write.ended(call.outputs) if lower(write, call, a, b, choose) else None
 
 
-def _convolution(write: Writer, call: Call, x: Quantised, weight: Quantised, choose: Choice) -> bool:
+def _convolution(write: Replacement, call: Call, x: Quantised, weight: Quantised, choose: Choice) -> bool:
     """Write a convolution of images of two dimensions, without groups, by constant weights; False for another one."""
     array, zero = unshifted(write.r, weight), x.known_zero
     if array is None or zero is None or array.ndim != 4 or call.attribute("group", 1) != 1:
@@ -171,7 +171,7 @@ def attributes_of(moved: Sequence[SlidingWindow]) -> dict[str, Attribute]:
     return {"strides": tuple(w.stride for w in moved), "dilations": tuple(w.dilation for w in moved), "pads": pads}
 
 
-def _product(write: Writer, call: Call, a: Quantised, b: Quantised, choose: Choice) -> bool:
+def _product(write: Replacement, call: Call, a: Quantised, b: Quantised, choose: Choice) -> bool:
     """Write a product by a matrix; False for another one."""
     transposed = bool(call.attribute("transB", 0))
     plain = not call.attribute("transA", 0) and all(call.attribute(n, 1.0) == 1.0 for n in ("alpha", "beta"))
@@ -195,14 +195,14 @@ def _product(write: Writer, call: Call, a: Quantised, b: Quantised, choose: Choi
     return True
 
 
-def _with_bias(write: Writer, sums: Value, a: Quantised, b: Quantised, columns: np.ndarray, bias: Sequence[Value]) -> Value:
+def _with_bias(write: Replacement, sums: Value, a: Quantised, b: Quantised, columns: np.ndarray, bias: Sequence[Value]) -> Value:
     """Sums of products of integers and these columns, corrected and scaled, plus a bias."""
     offset = _bias_of_sums(write.r, a, b, bias)
     corrected = _corrected(write, sums, a, columns, np.zeros(1, np.int32) if offset is None else offset)
     return _scaled(write, corrected, a, b, *(bias if offset is None else ()))
 
 
-def _corrected(write: Writer, sums: Value, a: Quantised, columns: np.ndarray, offset: np.ndarray) -> Value:
+def _corrected(write: Replacement, sums: Value, a: Quantised, columns: np.ndarray, offset: np.ndarray) -> Value:
     """Sums of products of integers and these columns, less the zero point times the columns, plus an offset."""
     totals = columns.sum(axis=0, dtype=np.int32)
     if a.known_zero is None:
@@ -212,7 +212,7 @@ def _corrected(write: Writer, sums: Value, a: Quantised, columns: np.ndarray, of
     return write("Add", sums, write.constant(offset)) if offset.any() else sums
 
 
-def _corrected_at_each_call(write: Writer, sums: Value, a: Quantised, b: Quantised, columns: Value) -> Value:
+def _corrected_at_each_call(write: Replacement, sums: Value, a: Quantised, b: Quantised, columns: Value) -> Value:
     """Sums of products of integers, less what the zero points of both operands add, of which the second is not constant, or has
     weights that are no integers of 8 bits without their zero point."""
     rows, length = write.calls[-1].values[0], columns.shape[0]
@@ -227,13 +227,13 @@ def _corrected_at_each_call(write: Writer, sums: Value, a: Quantised, b: Quantis
     return sums
 
 
-def _number(write: Writer, zero: Value | np.ndarray | None) -> Value:
+def _number(write: Replacement, zero: Value | np.ndarray | None) -> Value:
     """A zero point in int32."""
     assert zero is not None, "a zero point of None is known"
     return write("Cast", zero, to="int32") if isinstance(zero, Value) else write.constant(zero.astype(np.int32))
 
 
-def _scaled(write: Writer, sums: Value, a: Quantised, b: Quantised, *bias: Value) -> Value:
+def _scaled(write: Replacement, sums: Value, a: Quantised, b: Quantised, *bias: Value) -> Value:
     """Sums of products of integers times both scales, plus a bias."""
     result = sums
     if a.scale is not None and b.scale is not None:
@@ -254,7 +254,7 @@ def _known_scale(a: Quantised, b: Quantised) -> np.ndarray:
 
 def _bias_of_sums(r: Rewriting, a: Quantised, b: Quantised, bias: Sequence[Value]) -> np.ndarray | None:
     """A bias as integers that are added to sums before both scales, within its rounding, as quantisers make it; 0 for none."""
-    arrays = [r.array(v) for v in bias]
+    arrays = [r.known(v) for v in bias]
     if not arrays:
         return np.zeros(1, np.int32)
     (array,) = arrays
@@ -269,7 +269,7 @@ def _bias_of_sums(r: Rewriting, a: Quantised, b: Quantised, bias: Sequence[Value
 
 def unshifted(r: Rewriting, weight: Quantised) -> np.ndarray | None:
     """Constant weights less their zero points, if these are integers of 8 bits."""
-    array = r.array(weight.numbers)
+    array = r.known(weight.numbers)
     if array is None or isinstance(weight.zero, Value):
         return None
     shifted = array.astype(np.int32) - along(weight.zero, weight.axis, array.ndim)

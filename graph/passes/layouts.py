@@ -159,7 +159,7 @@ def _step(r: Rewriting, call: Call, result: Value, s: Strided) -> Strided | None
                 s = s.part(axis % rank, first, result.shape[axis % rank], step)
             return s
         case "Gather":
-            index = r.array(call.inputs[1])
+            index = r.known(call.inputs[1])
             axis = call.attribute("axis", 0) % rank
             if index is None:
                 return None

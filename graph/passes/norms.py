@@ -72,7 +72,7 @@ def _norm(r: Rewriting, call: Call) -> Call | None:
             continue
         x = _centred_from(r, centred, axes)
         dtype = call.outputs[0].dtype
-        ones = r.constant(f"{call.outputs[0].name}_scale", np.ones(shape[axes[0] :], dtype))
+        ones = r.constant(np.ones(shape[axes[0] :], dtype), name=f"{call.outputs[0].name}_scale")
         operator = "RMSNormalization" if x is None else "LayerNormalization"
         return r.call(operator, [centred if x is None else x, ones], call.outputs, axis=axes[0] - len(shape), epsilon=epsilon)
     return None
@@ -130,7 +130,7 @@ def _scaled_norm(r: Rewriting, call: Call) -> list[Call] | None:
         return None
     if factor.shape[-len(scale.shape) :] != scale.shape:
         return None
-    array, old = r.array(factor), [r.array(v) for v in (scale, *bias)]
+    array, old = r.known(factor), [r.known(v) for v in (scale, *bias)]
     if array is None or any(a is None for a in old):
         return None
     new, name = array.reshape(scale.shape), call.outputs[0].name
@@ -140,5 +140,5 @@ def _scaled_norm(r: Rewriting, call: Call) -> list[Call] | None:
         return None
     else:
         numbers = [a for a in old[:1] if a is not None] + [sum((a for a in old[1:] if a is not None), new)]
-    constants = [r.constant(f"{name}_{what}", a) for what, a in zip(("scale", "shift"), numbers, strict=False)]
+    constants = [r.constant(a, name=f"{name}_{what}") for what, a in zip(("scale", "shift"), numbers, strict=False)]
     return [replace(norm, inputs=(x, *constants), outputs=call.outputs)]

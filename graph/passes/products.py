@@ -63,13 +63,13 @@ def _mergeable(graph: Graph, consumers: Mapping[Value, list[Call]], call: Call) 
 def _merged(r: Rewriting, parts: Sequence[MergeableProduct]) -> list[Call]:
     """One product, the sum with its bias, and the split into its parts."""
     name, axis = parts[0].result.name, len(parts[0].result.shape) - 1
-    weight = r.constant(f"{name}_weights", np.concatenate([r.constants[p.weight.name] for p in parts], axis=1))
+    weight = r.constant(np.concatenate([r.constants[p.weight.name] for p in parts], axis=1), name=f"{name}_weights")
     calls = [r.call("MatMul", [parts[0].calls[0].inputs[0], weight], f"{name}_parts")]
     if any(p.bias is not None for p in parts):
         rows = [
             np.zeros(p.weight.shape[1:], weight.dtype) if p.bias is None else r.constants[p.bias.name].reshape(-1) for p in parts
         ]
-        bias = r.constant(f"{name}_biases", np.concatenate(rows))
+        bias = r.constant(np.concatenate(rows), name=f"{name}_biases")
         calls.append(r.call("Add", [calls[0].outputs[0], bias], f"{name}_sums"))
     sizes = tuple(p.weight.shape[1] for p in parts)
     return [*calls, r.call("Split", calls[-1].outputs, [p.result for p in parts], axis=axis, split=sizes)]

@@ -79,13 +79,13 @@ def _quantised(r: Rewriting, call: Call) -> list[Call] | None:
         inverse = np.float32(1) / np.float32(found[0])
     if not np.isfinite(inverse) or inverse < np.finfo(np.float32).tiny or result.dtype not in ("int8", "uint8"):
         return None
-    factor = r.constant(f"{result.name}_factor", np.array(inverse))
+    factor = r.constant(np.array(inverse), name=f"{result.name}_factor")
     return [r.call("QuantizeByFactor", [x, factor], call.outputs, zero=int(found[1]), to=result.dtype)]
 
 
 def _scaled_before(r: Rewriting, call: Call) -> list[Call] | None:
     """A quantisation whose factor is in the constants of the calls before it."""
-    factor = r.array(call.inputs[1]) if call.operator == "QuantizeByFactor" and len(call.inputs) > 1 else None
+    factor = r.known(call.inputs[1]) if call.operator == "QuantizeByFactor" and len(call.inputs) > 1 else None
     calls = None if factor is None else _scaled(r, call.values[0], factor)
     return None if calls is None else [*calls, replace(call, inputs=calls[-1].outputs)]
 
@@ -120,4 +120,4 @@ def _sums_integers(r: Rewriting, call: Call) -> bool:
 def _times(r: Rewriting, value: Value, factor: np.ndarray) -> Value:
     """A constant times a factor."""
     array = r.constants[value.name]
-    return r.constant(f"{value.name}_scaled", (array * factor).astype(array.dtype))
+    return r.constant((array * factor).astype(array.dtype), name=f"{value.name}_scaled")

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tir.traverse import fresh
-
-from ..ir import Attribute, Call, Graph, Value, constant
+from ..builder import Builder, Writer
+from ..ir import Call, Graph, Value
 from ..kinds import elementwise
 from ..ops import result_types
 from ..ops.convolution import SlidingWindow, windows
@@ -34,15 +33,16 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     return remove_unread(graph.with_(calls=tuple(calls), constants=rewriting.constants))
 
 
-class Rewriting:
-    """The state of a rewrite: `producers` are the calls so far, by their outputs."""
+class Rewriting(Builder):
+    """The state of a rewrite: `producers` are the calls so far, by their outputs. Calls of constants are left as they are."""
 
     def __init__(self, graph: Graph):
+        super().__init__(graph.name, fold=False)
         self.constants = dict(graph.constants)
+        self.taken = graph.names()
         self.producers: dict[Value, Call] = {}
         self._outputs = set(graph.outputs)
         self._consumers = graph.consumers()
-        self._taken = graph.names()
         self._transposed: dict[Value, Value] = {}
 
     def producer(self, value: Value | None, *operators: str) -> Call | None:
@@ -54,58 +54,31 @@ class Rewriting:
         """True where one call alone reads a value, and it is no output."""
         return value not in self._outputs and len(self._consumers.get(value, ())) <= 1
 
-    def array(self, value: Value | None) -> np.ndarray | None:
-        """The elements of a value, if it is a constant."""
-        return None if value is None else self.constants.get(value.name)
-
     def number(self, value: Value | None) -> float | None:
         """The only element of a value, if it is a constant with one."""
-        array = self.array(value)
+        array = self.known(value)
         return float(array.reshape(())) if array is not None and array.size == 1 else None
-
-    def constant(self, wanted: str, array: np.ndarray) -> Value:
-        """A new constant."""
-        name = self._name(wanted)
-        self.constants[name] = array
-        return constant(name, array)
 
     def transposed(self, matrix: Value) -> Value:
         """The transpose of a constant as a constant, the same each time."""
         if matrix not in self._transposed:
             array = np.ascontiguousarray(self.constants[matrix.name].T)
-            self._transposed[matrix] = self.constant(f"{matrix.name}_columns", array)
+            self._transposed[matrix] = self.constant(array, name=f"{matrix.name}_columns")
         return self._transposed[matrix]
 
-    def call(
-        self, operator: str, inputs: Sequence[Value | None], outputs: str | Sequence[Value], **attributes: Attribute
-    ) -> Call:
-        """A call. Its outputs are given as values, or as a name after which new ones are named, with types that are inferred."""
-        call = Call(operator, tuple(inputs), (), tuple(sorted(attributes.items())))
-        if isinstance(outputs, str):
-            outputs = [self.value(outputs, *t) for t in result_types(call)]
-        return Call(operator, call.inputs, tuple(outputs), call.attributes)
 
-    def value(self, wanted: str, shape: tuple[int, ...], dtype: str) -> Value:
-        """A new value, for a call that is still to be made."""
-        return Value(self._name(wanted), shape, dtype)
-
-    def _name(self, wanted: str) -> str:
-        return fresh(self._taken, wanted)
-
-
-class Writer:
+class Replacement(Writer):
     """Calls of one output in place of another one, after whose result their values are named."""
 
     def __init__(self, r: Rewriting, name: str):
-        self.r, self.name, self.calls = r, name, list[Call]()
+        super().__init__(r, name)
+        self.r, self.calls = r, r.calls
+        self.calls.clear()
 
-    def __call__(self, operator: str, *inputs: Value | None, **attributes: Any) -> Value:
-        call = self.r.call(operator, inputs, f"{self.name}_{operator.lower()}", **attributes)
-        self.calls.append(replace(call, outputs=call.outputs[:1]))
-        return call.outputs[0]
-
-    def constant(self, array: np.ndarray) -> Value:
-        return self.r.constant(f"{self.name}_constant", array)
+    def __call__(self, operator: str, /, *inputs: Value | None, **attributes: Any) -> Value:
+        super().__call__(operator, *inputs, **attributes)
+        self.calls[-1] = replace(self.calls[-1], outputs=self.calls[-1].outputs[:1])
+        return self.calls[-1].outputs[0]
 
     def ended(self, outputs: tuple[Value, ...]) -> list[Call]:
         """The calls, of which the last makes the outputs."""

@@ -66,8 +66,8 @@ def _unmoved_operand(r: Rewriting, moved: Call, value: Value) -> tuple[list[Call
         return None if shape is None else _viewed(r, value, shape)
     order = moved.attribute("perm") or range(len(own))[::-1]
     back = [list(order).index(n) for n in range(len(own))]
-    if (array := r.array(value)) is not None:
-        return [], r.constant(f"{value.name}_transposed", np.ascontiguousarray(array.reshape(own).transpose(back)))
+    if (array := r.known(value)) is not None:
+        return [], r.constant(np.ascontiguousarray(array.reshape(own).transpose(back)), name=f"{value.name}_transposed")
     return _viewed(r, value, tuple(own[n] for n in back)) if sum(e > 1 for e in own) == 1 else None
 
 
@@ -91,7 +91,7 @@ def _broadcast(own: tuple[int, ...], after: tuple[int, ...], before: tuple[int, 
 def _viewed(r: Rewriting, value: Value, shape: Sequence[int]) -> tuple[list[Call], Value]:
     if value.shape == tuple(shape):
         return [], value
-    if (array := r.array(value)) is not None:
-        return [], r.constant(f"{value.name}_viewed", array.reshape(shape))
+    if (array := r.known(value)) is not None:
+        return [], r.constant(array.reshape(shape), name=f"{value.name}_viewed")
     view = r.call("Reshape", [value], f"{value.name}_viewed", shape=tuple(shape))
     return [view], view.outputs[0]

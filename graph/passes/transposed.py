@@ -48,7 +48,7 @@ class Phases:
 
 
 def _rule(r: Rewriting, call: Call) -> list[Call] | None:
-    if call.operator != "ConvTranspose" or any(r.array(v) is None for v in call.values[1:]):
+    if call.operator != "ConvTranspose" or any(r.known(v) is None for v in call.values[1:]):
         return None
     (x, weight, *bias), (result,) = call.values, call.outputs
     given: dict[str, Any] = {n: a for n, a in call.attributes if n not in ("group", "kernel_shape")}
@@ -58,8 +58,8 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
         return None
     groups = call.attribute("group", 1)
     size = prod(p.stride for p in phases)
-    operands = [x, r.constant(f"{weight.name}_phases", _by_phase(r.constants[weight.name], phases, groups))]
-    operands += [r.constant(f"{b.name}_phases", np.repeat(r.constants[b.name], size)) for b in bias]
+    operands = [x, r.constant(_by_phase(r.constants[weight.name], phases, groups), name=f"{weight.name}_phases")]
+    operands += [r.constant(np.repeat(r.constants[b.name], size), name=f"{b.name}_phases") for b in bias]
     pads = (*(p.before for p in phases), *(p.after for p in phases))
     attributes = {"pads": pads, "group": groups}
     if size == 1:

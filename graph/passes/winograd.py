@@ -50,10 +50,10 @@ def least_cycles(call: Call, target: Target) -> float:
 
 
 def _rule(r: Rewriting, call: Call, choose: Callable[[Call], Tile]) -> list[Call] | None:
-    weight = r.array(call.inputs[1]) if _filterable(call) else None
+    weight = r.known(call.inputs[1]) if _filterable(call) else None
     if weight is None or not (tile := choose(call)):
         return None
-    transformed = r.constant(f"{call.values[1].name}_points", transformed_weights(weight, tile))
+    transformed = r.constant(transformed_weights(weight, tile), name=f"{call.values[1].name}_points")
     return [replace(_by_tiles(call, tile), inputs=(call.inputs[0], transformed, *call.inputs[2:]), outputs=call.outputs)]
 
 

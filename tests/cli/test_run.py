@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 import graph.reference
 import tir
 from cli.run import main, root_mean_square
+from graph.ops.registry import HOW_TO_ADD
 from graph.passes import PASSES
 from graph.passes.check import difference
 from tests.graph.models import model
@@ -181,7 +182,8 @@ def test_a_network_for_another_processor_is_exported_only(path, tmp_path, capsys
             "new.onnx",
             "new.onnx: 2 nodes cannot be imported\n"
             "  node number 0, of `p`, Nowhere of opset 18: there is no such operator; did you mean Where?\n"
-            "  node number 1, of `y`, Never of opset 18: there is no such operator",
+            "  node number 1, of `y`, Never of opset 18: there is no such operator\n"
+            f"  {HOW_TO_ADD}",
         ),
     ],
 )

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from graph.ir import GraphError
 from graph.onnx import load_onnx
-from graph.onnx.importer import CompositeWriter
+from graph.onnx.importer import NodeBody
 from graph.reference import evaluate
 
 from .models import exact, model
@@ -94,8 +94,8 @@ def test_a_loop_whose_condition_follows_from_the_number_of_the_step():
 @pytest.mark.parametrize("on", ["goes", "always", "never", "most"])
 def test_a_loop_that_is_too_long_is_refused_at_once(monkeypatch, on):
     """Where its condition does not follow from the step: after the first, or where it is not known."""
-    steps, inline = [], CompositeWriter.inline
-    monkeypatch.setattr(CompositeWriter, "inline", lambda self, body, inputs=(): steps.append(body) or inline(self, body, inputs))
+    steps, call = [], NodeBody.__call__
+    monkeypatch.setattr(NodeBody, "__call__", lambda self, *inputs: steps.append(self) or call(self, *inputs))
     nodes = [("Identity", [on], ["on"]), ("Add", ["v", "v"], ["w"])]
     node = helper.make_node("Loop", ["n", "c", "x"], ["y"], body=body(nodes, ["i", "goes", "v"], ["on", "w"]))
     given = {"x": X} | ({"most": np.array(True)} if on == "most" else {})

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from graph.ir import GraphError
 from graph.onnx import load_onnx
+from graph.ops.registry import HOW_TO_ADD
 from graph.reference import evaluate
 
 from .models import close, exact, model
@@ -112,7 +113,8 @@ def test_all_that_is_not_there_is_listed():
         "  node number 5, of `f`, Conv of opset 18: it has 1 input(s)\n"
         "  node `seventh` Transpos of opset 18: there is no such operator; did you mean Transpose?\n"
         "  node `eighth` Gelu of opset 18: there is no such operator; it is for versions 20 and later\n"
-        "  node `ninth` MaxPool of opset 18: the attribute kernel_shape is missing",
+        "  node `ninth` MaxPool of opset 18: the attribute kernel_shape is missing\n"
+        f"  {HOW_TO_ADD}",
     )
 
 
