@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from math import inf
+from math import inf, log2
 from typing import Any
 
 from tir.memory import WARP
@@ -88,10 +88,11 @@ class Memory:
 # latency of a level divided by the misses that a core has in flight, but no less than `line`. Zen's L3 has 50 cycles and 24
 # misses, that of other servers 200 and 12 (vendors' optimisation guides); memory has some 100 ns. Sapphire Rapids: measured by
 # `tir.calibrate` on a rented machine with 105 MiB of L3, of which 16 were fast. `streams`: on a Zen 5 two were faster than one
-# and four; on a Zen 3 one, two, three and four read 13, 16, 19 and 19 GB/s, more no more; on Sapphire Rapids two, four and eight
-# read 12.6, 15.8 and 16.2.
+# and four; on a Zen 4 two, four and eight read 30.9, 31.9 and 28.8 GB/s; on a Zen 3 one, two, three and four read 13, 16, 19 and
+# 19, more no more; on Sapphire Rapids two, four and eight read 12.6, 15.8 and 16.2.
 MEMORIES: tuple[tuple[str, Memory], ...] = (
-    (r"znver[4-9]", Memory((2.0, 6.0, 14.0), (2.0, 6.0, 18.0), streams=2)),
+    (r"znver4", Memory((2.0, 6.0, 14.0), (2.0, 6.0, 18.0), streams=4)),
+    (r"znver[5-9]", Memory((2.0, 6.0, 14.0), (2.0, 6.0, 18.0), streams=2)),
     (r"znver", Memory((2.0, 6.0, 14.0), (2.0, 6.0, 18.0), streams=4)),
     (r"sapphirerapids|emeraldrapids|graniterapids", Memory((2.0, 8.0, 22.6), (2.0, 22.6, 45.3), 16 << 20)),
     (r"", Memory((2.0, 6.0, 14.0), (2.0, 16.0, 30.0))),  # all others: to pack in vain costs less than to read from far away
@@ -209,8 +210,9 @@ class CPU:
     # --- threads -----------------------------------------------------------------------------------------------------------
 
     def threads(self, cycles: float) -> int:
-        """Threads for work of `cycles` cycles of one core: one where waking another costs more than it saves."""
-        return self.cores if cycles >= WAITING_THREAD_CYCLES else 1
+        """Threads for work of `cycles` cycles of one core: the number with which it ends first. Threads are woken, and wait for each
+        other, in a tree, so each doubling of their number costs as much."""
+        return min(range(self.cores, 0, -1), key=lambda n: cycles / n + WAITING_THREAD_CYCLES / 2 * log2(n))
 
     def fma_cycles(self, bits: int) -> float:
         """Cycles of a multiply-add of one element, its factors in registers."""

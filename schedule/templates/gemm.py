@@ -116,8 +116,9 @@ def columns_before(c: Contraction, last: int) -> Contraction:
     return replace(c, columns=(*first, replace(it, extent=Const(extent(it) - last))))
 
 
-def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> GemmTile:
-    """Good sizes for a product, computed from its extents and the processor."""
+def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(), by_rows: bool | None = None) -> GemmTile:
+    """Good sizes for a product, computed from its extents and the processor. Threads share rows as `by_rows` says, or, where it
+    is None, as keeps more of them busy."""
     lanes = processor.lanes(c.bits)
     M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction)
     outer = size(c.batch) * size(c.rows[:-1]) * size(c.columns[:-1])
@@ -137,7 +138,8 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     together = M * line <= processor.product_block_bytes(few)[0] if right else N >= M
     spare = (0.2 if together and not constant else -0.05) if right else (0.02 if together else -0.02)
     # `spare` is the utilisation that sharing columns may lose against sharing rows; where negative, that rows may lose.
-    by_rows = enough_rows or _utilisation(M, mr, threads) > _utilisation(N, nr, threads) + spare
+    if by_rows is None:
+        by_rows = enough_rows or _utilisation(M, mr, threads) > _utilisation(N, nr, threads) + spare
     rows, columns = processor.product_block_bytes(few)
     mc = balanced(row_tiles, max(1, rows // (mr * line)), 1 if enough_rows or not by_rows else threads)
     nc = balanced(column_tiles, max(1, columns // (nr * line)), 1 if by_rows else threads)
@@ -309,8 +311,12 @@ def build(
     own_sizes = sizes is None and like is None
     alone = own_sizes and (after is not None or not s.get_consumers(c.block))
     few = dot_columns(c, machine, s.constants) if alone and divisible(s.block(c.block)) else 0
-    t, usual = _seed(columns_before(c, few), machine, s.constants)
-    t, variant = sizes or t, usual if variant is None else variant
+    others = columns_before(c, few)
+    t, usual = _seed(others, machine, s.constants)
+    variant = usual if variant is None else variant
+    if variant is Sum.IN_PARTS and not t.by_rows:  # else one thread may have the only block of rows
+        t = tiles(others, machine, s.constants, by_rows=True)
+    t = sizes or t
     products = (*c.batch, *c.columns[:-1])  # each has columns of its own to pack
     outer = [loop_of(it) for it in (*products, *c.rows[:-1])]
     r0, r1, r2 = _split(s, c, c.rows[-1], (t.mc, t.mr), like)

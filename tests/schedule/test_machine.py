@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import pytest
 
@@ -75,6 +76,15 @@ def test_least_work_for_threads(cycles, count):
     """One cost of waking a thread stands behind the least work of every kind."""
     assert AVX512.threads(count * cycles) == 2
     assert AVX512.threads((count - 1) * cycles) == 1
+
+
+def test_threads_rise_with_the_work():
+    """On 56 cores each number comes up, and more work never ends sooner."""
+    many = replace(AVX512, cores=56)
+    work = [1000 * 1.05**n for n in range(200)]
+    counts = [many.threads(cycles) for cycles in work]
+    assert counts == sorted(counts) and counts[0] == 1 and counts[-1] == 56 and len(set(counts)) > 20
+    assert many.threads(1 << 16) == 3  # a product of 128 x 128 x 128
 
 
 def test_one_core_has_one_thread():

@@ -54,7 +54,7 @@ PRODUCTS: dict[str, Callable[[], PrimFunc]] = {
     "convolution of pixels": lambda: workloads.make("conv2d", (1, 28, 28, 64, 96, 1, 1, 1, 0)).func,
     "channels last": lambda: workloads.make("conv2d_nhwc", (1, 28, 28, 32, 48, 3, 1, 1, 1, 1)).func,
     "transposed convolution": lambda: workloads.make("conv2d_transpose", (1, 14, 14, 32, 48, 4, 2, 1)).func,
-    "distances": lambda: programs.squared_distances(127, 131, 67),
+    "distances": lambda: programs.squared_distances(127, 131, 167),
     "attention": lambda: programs.attention(8, 128, 64),
 }
 OTHERS: dict[str, Callable[[], PrimFunc]] = {

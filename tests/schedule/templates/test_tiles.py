@@ -14,6 +14,7 @@ import tir
 from schedule import templates
 from schedule.machine import CPU as Processor
 from schedule.machine import Memory
+from schedule.open_schedule import OpenSchedule
 from schedule.primitive import find_block, loops_of
 from schedule.templates import conv2d, depthwise, dots, elementwise, gemm, gemv, reduction, rowwise
 from schedule.templates.division import balanced
@@ -40,6 +41,20 @@ def test_register_tiles_fit(processor):
 def test_a_large_product_fills_the_registers():
     mr, nr = gemm.register_tile(1000, 1000, 1000, 16, WIDE)
     assert mr * nr // 16 >= 24
+
+
+def test_parts_of_a_sum_are_shared_by_rows_though_columns_would_be_more_equal():
+    """The pixels of 14 x 14 are shared more equally by columns. A sum in parts that is asked for has blocks of rows to share."""
+    target = tir.Target("llvm", mcpu="znver4", num_cores=2, memory="2,2.83,8/2,2.83,22.6+16x4")
+    A, B = te.placeholder((256, 2304), name="A"), te.placeholder((2304, 196), name="B")
+    k = te.reduce_axis((0, 2304), name="k")
+    func = te.create_prim_func([A, B, te.compute((256, 196), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
+    c = gemm.matches(find_block(func, "C"))
+    assert not gemm.tiles(c, target.machine).by_rows
+    asked = OpenSchedule(func, target, at_seed=True)
+    gemm.build(asked, c, gemm.Sum.IN_PARTS)
+    (shared, *_), *_ = asked.tiled("C").levels
+    assert asked.loop(shared).extent.value == 2
 
 
 def test_columns_that_are_not_packed_are_in_one_tile_if_they_end_in_a_part_of_a_vector():
