@@ -210,8 +210,8 @@ class CPU:
     # --- threads -----------------------------------------------------------------------------------------------------------
 
     def threads(self, cycles: float) -> int:
-        """Threads for work of `cycles` cycles of one core: the number with which it ends first. Threads are woken, and wait for each
-        other, in a tree, so each doubling of their number costs as much."""
+        """Threads for work of `cycles` cycles of one core: the number with which it ends first. Threads are woken, and wait, in
+        a tree, so each doubling of their number costs as much."""
         return min(range(self.cores, 0, -1), key=lambda n: cycles / n + WAITING_THREAD_CYCLES / 2 * log2(n))
 
     def fma_cycles(self, bits: int) -> float:
