@@ -55,7 +55,8 @@ def test_rows_of_other_matrices_are_added_to_half_of_the_registers(target, colum
 
 
 @pytest.mark.parametrize(
-    ("mcpu", "rows", "vectors"), [("x86-64-v2", 8, 1), ("znver3", 4, 2), ("znver4", 4, 4), ("znver5", 2, 8), ("sapphirerapids", 8, 2)]
+    ("mcpu", "rows", "vectors"),
+    [("x86-64-v2", 8, 1), ("znver3", 4, 2), ("znver4", 4, 4), ("znver5", 2, 8), ("sapphirerapids", 8, 2)],
 )
 def test_rows_that_are_read_at_once_have_sums_in_half_of_the_registers(mcpu, rows, vectors):
     A, x = te.placeholder((520, 1024), name="A"), te.placeholder((1024,), name="x")

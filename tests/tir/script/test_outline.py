@@ -143,7 +143,8 @@ def run_outline(text, arrays):
 SHAPES = {"gmm": (7, 13, 109), "mlp": (13, 7, 33, 17), "softmax": (7, 109), "conv2d": (1, 7, 5, 3, 13, 3, 3, 2, 1)}
 
 
-@pytest.mark.parametrize("mcpu", ["x86-64-v3", "znver4"])  # of mlp there are sums in vectors for the latter, whose first values stand apart
+# For znver4, mlp has sums in vectors, whose first values stand apart.
+@pytest.mark.parametrize("mcpu", ["x86-64-v3", "znver4"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_an_outline_says_what_the_program_does(name, mcpu):
     func = tir.workloads.make(name, SHAPES[name]).func
