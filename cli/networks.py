@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from graph import Graph, Model
 
 Shape = tuple[int, ...]
+WEIGHTS = ("int8", "int4")  # of --quantise without data
+QUANTISE = "FILE.npz|int8|int4"
+QUANTISE_HELP = (
+    "compute in integers of 8 bits, calibrated by the samples of FILE.npz, arrays by the names of inputs; int8 and int4: "
+    "weights alone"
+)
 
 
 def load(path: str, shapes: Sequence[tuple[str, Shape]] = (), inputs: Mapping[str, np.ndarray] | None = None) -> Graph:
@@ -80,16 +86,32 @@ def export(model: Model, path: str, stream: IO[str]) -> None:
     print(f"exported: {path}, {header} and {header.with_suffix('.weights')}", file=stream)
 
 
-def read_arrays(path: str) -> dict[str, np.ndarray]:
-    """The arrays of `--inputs`, a file that `numpy.savez` wrote, by name."""
-    what = f"--inputs: {path} is no file of numpy.savez, or is damaged"
+def quantised(graph: Graph, given: str, target: Target, stream: IO[str]) -> Graph:
+    """The network quantised as `--quantise` says: by the samples of a file, or with weights alone of one of WEIGHTS. Prints the
+    report."""
+    from graph import GraphError, quantise
+
+    with refusing("--quantise", (GraphError, ValueError)):
+        if given in WEIGHTS:
+            found = quantise(graph, weights=given, target=target)  # type: ignore[arg-type]
+        elif not Path(given).is_file():
+            raise Usage(f"--quantise: there is no file {given}; expected samples in FILE.npz, {' or '.join(WEIGHTS)}")
+        else:
+            found = quantise(graph, read_arrays(given, "--quantise"), target=target)
+    print(found.report, file=stream)
+    return found
+
+
+def read_arrays(path: str, option: str = "--inputs") -> dict[str, np.ndarray]:
+    """The arrays of an option, a file that `numpy.savez` wrote, by name."""
+    what = f"{option}: {path} is no file of numpy.savez, or is damaged"
     if not Path(path).is_file():
-        raise Usage(f"--inputs: there is no file {path}")
+        raise Usage(f"{option}: there is no file {path}")
     with refusing(what, (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error)):
         found = np.load(path)
         arrays = {name: found[name] for name in found.files} if isinstance(found, np.lib.npyio.NpzFile) else None
     if arrays is None:
-        raise Usage(f"--inputs: {path} holds one array; numpy.savez writes several, by name")
+        raise Usage(f"{option}: {path} holds one array; numpy.savez writes several, by name")
     return arrays
 
 

@@ -20,7 +20,18 @@ from codegen.runtime.timing import duration, sampled, seconds_of
 from tir import dtypes
 from tir.display import count_text
 
-from .networks import check_exportable, compiled, export, load, parse_processor, read_arrays, write_arrays
+from .networks import (
+    QUANTISE,
+    QUANTISE_HELP,
+    check_exportable,
+    compiled,
+    export,
+    load,
+    parse_processor,
+    quantised,
+    read_arrays,
+    write_arrays,
+)  # fmt: skip
 from .options import Parser, Usage, input_shape, refusing, threads, writable
 from .process import guarded
 
@@ -38,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--inputs", metavar="FILE.npz", help="the inputs, arrays by name (default: random ones)")
     p.add_argument("--outputs", metavar="FILE.npz", help="where to write the outputs, by name")
     p.add_argument("--export", metavar="FILE", help="write it as a library (.so) or object file (.o), with header and weights")
+    p.add_argument("--quantise", metavar=QUANTISE, help=QUANTISE_HELP)
     p.add_argument("--threads", type=threads, metavar="N", help="the threads that a kernel uses (default: one for each core)")
     p.add_argument("--target", default="llvm", help='what to compile for (default: "llvm")')
     p.add_argument("--records", metavar="FILE", help="take the schedules recorded there")
@@ -72,6 +84,8 @@ def _run(args: argparse.Namespace) -> int:
         check_exportable(args.export)
     given = read_arrays(args.inputs) if args.inputs else {}
     graph = load(args.model, args.shape, given)
+    if args.quantise:
+        graph = quantised(graph, args.quantise, target, sys.stdout)
     if args.show:
         graph.show()
     inputs = given if args.inputs else random_inputs(graph)

@@ -65,7 +65,7 @@ REFERENCE: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "Networks": (
         "docs/networks.md",
-        {"tir": "load_onnx Graph GraphError tune_graph", "graph": "Model Call Value"},
+        {"tir": "load_onnx Graph GraphError quantise tune_graph", "graph": "Model Call Value"},
     ),
 }
 

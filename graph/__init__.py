@@ -1,9 +1,9 @@
 """Whole networks: a graph of calls of operators, read from ONNX, rewritten by passes, grouped into kernels and run.
 
 `ir` has the nodes of a graph, `ops` the operators: each is defined by tensor expressions or by other operators. `builder` writes
-graphs: for `onnx`, which reads files, for `passes`, which rewrite graphs, and for users. `places` finds the values inside of
-others. `fusion` groups the other calls: each group is one function of the IR below. `memory` plans addresses, `compilation`
-builds kernels, `model` runs them by one native function.
+graphs: for `onnx`, which reads files, for `passes`, which rewrite graphs, and for users. `quantisation` makes integers of floats.
+`places` finds the values inside of others. `fusion` groups the other calls: each group is one function of the IR below. `memory`
+plans addresses, `compilation` builds kernels, `model` runs them by one native function.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .model import Model
     from .onnx import load_onnx
     from .ops.registry import composite, operator
+    from .quantisation.quantise import quantise
     from .tuning import tune_graph
 
 _NAMES = {
@@ -27,11 +28,13 @@ _NAMES = {
     "Model": "model",
     "compile": "compilation",
     "load_onnx": "onnx",
+    "quantise": "quantisation.quantise",
     "tune_graph": "tuning",
 }
 
 __all__ = [
-    "Builder", "Call", "Graph", "GraphError", "Model", "Value", "compile", "composite", "load_onnx", "operator", "tune_graph",
+    "Builder", "Call", "Graph", "GraphError", "Model", "Value", "compile", "composite", "load_onnx", "operator", "quantise",
+    "tune_graph",
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from codegen import Kernel, Target
     from codegen.build import build, dump
     from explorer import explore
-    from graph import Graph, GraphError, compile, load_onnx, tune_graph
+    from graph import Graph, GraphError, compile, load_onnx, quantise, tune_graph
     from schedule import Schedule, ScheduleError, TensorIntrin, replay
     from search import NothingFound, Records, autotune, best_schedule, default_schedule, tune_tasks
     from search.equivalence import equivalent
@@ -56,6 +56,7 @@ _NAMES = {
         "graph.compilation": ("compile",),
         "graph.ir": ("Graph", "GraphError"),
         "graph.onnx": ("load_onnx",),
+        "graph.quantisation.quantise": ("quantise",),
         "graph.tuning": ("tune_graph",),
         "codegen.build": ("build", "dump"),
         "codegen.runtime.kernel": ("Kernel",),
@@ -74,8 +75,8 @@ __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Graph", "GraphError", "IndexMap", "Kernel", "Kind", "Node",
     "NothingFound", "PrimFunc", "Records", "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine",
     "analysis", "autotune", "best_schedule", "build", "compare", "compile", "default_schedule", "diff", "dtypes", "dump",
-    "equivalent", "explore", "interpreter", "ir", "jit", "load_onnx", "replay", "run", "script", "simplify", "specialize",
-    "structural_equal", "study", "te", "traverse", "tune_graph", "tune_tasks", "verify", "workloads",
+    "equivalent", "explore", "interpreter", "ir", "jit", "load_onnx", "quantise", "replay", "run", "script", "simplify",
+    "specialize", "structural_equal", "study", "te", "traverse", "tune_graph", "tune_tasks", "verify", "workloads",
 ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from search.names import BANDITS, CREDITS, MODELS, POLICIES, SPACES
 from tir.nearest import nearest_name
 
+from ..networks import QUANTISE, QUANTISE_HELP
 from ..options import Parser, Usage, count, input_shape, positive_float, positive_int, refusing, running, seed, threads
 
 COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
@@ -22,7 +23,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     ),
     "a network": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "policy", "model", "report",
-        "export", "cluster", "builders",
+        "export", "cluster", "builders", "quantise",
     ),
     "--sizes": (
         "sizes", "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "policy", "model", "space",
@@ -60,6 +61,7 @@ ARGUMENTS: dict[str, tuple[str | None, dict[str, Any], str]] = {
     "apply": ("FILE", {}, "instead of searching, build, check and time the schedule that --out wrote"),
     "report": ("FILE", {}, "write a page on how the search went, as one HTML file; of a network FILE.png: the picture"),
     "export": ("FILE", {}, "of a network: write it, as tuned, as a library (.so) or object file (.o)"),
+    "quantise": (QUANTISE, {}, f"of a network: {QUANTISE_HELP}"),
     "inputs": ("FILE.npz", {},
         "arrays by the names of parameters, as numpy.savez writes them, to run candidates on instead of random ones"),
     "cluster": ("ADDRESS", {},

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from codegen.runtime.timing import duration
 from tir.display import aligned_columns, count_text
 
-from ..networks import check_exportable, export, load, parse_processor
+from ..networks import check_exportable, export, load, parse_processor, quantised
 from ..options import Usage, measurable, writable
 from .arguments import parts, searching
 from .cluster import Workers
@@ -42,13 +42,15 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     if args.export is not None:
         check_exportable(args.export)
     graph = load(args.words[0], args.shape or ())
+    stream = sys.stderr if args.json else sys.stdout
+    if args.quantise is not None:
+        graph = quantised(graph, args.quantise, target, stream)
     try:
         found = _search(args, options, graph, target)
     except KeyboardInterrupt:  # before the first result
         if args.json:
             print(_json(args, graph.name, None))
         raise
-    stream = sys.stderr if args.json else sys.stdout
     print(_summary(found), file=stream)
     for problem in dict.fromkeys(p for p in found.problems if p):
         print(f"warning: {problem}", file=sys.stderr)

@@ -54,6 +54,22 @@ def test_a_run(path, tmp_path, capsys):
     assert any(line.startswith("matmul_relu(7x5, 5x5) -> 7x5") for line in printed)
 
 
+def test_a_quantised_run(path, tmp_path, capsys):
+    np.savez(tmp_path / "data.npz", x=np.linspace(-1, 1, 70, dtype="float32").reshape(2, 7, 5))
+    shape = ["--shape", "x=7,5", "--threads", "1"]
+    assert main([str(path), *shape, "--quantise", str(tmp_path / "data.npz")]) == 0
+    assert "of 1 layer quantised: uint8 activations (mse of 2 samples), int8 weights" in capsys.readouterr().out
+    assert main([str(path), *shape, "--quantise", "int4", "--show"]) == 0
+    out = capsys.readouterr().out
+    assert "1 of 1 layer quantised: weights of int4, in blocks of 32" in out
+    assert "w_dequantised: float32[5, 5] = DequantizeLinear(w_numbers, w_scales, axis=0, block_size=32)" in out
+    assert main([str(path), *shape, "--quantise", "int3"]) == 2
+    assert "--quantise: there is no file int3; expected samples in FILE.npz, int8 or int4" in capsys.readouterr().err
+    np.savez(tmp_path / "data.npz", x=np.zeros((2, 5)))
+    assert main([str(path), *shape, "--quantise", str(tmp_path / "data.npz")]) == 2
+    assert "--quantise: m: samples of `x` must have the shape [samples, 7, 5], got [2, 5]" in capsys.readouterr().err
+
+
 def test_an_input_without_elements(path, capsys):
     assert main([str(path), "--shape", "x=0,5", "--check"]) == 0
     assert "  y: float32[0, 5], no elements" in capsys.readouterr().out

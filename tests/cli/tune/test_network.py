@@ -86,6 +86,13 @@ def test_a_run(path, capsys):
         assert [s.records for s in records.summaries()] == [2, 2]
 
 
+def test_a_quantised_network_is_tuned_and_exported(path, capsys):
+    assert main(*ONE, "--trials", "2", "--quantise", "int8", "--export", "net.o", "--quiet") == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "1 of 1 layer quantised: weights of int8, by output channel; ratios are for random inputs"
+    assert out[-1] == "exported: net.o, net.h and net.weights"
+
+
 def test_what_is_recorded_is_known(path, capsys):
     assert main(*ONE, "--trials", "64", "--records", "tune.db", "--quiet") == 0
     capsys.readouterr()
