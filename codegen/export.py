@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -99,9 +99,13 @@ def file_and_name(path: str | Path, name: str | None) -> tuple[Path, str]:
     return path, name
 
 
-def write(path: Path, name: str, code: bytes, header: str, compiler: str | None, **others: Iterable[bytes | memoryview]) -> Path:
+def write(
+    path: Path, name: str, code: bytes, header: str, compiler: str | None, complete: Callable[[Path], None] | None = None,
+    **others: Iterable[bytes | memoryview],
+) -> Path:  # fmt: skip
     """Write an object file, or the shared library linked from it, to `path`. Beside it go the header `<name>.h` and, for each
-    suffix in `others`, a file `<name>.<suffix>`. Returns the header's path. Raises ExportError if `compiler` cannot link."""
+    suffix in `others`, a file `<name>.<suffix>`. `complete` may append to a library. Returns the header's path. Raises
+    ExportError if `compiler` cannot link."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         made = Path(folder) / path.name
         if path.suffix == ".o":
@@ -109,7 +113,9 @@ def write(path: Path, name: str, code: bytes, header: str, compiler: str | None,
         else:
             source = made.with_suffix(".o")
             source.write_bytes(code)
-            _link(source, made, calls_openmp(code), compiler)
+            link([source], made, calls_openmp(code), compiler)
+            if complete is not None:
+                complete(made)
         beside = {f"{name}.h": (header.encode(),)} | {f"{name}.{suffix}": pieces for suffix, pieces in others.items()}
         for called, pieces in beside.items():
             with (Path(folder) / called).open("wb") as file:
@@ -205,7 +211,8 @@ def declarations(name: str, given: Sequence[Parameter], keeps: bool) -> list[str
 def _link_words(path: Path, parallel: bool) -> str:
     if path.suffix == ".o":
         return f"{path.name}{' -fopenmp' if parallel else ''} -lm"
-    return f"{path.name}, which needs libgomp" if parallel else path.name
+    beside = " -Wl,-rpath,'$ORIGIN', for a program in the same folder" if sys.platform.startswith("linux") else ""
+    return f"{path.name}{beside}{'; it needs libgomp' if parallel else ''}"
 
 
 class Parameter(NamedTuple):
@@ -246,16 +253,20 @@ def _checked_name(name: str, path: Path) -> str:
     raise ExportError(f"export to {path.name!r}: {name!r} {reason}; pass another as name=")
 
 
-def _link(source: Path, result: Path, parallel: bool, compiler: str | None) -> None:
-    """Make a shared library of an object file. Raises ExportError with the linker's message."""
-    asked = [compiler] if compiler else list(COMPILERS)
-    found = next((full for word in asked if (full := shutil.which(word))), None)
+def found_compiler() -> str | None:
+    """The path of the first of COMPILERS that is installed."""
+    return next((full for word in COMPILERS if (full := shutil.which(word))), None)
+
+
+def link(sources: Sequence[Path], result: Path, parallel: bool, compiler: str | None, further: Sequence[str] = ()) -> None:
+    """Make a shared library of object files, with `further` words for the linker. Raises ExportError with its message."""
+    found = shutil.which(compiler) if compiler else found_compiler()
     if found is None:
         raise ExportError(
-            f"export to {result.name!r}: a shared library is linked by a C compiler, and {' or '.join(asked)} is not installed; "
-            "install one, name it with compiler=, or export an object file (.o)"
+            f"export to {result.name!r}: a shared library is linked by a C compiler, and {compiler or ' or '.join(COMPILERS)} is "
+            "not installed; install one, name it with compiler=, or export an object file (.o)"
         )
-    words = [found, "-shared", "-o", str(result), str(source), *(["-fopenmp"] if parallel else []), "-lm"]
+    words = [found, "-shared", "-o", str(result), *map(str, sources), *(["-fopenmp"] if parallel else []), *further, "-lm"]
     if sys.platform.startswith("linux"):
         words.insert(2, f"-Wl,-soname,{result.name}")
     done = subprocess.run(words, capture_output=True, text=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
 import sys
 import tempfile
-from collections.abc import Set
+from collections.abc import Collection, Set
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,28 @@ def missing_features(mcpu: str, mattr: str, mtriple: str = "") -> str:
         return f"expected a processor of {mtriple}, got {host_processor()[0]}"
     missing = sorted((processor_features(mcpu, mattr) & INSTRUCTION_SETS) - host_features())
     return f"this processor, {host_processor()[0]}, has no {', '.join(missing)}" if missing else ""
+
+
+@cache
+def reported_features() -> frozenset[str]:
+    """The sets of INSTRUCTION_SETS of this processor as Linux reports them, without LLVM; empty on other systems."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), [])
+    found = {flag.replace("_", "") for flag in flags}
+    other = {"lzcnt": "abm", "sse3": "pni", "bmi": "bmi1"}  # where Linux has another name than LLVM
+    return frozenset(name for name in INSTRUCTION_SETS if other.get(name, re.sub(r"[-.]", "", name)) in found)
+
+
+def lacking_features(needed: Collection[str]) -> str:
+    """The reason why code that needs these sets of instructions cannot run here; empty if it can."""
+    found = reported_features() or host_features()
+    missing = sorted(set(needed) - found)
+    if not missing and any(name.startswith("amx-") for name in needed) and not _tiles_permitted():
+        missing = ["permission to use tile registers"]
+    return f"this processor has no {', '.join(missing)}" if missing else ""
 
 
 @lru_cache(64)

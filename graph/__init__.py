@@ -4,41 +4,44 @@
 graphs: for `onnx`, which reads files, for `passes`, which rewrite graphs, and for users. `quantisation` makes integers of floats.
 `places` finds the values inside of others. `fusion` groups the other calls: each group is one function of the IR below. `memory`
 plans addresses, `compilation` builds kernels, `model` runs them by one native function.
+What runs needs no compiler (`network`), so that `saved` loads it in milliseconds.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tir.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .builder import Builder
     from .compilation import compile
     from .ir import Call, Graph, GraphError, Value
     from .model import Model
+    from .network import Network
     from .onnx import load_onnx
     from .ops.registry import composite, operator
     from .quantisation.quantise import quantise
+    from .saved import load
     from .tuning import tune_graph
 
 _NAMES = {
-    **dict.fromkeys(("Call", "Graph", "GraphError", "Value"), "ir"),
-    **dict.fromkeys(("composite", "operator"), "ops"),
-    "Builder": "builder",
-    "Model": "model",
-    "compile": "compilation",
-    "load_onnx": "onnx",
-    "quantise": "quantisation.quantise",
-    "tune_graph": "tuning",
+    **dict.fromkeys(("Call", "Graph", "GraphError", "Value"), ".ir"),
+    **dict.fromkeys(("composite", "operator"), ".ops"),
+    "Builder": ".builder",
+    "Model": ".model",
+    "Network": ".network",
+    "compile": ".compilation",
+    "load": ".saved",
+    "load_onnx": ".onnx",
+    "quantise": ".quantisation.quantise",
+    "tune_graph": ".tuning",
 }
 
 __all__ = [
-    "Builder", "Call", "Graph", "GraphError", "Model", "Value", "compile", "composite", "load_onnx", "operator", "quantise",
-    "tune_graph",
+    "Builder", "Call", "Graph", "GraphError", "Model", "Network", "Value", "compile", "composite", "load", "load_onnx",
+    "operator", "quantise", "tune_graph",
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        return getattr(import_module(f".{_NAMES[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _NAMES)

@@ -10,20 +10,21 @@ import numpy as np
 
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.program import entry
-from codegen.runtime.arguments import address, aligned_memory
+from codegen.runtime.memory import address, aligned_memory
 from search.measure.error_analysis import NoBound
 from search.measure.rounding import MAX_BOUND, Expected, Reference
 from tir import dtypes
 from tir.arrays import to_float
 from tir.ir import PrimFunc
 
+from .arguments import arranged
 from .fusion import Group, fuse
 from .ir import Graph, GraphError, Value
 from .memory import ARENA, WEIGHTS, input_base, output_base
 from .model import Model, kernel_label
 from .passes.check import widened
 from .prepare import elements
-from .reference import arranged, evaluate
+from .reference import evaluate
 
 
 @dataclass(frozen=True)

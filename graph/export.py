@@ -1,24 +1,42 @@
-"""Networks as files for C: a shared library or an object file, a header, and a file of weights."""
+"""Networks as files: for C a shared library or an object file, a header and a file of weights; for `tir.load` one file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from codegen.export import KEYWORDS, Parameter, calls_openmp, declarations, file_and_name, framed, parameters, write
-from codegen.llvm.compile import optimize
+from codegen import backend
+from codegen.export import (
+    KEYWORDS,
+    ExportError,
+    Parameter,
+    calls_openmp,
+    declarations,
+    file_and_name,
+    found_compiler,
+    framed,
+    link,
+    parameters,
+    write,
+)
+from codegen.llvm.compile import object_code, optimize
 from codegen.llvm.cores import without_moving
-from codegen.llvm.program import entry
+from codegen.llvm.program import LIMITED, PARALLEL, THREADS, TIMED, entry, limited_threads
 from codegen.llvm.scratch import RELEASE
+from codegen.processor import INSTRUCTION_SETS, reported_features
 from codegen.runtime.alignment import ALIGNMENT
 
 from .memory import WEIGHTS, aligned, buffer
+from .saved import PAGE_BYTES, complete
 
 if TYPE_CHECKING:
     from .model import Model
 
-PAGE_BYTES = 4096  # bytes: the file of weights is whole pages, so that it can be mapped
+SAVED = "tir_net"  # the C function of a saved model
+WRAPPED = {"parallel": f"__real_{PARALLEL}", "limited": f"__wrap_{PARALLEL}"}  # the names that the linker's option --wrap gives
 
 
 def export(model: Model, path: str | Path, name: str | None = None, *, compiler: str | None = None) -> Path:
@@ -30,12 +48,84 @@ def export(model: Model, path: str | Path, name: str | None = None, *, compiler:
     path, name = file_and_name(path, name)
     kernels = {k.main.symbol: k for k in model.kernels}
     text = entry(name, model.bases, model.steps, model.keeping)
-    module, machine = optimize(text, model.target, [without_moving(k.llvm_ir()) for k in kernels.values()])
+    texts = [without_moving(k.llvm_ir()).replace(f"@{PARALLEL}(", f"@{LIMITED}(") for k in kernels.values()]
+    if parallel := any(map(calls_openmp, model.codes.values())):
+        texts.append(limited_threads(name, model.target.num_cores))
+    module, machine = optimize(text, model.target, texts)
     if model.keeping:
         module.get_function(f"{name}{RELEASE}").name = f"{name}_release"
-    code = machine.emit_object(module)
-    header = header_text(model, name, path, calls_openmp(code))
-    return write(path, name, code, header, compiler, weights=_contents(model))
+    if parallel:
+        limit = module.get_function(f"{name}{THREADS}")
+        limit.name, limit.linkage = f"{name}_threads", "external"
+    symbols = {"run": name, "timed": None, "limit": f"{name}_threads" if parallel else None}
+    described = description(model, symbols) | {"weights_file": f"{name}.weights"}
+    return write(
+        path, name, machine.emit_object(module), header_text(model, name, path, parallel), compiler,
+        lambda library: complete(library, described), weights=_contents(model),
+    )  # fmt: skip
+
+
+def save(model: Model, path: str | Path, *, compiler: str | None = None) -> Path:
+    """Write a network as one file for `tir.load`; returns its path. Raises ExportError."""
+    path = Path(path)
+    if model.target.mtriple:
+        raise ExportError(f"save to {path.name!r}: the model is for {model.target.mtriple}; export writes an object file for it")
+    if not path.parent.is_dir():
+        raise ExportError(f"save to {str(path)!r}: folder {str(path.parent)!r} does not exist")
+    parallel = any(map(calls_openmp, model.codes.values()))
+    linked = sys.platform.startswith("linux") and (compiler is not None or found_compiler() is not None)
+    codes = [object_code(entry(SAVED, model.bases, model.steps, model.keeping, timed=True), model.target), *model.codes.values()]
+    if parallel:
+        names = WRAPPED if linked else {}
+        codes.insert(0, object_code(limited_threads(SAVED, model.target.num_cores, **names), model.target))
+    symbols = {"run": SAVED, "timed": f"{SAVED}{TIMED}", "limit": f"{SAVED}{THREADS}" if parallel else None}
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        made = Path(folder) / path.name
+        described = description(model, symbols)
+        if linked:
+            _linked(codes, made, Path(folder), symbols, compiler, parallel)
+        else:
+            made.write_bytes(b"".join(codes))
+            ends = [sum(map(len, codes[: n + 1])) for n in range(len(codes))]
+            described |= {"objects": [(end - len(c), len(c)) for end, c in zip(ends, codes, strict=True)]}
+            described |= {"limited": LIMITED, "wrapped": PARALLEL}
+        complete(made, described, _contents(model))
+        made.replace(path)
+    return path
+
+
+def _linked(
+    codes: list[bytes], made: Path, folder: Path, symbols: Mapping[str, str | None], compiler: str | None, parallel: bool
+) -> None:
+    """Link object files to a shared library of which only the functions `symbols` are seen outside."""
+    sources = [folder / f"{n}.o" for n in range(len(codes))]
+    for source, code in zip(sources, codes, strict=True):
+        source.write_bytes(code)
+    seen = "".join(f' "{name}";' for name in symbols.values() if name)
+    (folder / "symbols").write_text(f"{{ global:{seen} local: *; }};\n")
+    words = [f"-Wl,--version-script={folder / 'symbols'}", *([f"-Wl,--wrap={PARALLEL}"] if parallel else [])]
+    link(sources, made, parallel, compiler, words)
+
+
+def description(model: Model, symbols: Mapping[str, str | None]) -> dict[str, Any]:
+    """What `tir.load` has to know of a library with these functions."""
+    needed = model.target.features & INSTRUCTION_SETS
+    known = reported_features()
+    return {
+        "name": model.name,
+        "target": str(model.target),
+        "features": sorted(needed & known if known and not backend(model.target).missing(model.target) else needed),
+        "symbols": dict(symbols),
+        "objects": [],
+        "inputs": [(v.name, v.shape, v.dtype) for v in model.inputs],
+        "outputs": [(v.name, v.shape, v.dtype) for v in model.outputs],
+        "arena": model.plan.nbytes,
+        "weights": model.plan.weights_nbytes,
+        "labels": model.labels,
+        "steps": len(model.steps),
+        "threads": model.target.num_cores,
+        "parallel": symbols["limit"] is not None,
+    }
 
 
 def _contents(model: Model) -> Iterator[bytes | memoryview]:
@@ -70,6 +160,9 @@ def header_text(model: Model, name: str, path: Path, parallel: bool) -> str:
     ]
     includes = {p.include for p in given if p.include}
     lines = [*(f"#define {k} {size}" for k, size in sizes.items()), "", *declarations(name, given, bool(model.keeping))]
+    if parallel:
+        note = f"sets the number of threads, 1 to {model.target.num_cores}, for later calls, and returns it; 0 only returns it"
+        lines[-1:] = [f"int {name}_threads(int number); /* {note} */", ""]
     return framed(name, f"the network `{model.graph.name}`", model.target, path, parallel, about, includes, lines)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen.runtime.arguments import address, aligned_memory
+from codegen.runtime.memory import address, aligned_memory
 from tir.constants import constants
 from tir.dtypes import storage
 from tir.ir import PrimFunc, const_shape
@@ -72,6 +72,16 @@ def filled(graph: Graph, plan: MemoryPlan, preparations: Sequence[Preparation]) 
     for array in arrays.values():
         array.flags.writeable = False
     return graph.with_(constants=arrays), weights
+
+
+def with_constants(graph: Graph, plan: MemoryPlan, weights: np.ndarray) -> tuple[Graph, np.ndarray]:
+    """What `filled` gave, for a copy of its memory."""
+    block = aligned_memory(plan.weights_nbytes)
+    block[:] = weights
+    found = {v.name: elements(v, block[at.offset :]) for v, at in plan.addresses.items() if at.base == WEIGHTS}
+    for array in found.values():
+        array.flags.writeable = False
+    return graph.with_(constants=found), block
 
 
 def elements(value: Value, memory: np.ndarray) -> np.ndarray:

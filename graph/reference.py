@@ -16,11 +16,11 @@ from search.measure.ranges import meaningful
 from search.measure.reference import random_array
 from search.measure.rounding import by_rows
 from tir import dtypes, interpreter
-from tir.arrays import read
 from tir.ir import PrimFunc
 from tir.verify import verify
 
-from .ir import Call, Graph, GraphError
+from .arguments import arranged
+from .ir import Call, Graph
 from .kinds import work
 from .ops import anonymous, function
 from .places import part_offsets
@@ -81,34 +81,6 @@ def _interpreted(func: PrimFunc, fast: bool) -> Callable[..., None]:
     if not fast:
         return interpreter.compile(func)
     return interpreter.compile(by_rows(func), fast=True, traps=bool(verify(func).findings))
-
-
-def arranged(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> list[np.ndarray]:
-    """The arrays for the inputs of a graph in their order, given in that order or by name (see `tir.arrays.read`).
-
-    Raises GraphError where one is missing or too many, or has another shape or element type.
-    """
-    found = []
-    for value, array in zip(graph.inputs, ordered(graph, inputs), strict=True):
-        try:
-            found.append(read(array, value.dtype, value.shape))
-        except TypeError as error:
-            raise GraphError(f"input `{value.name}` {error}") from None
-    return found
-
-
-def ordered(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
-    """The arrays given for the inputs of a graph, in their order. Raises GraphError where one is missing or too many."""
-    names = [v.name for v in graph.inputs]
-    if isinstance(inputs, Mapping):
-        missing, unknown = [n for n in names if n not in inputs], [n for n in inputs if n not in names]
-        if missing or unknown:
-            wrong = [f"`{n}` is missing" for n in missing] + [f"got `{n}`" for n in unknown]
-            raise GraphError(f"{graph.name}: the inputs are {', '.join(names) or 'none'}; {', '.join(wrong)}")
-        inputs = [inputs[n] for n in names]
-    if len(inputs) != len(names):
-        raise GraphError(f"{graph.name}: the inputs are {', '.join(names) or 'none'}; got {len(inputs)} array(s)")
-    return list(inputs)
 
 
 def random_inputs(graph: Graph) -> dict[str, np.ndarray]:

@@ -30,7 +30,8 @@ from tir.ir import PrimFunc
 
 from .compilation import compile
 from .ir import Graph
-from .model import KernelTime, Model, Profile, kernel_label
+from .model import Model, kernel_label
+from .network import KernelTime, Profile
 from .reference import random_inputs
 
 if TYPE_CHECKING:

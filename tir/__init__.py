@@ -5,17 +5,16 @@ Everything below is imported when first used, so that `import tir` is quick and 
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .lazy_names import lazy_names
 
 if TYPE_CHECKING:
     import workloads
     from codegen import Kernel, Target
     from codegen.build import build, dump
     from explorer import explore
-    from graph import Graph, GraphError, compile, load_onnx, quantise, tune_graph
+    from graph import Graph, GraphError, compile, load, load_onnx, quantise, tune_graph
     from schedule import Schedule, ScheduleError, TensorIntrin, replay
     from search import NothingFound, Records, autotune, best_schedule, default_schedule, tune_tasks
     from search.equivalence import equivalent
@@ -57,6 +56,7 @@ _NAMES = {
         "graph.ir": ("Graph", "GraphError"),
         "graph.onnx": ("load_onnx",),
         "graph.quantisation.quantise": ("quantise",),
+        "graph.saved": ("load",),
         "graph.tuning": ("tune_graph",),
         "codegen.build": ("build", "dump"),
         "codegen.runtime.kernel": ("Kernel",),
@@ -75,37 +75,13 @@ __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Graph", "GraphError", "IndexMap", "Kernel", "Kind", "Node",
     "NothingFound", "PrimFunc", "Records", "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine",
     "analysis", "autotune", "best_schedule", "build", "compare", "compile", "default_schedule", "diff", "dtypes", "dump",
-    "equivalent", "explore", "interpreter", "ir", "jit", "load_onnx", "quantise", "replay", "run", "script", "simplify",
+    "equivalent", "explore", "interpreter", "ir", "jit", "load", "load_onnx", "quantise", "replay", "run", "script", "simplify",
     "specialize", "structural_equal", "study", "te", "traverse", "tune_graph", "tune_tasks", "verify", "workloads",
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"tir.{name}")
-    if name in _NAMES:
-        value = getattr(import_module(_NAMES[name]), name)
-        globals()[name] = value
-        return value
-    hint = ""
-    if not name.startswith("_"):
-        from .nearest import nearest_name
-
-        near = nearest_name(name, (*_MODULES, *_NAMES))
-        hint = f"; did you mean {near!r}?" if near else ""
-    raise AttributeError(f"module 'tir' has no attribute {name!r}{hint}")
+__getattr__ = lazy_names(__name__, _NAMES, _MODULES)
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_MODULES, *_NAMES})
-
-
-class _Package(ModuleType):
-    """Keeps `tir.verify` the function: importing the subpackage would otherwise put the module there."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _NAMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

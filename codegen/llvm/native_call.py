@@ -24,7 +24,7 @@ from tir.ir import Buffer, Expr, Var
 
 from ..llvm_binding import llvm
 from ..processor import host_processor
-from ..runtime.arguments import DECLINED
+from ..runtime.memory import DECLINED
 from ..target import Target
 from .compile import Library, machine
 

@@ -13,6 +13,8 @@ STEP = 2 * PLACES
 TIMED = ".timed"  # suffix to the name of an entry, for the one that also records when each step ended
 CLOCK = 6 if sys.platform == "darwin" else 1  # CLOCK_MONOTONIC of the C library
 TIMESPEC_WORDS = 2  # of 64 bits in its answer: seconds and nanoseconds
+THREADS = ".threads"  # suffix to the name of an entry, for the function that limits its threads
+PARALLEL, LIMITED = "GOMP_parallel", "tir.parallel"  # OpenMP's function that runs a parallel loop, and the one in its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +103,32 @@ def _step(n: int, step: Step) -> Iterator[str]:
 def _clock(n: int) -> Iterator[str]:
     yield f"%t{n} = getelementptr inbounds i64, ptr %times, i64 {TIMESPEC_WORDS * n}"
     yield f"%ignored{n} = call i32 @clock_gettime(i32 {CLOCK}, ptr %t{n})"
+
+
+def limited_threads(name: str, threads: int, parallel: str = PARALLEL, limited: str = LIMITED) -> str:
+    """The LLVM module of `i32 <name>.threads(i32)`, which sets a number of threads, unless it is given 0, and returns it; this
+    is `threads` at first. The function `limited` runs a parallel loop, as `parallel` does, by so many threads at most."""
+    return f"""
+@number = internal global i32 {threads}
+declare void @{parallel}(ptr, ptr, i32, i32)
+declare i32 @llvm.umin.i32(i32, i32)
+
+define i32 @{name}{THREADS}(i32 %wanted) nounwind {{
+entry:
+  %sets = icmp ne i32 %wanted, 0
+  br i1 %sets, label %set, label %answer
+set:
+  store atomic i32 %wanted, ptr @number monotonic, align 4
+  br label %answer
+answer:
+  %number = load atomic i32, ptr @number monotonic, align 4
+  ret i32 %number
+}}
+
+define void @{limited}(ptr %work, ptr %context, i32 %threads, i32 %flags) nounwind {{
+  %most = load atomic i32, ptr @number monotonic, align 4
+  %number = call i32 @llvm.umin.i32(i32 %threads, i32 %most)
+  call void @{parallel}(ptr %work, ptr %context, i32 %number, i32 %flags)
+  ret void
+}}
+""".lstrip()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence, Set
-from ctypes import c_size_t
 from math import prod
 from typing import Any
 
@@ -17,16 +15,7 @@ from tir.assumptions import broken_assumption
 from tir.ir import Buffer, Const, Expr, PrimFunc
 from tir.traverse import substitute
 
-from .alignment import ALIGNMENT, size_and_alignment
-
 AddressOf = Callable[[Buffer, Any, tuple[int, ...]], int]
-
-# Bytes from the beginning of a numpy array, as an object of CPython, to the address of its elements: the first field of
-# PyArrayObject, which is part of numpy's binary interface. `array.ctypes.data` gives the same and takes ten times as long.
-DATA_OFFSET = object.__basicsize__
-CPYTHON = sys.implementation.name == "cpython"
-
-DECLINED = -1  # the status of a call that did not run, since its arguments need a closer look
 
 
 def argument_words(func: PrimFunc, written: Set[str], arrays: Sequence[Any], address: AddressOf) -> dict[str, int]:
@@ -64,19 +53,6 @@ def argument_words(func: PrimFunc, written: Set[str], arrays: Sequence[Any], add
                 raise ArgumentError(f"{name}: {other} and {p.name} overlap in memory, and {out} is written; pass a copy")
         spans.append((start, end, p.name))
     return words
-
-
-def address(array: np.ndarray) -> int:
-    """The address of the elements of an array."""
-    return c_size_t.from_address(id(array) + DATA_OFFSET).value if CPYTHON else array.ctypes.data
-
-
-def aligned_memory(nbytes: int) -> np.ndarray:
-    """Memory of `nbytes` bytes that begins at a cache line; large blocks are in large pages, where the system has them."""
-    size, alignment = size_and_alignment(max(nbytes, 1), ALIGNMENT)
-    memory = np.empty(size + alignment, np.uint8)
-    start = -address(memory) % alignment
-    return memory[start : start + nbytes]
 
 
 def dimension_value(d: Expr, sizes: Mapping[str, Expr]) -> int | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
-from math import inf, prod
+from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,9 @@ from tir.ir import Buffer, For, Kind, PrimFunc, Stmt, Store, buffer_nbytes, cons
 from tir.script.outline import signature_text
 from tir.traverse import substatements
 
-from .arguments import DECLINED, ArgumentError, address, aligned_memory, argument_words
+from .arguments import ArgumentError, argument_words
 from .faults import failure
+from .memory import DECLINED, address, aligned_memory, maker, new_array
 from .signature import LibraryOfOne
 from .timing import Timing, sampled, seconds_of, without_collector
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 # Most elements stored by a call that holds Python's global lock. To release it takes some 50 ns, and where another thread
 # computes, up to 5 ms (`sys.getswitchinterval`) until it is back. So many stores take at most a millisecond or two.
 MAX_LOCKED_STORES = 1 << 18
-MIN_ALIGNED_BYTES = 1 << 16  # bytes: the least arrays that are made to begin at a cache line, which takes 2 us more
 
 LOADED = ("_entry", "_run", "_signature", "_given", "_makers")  # attributes that belong to this process
 
@@ -317,16 +317,3 @@ def _locked_size(func: PrimFunc) -> int:
             break
         found = size
     return found
-
-
-def maker(shape: tuple[int, ...], dtype: str, zeros: bool = False) -> Callable[[], np.ndarray]:
-    """A function that makes arrays of a shape for elements of a dtype of the IR, of zeros or not initialised."""
-    found = np.dtype(dtypes.storage(dtype))
-    nbytes = prod(shape) * found.itemsize
-    if zeros or nbytes < MIN_ALIGNED_BYTES:
-        return partial(np.zeros if zeros else np.empty, shape, found)
-    return lambda: aligned_memory(nbytes).view(found).reshape(shape)
-
-
-def new_array(shape: tuple[int, ...], dtype: str, zeros: bool = False) -> np.ndarray:
-    return maker(shape, dtype, zeros)()

@@ -11,8 +11,9 @@ import numpy as np
 from tir import dtypes
 from tir.arrays import to_float
 
+from ..arguments import arranged
 from ..ir import ELEMENT_TYPES, Attribute, Call, Graph, GraphError, Value
-from ..reference import Run, arranged, evaluate, remembering, run_call
+from ..reference import Run, evaluate, remembering, run_call
 from . import PASSES, Pass, optimize
 
 # Largest change of an output by passes, relative to its largest element, in float64. Factors of recognised operators are float32

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import codegen
+import codegen.passes
 import tir
 
 PAGE = Path(__file__).parents[2] / "docs" / "codegen.md"

@@ -52,7 +52,7 @@ def test_calls_may_overlap_in_time(product):
 
 def test_a_model_keeps_memory_for_as_many_calls_as_there_are_cores(product, monkeypatch):
     w, net = product
-    monkeypatch.setattr("graph.model.host_cores", lambda: 2)
+    monkeypatch.setattr("graph.network.host_cores", lambda: 2)
     net._arenas.clear()
     at_once(*[lambda: [net(w) for _ in range(5)]] * 4)
     assert 1 <= len(net._arenas) <= 2

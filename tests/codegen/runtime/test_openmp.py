@@ -189,6 +189,7 @@ def test_a_forked_process_has_threads_of_its_own():
 MEETS = """
 import os
 import codegen
+import codegen.runtime.openmp
 from tests.codegen.matmul import operands, tiled
 
 def tasks():

@@ -1,0 +1,93 @@
+"""The arguments of a call of a network: inputs in order or by name, and arrays for its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from codegen.runtime.memory import address
+from tir.arrays import host_array, read, refuse_other, refuse_written
+
+from .ir import GraphError, Value
+
+
+class Signature(Protocol):
+    """A graph, or a network, as far as calls need it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def inputs(self) -> tuple[Value, ...]: ...
+
+    @property
+    def outputs(self) -> tuple[Value, ...]: ...
+
+
+def arranged(graph: Signature, inputs: Mapping[str, Any] | Sequence[Any]) -> list[np.ndarray]:
+    """The arrays for the inputs of a graph in their order, given in that order or by name (see `tir.arrays.read`).
+
+    Raises GraphError where one is missing or too many, or has another shape or element type.
+    """
+    found = []
+    for value, array in zip(graph.inputs, ordered(graph, inputs), strict=True):
+        try:
+            found.append(read(array, value.dtype, value.shape))
+        except TypeError as error:
+            raise GraphError(f"input `{value.name}` {error}") from None
+    return found
+
+
+def ordered(graph: Signature, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
+    """The arrays given for the inputs of a graph, in their order. Raises GraphError where one is missing or too many."""
+    names = [v.name for v in graph.inputs]
+    if isinstance(inputs, Mapping):
+        missing, unknown = [n for n in names if n not in inputs], [n for n in inputs if n not in names]
+        if missing or unknown:
+            wrong = [f"`{n}` is missing" for n in missing] + [f"got `{n}`" for n in unknown]
+            raise GraphError(f"{graph.name}: the inputs are {', '.join(names) or 'none'}; {', '.join(wrong)}")
+        inputs = [inputs[n] for n in names]
+    if len(inputs) != len(names):
+        raise GraphError(f"{graph.name}: the inputs are {', '.join(names) or 'none'}; got {len(inputs)} array(s)")
+    return list(inputs)
+
+
+def named_outputs(graph: Signature, out: Any) -> list[Any]:
+    """The arrays given for the outputs of a graph, in their order: one, several or a dict of them. Raises GraphError."""
+    if isinstance(out, Mapping):
+        names = [v.name for v in graph.outputs]
+        if sorted(out) != sorted(names):
+            raise GraphError(f"{graph.name}: the outputs are {', '.join(names)}; out has {', '.join(map(str, out)) or 'none'}")
+        return [out[n] for n in names]
+    found = list(out) if isinstance(out, (list, tuple)) else [out]
+    if len(found) != len(graph.outputs):
+        names = [v.name for v in graph.outputs]
+        raise GraphError(f"{graph.name}: the outputs are {', '.join(names)}; out has {len(found)} array(s)")
+    return found
+
+
+def writable(graph: Signature, inputs: Sequence[np.ndarray], outputs: Sequence[Any]) -> list[np.ndarray]:
+    """The memory of arrays that a call writes. Raises GraphError where one has another shape, element type or layout, cannot be
+    written, or overlaps an input or another output."""
+    found = []
+    for value, given in zip(graph.outputs, outputs, strict=True):
+        try:
+            array = host_array(given)
+            if array is None:
+                raise TypeError(f"must be an array, got {type(given).__name__}")
+            refuse_other(array, value.dtype, value.shape)
+            if not array.array.flags.c_contiguous or not array.array.flags.aligned:
+                raise TypeError("must be C-contiguous and aligned to its elements; np.ascontiguousarray makes one")
+            refuse_written(array, given)
+        except TypeError as error:
+            raise GraphError(f"output `{value.name}` {error}") from None
+        found.append(array.array)
+    spans = [(address(a), address(a) + a.nbytes) for a in (*inputs, *found)]
+    names = [f"input `{v.name}`" for v in graph.inputs] + [f"output `{v.name}`" for v in graph.outputs]
+    for n in range(len(inputs), len(spans)):
+        for m in range(n):
+            if spans[m][0] < spans[n][1] and spans[n][0] < spans[m][1]:
+                raise GraphError(f"{graph.name}: {names[n]} overlaps {names[m]} in memory; pass another array as out")
+    return found

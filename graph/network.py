@@ -1,0 +1,246 @@
+"""A network that can be called: its machine code, its weights, arrays in and out. It needs no compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from codegen.processor import host_cores
+from codegen.runtime.memory import DECLINED, address, aligned_memory, maker
+from tir.arrays import result_conversion
+
+from .arguments import arranged, named_outputs, ordered, writable
+from .ir import GraphError, Value
+
+if TYPE_CHECKING:
+    from tir.ir import PrimFunc
+
+Entry = Callable[..., int]  # a native function of addresses, which returns a status
+
+NO_MEMORY = 1  # the status of a call without memory for temporaries, as in `codegen.runtime.faults`
+TIMESPEC_WORDS = 2  # of 64 bits in a time: seconds and nanoseconds
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """The time of one kernel in one run of the network: `seconds` of all its `calls`. `func` is the function of its groups, None
+    for the copies and in a model that was loaded."""
+
+    name: str
+    seconds: float
+    calls: int
+    func: PrimFunc | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The times of one run, in seconds: of kernels, the slowest first, and of copying outputs that lie in other values."""
+
+    kernels: tuple[KernelTime, ...]
+    copying: float
+
+    @property
+    def seconds(self) -> float:
+        return sum(k.seconds for k in self.kernels) + self.copying
+
+    def __str__(self) -> str:
+        from codegen.runtime.timing import duration
+
+        rows = [*self.kernels, KernelTime("copies", self.copying, 1)]
+        width = max(len(r.name) for r in rows)
+        lines = [f"{r.name:{width}}  {r.calls:4}  {duration(r.seconds, 3):>9}  {r.seconds / self.seconds:6.1%}" for r in rows]
+        return "\n".join(
+            [f"{'kernel':{width}}  calls       time   share", *lines, f"{'':{width}}        {duration(self.seconds, 3):>9}"]
+        )
+
+
+class Network:
+    """A network that can be called. `inputs` and `outputs` are its values, `weights` the memory of its constants.
+
+    Each call has an arena of `arena_nbytes` bytes of its own, which later calls reuse, so any number of threads may call a
+    network at the same time. `labels` are those of the kernels in the order of their calls, `num_steps` counts copies, too.
+    """
+
+    def __init__(
+        self, name: str, inputs: tuple[Value, ...], outputs: tuple[Value, ...], weights: np.ndarray, arena_nbytes: int,
+        labels: Sequence[str], num_steps: int, threads: int,
+    ):  # fmt: skip
+        self.name, self.inputs, self.outputs = name, inputs, outputs
+        self.weights, self.arena_nbytes = weights, arena_nbytes
+        self.labels, self.num_steps, self.max_threads = tuple(labels), num_steps, threads
+        self._new_outputs = [maker(v.shape, v.dtype) for v in outputs]
+        self._arenas: list[np.ndarray] = []  # of calls that have ended, at most one for each core
+
+    # --- what a subclass has: native code --------------------------------------------------------------------------------
+
+    @cached_property
+    def _functions(self) -> tuple[Entry, Entry | None, Entry | None]:
+        """The entry, a function of the addresses of weights, arena, inputs and outputs; its variant that takes times, if any;
+        and the function that sets and returns the number of threads, None where no kernel has several."""
+        raise NotImplementedError
+
+    def _native(self, written: bool) -> Entry:
+        """The entry as a function of arrays, which returns DECLINED where they may not fit; `written` if arrays for outputs are
+        the caller's."""
+        return lambda *arrays: DECLINED
+
+    def _fault(self, step: int, status: int) -> Exception:
+        """The exception for a status of the kernel of a step."""
+        return ZeroDivisionError(f"{self.name}: {self.labels[step]}: an integer is divided by zero; the results are undefined")
+
+    # --- calls -----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _run(self) -> Entry:
+        return self._native(False)
+
+    @cached_property
+    def _run_into(self) -> Entry:
+        return self._native(True)
+
+    def __call__(self, *inputs, out: Any = None) -> list[Any]:
+        """The outputs, new arrays in the order of `outputs`, for inputs in the order of `inputs`, or a dict of them.
+
+        Inputs are arrays of numpy or other libraries; outputs are of the first library that is not numpy. With `out`, one array
+        or several in order or by name, outputs are written there, and no array is made. Elements of inputs are not checked: an
+        index out of bounds, as into an embedding, becomes the nearest one inside. Raises GraphError for a missing input, another
+        shape or element type, and an `out` that cannot be written or overlaps another array; MemoryError without memory for a
+        kernel's temporaries; ZeroDivisionError for a division of an integer by zero; UnsupportedProcessor for a target that this
+        processor cannot run, which is for `export`.
+        """
+        if out is not None:
+            return self._into(inputs, named_outputs(self, out))
+        outputs = [new() for new in self._new_outputs]
+        if self._called(self._run, inputs, outputs) == DECLINED:
+            given = self._ordered(inputs)
+            self._called_at(arranged(self, given), outputs)
+            return self._like(given, outputs)
+        return outputs
+
+    def _into(self, inputs: tuple, outputs: list[Any]) -> list[Any]:
+        if self._called(self._run_into, inputs, outputs) == DECLINED:
+            arrays = arranged(self, self._ordered(inputs))
+            self._called_at(arrays, writable(self, arrays, outputs))
+        return outputs
+
+    def bind(self, *inputs, outputs: Any = None) -> Callable[[], list[Any]]:
+        """A function without arguments: the call with these arrays, kept alive and read anew each time. `outputs` are arrays to
+        write, as `out` of a call; without, each call makes new ones. Raises as a call does."""
+        given = self._ordered(inputs)
+        arrays = arranged(self, given)
+        if outputs is not None:
+            results = named_outputs(self, outputs)
+            return self._bound(arrays, writable(self, arrays, results), results)
+        call = partial(self, *arrays)
+        return call if result_conversion(given) is None else lambda: self._like(given, call())
+
+    def _bound(self, arrays: Sequence[np.ndarray], memory: Sequence[np.ndarray], results: list[Any]) -> Callable[[], list[Any]]:
+        def call() -> list[Any]:
+            if self._called(self._run_into, arrays, memory) == DECLINED:
+                self._called_at(arrays, memory)
+            return results
+
+        return call
+
+    def _ordered(self, inputs: tuple) -> list[Any]:
+        by_name = len(inputs) == 1 and isinstance(inputs[0], Mapping)
+        return ordered(self, inputs[0] if by_name else inputs)
+
+    def _like(self, inputs: Sequence[Any], outputs: list[np.ndarray]) -> list[Any]:
+        """Outputs as arrays of the library of the inputs."""
+        back = result_conversion(inputs)
+        return outputs if back is None else [back.of(a, v.dtype) for a, v in zip(outputs, self.outputs, strict=True)]
+
+    def _called_at(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], *further: np.ndarray) -> None:
+        """Run once, on arrays of the right shapes and element types; `further` are for the entry that takes times."""
+        entry = self._functions[1 if further else 0]
+        assert entry is not None
+        self._called(lambda *given: entry(*map(address, given)), [*map(_readable, inputs)], [*outputs, *further])
+
+    def _called(self, run: Entry, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> int:
+        """The status of `run` on weights, arena, inputs and outputs, 0 or DECLINED. Raises other statuses."""
+        try:
+            arena = self._arenas.pop()
+        except IndexError:
+            arena = aligned_memory(self.arena_nbytes)
+        status = run(self.weights, arena, *inputs, *outputs)
+        if len(self._arenas) < host_cores():  # as many calls as can run at once
+            self._arenas.append(arena)
+        if status not in (0, DECLINED):
+            raise self._failure(status)
+        return status
+
+    def _failure(self, status: int) -> Exception:
+        """The exception for a status."""
+        if status == NO_MEMORY:
+            return MemoryError(f"{self.name}: no memory for the temporaries of its kernels")
+        from codegen.llvm.program import STEP
+
+        step, status = divmod(status, STEP)
+        return self._fault(step - 1, status)
+
+    # --- questions -------------------------------------------------------------------------------------------------------
+
+    @property
+    def threads(self) -> int:
+        """The number of threads of each kernel, at most the one that it was compiled for. It may be set, for calls that begin
+        later. Raises ValueError for another number."""
+        limit = self._functions[2]
+        return self.max_threads if limit is None else limit(0)
+
+    @threads.setter
+    def threads(self, number: int) -> None:
+        if not isinstance(number, (int, np.integer)) or not 1 <= number <= self.max_threads:
+            most = f"{self.max_threads}, the number that {self.name} was compiled for"
+            raise ValueError(f"threads must be 1 to {most}, got {number!r}")
+        if (limit := self._functions[2]) is not None:
+            limit(int(number))
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(str, values)) for values in (self.inputs, self.outputs))
+        return f"<{type(self).__name__} {self.name}({inputs}) -> {outputs}>"
+
+    def __str__(self) -> str:
+        """The inputs and outputs by name, and the memory of weights and of the arena of a call."""
+        lines = [f"network {self.name}, {len(self.labels)} kernels, at most {self.max_threads} thread(s)"]
+        values = [*(("input", v) for v in self.inputs), *(("output", v) for v in self.outputs)]
+        lines += [f"  {kind} {v}, {v.nbytes:,} bytes" for kind, v in values]
+        lines += [f"  weights: {self.weights.nbytes:,} bytes", f"  arena of a call: {self.arena_nbytes:,} bytes"]
+        return "\n".join(lines) + "\n"
+
+    def profile(self, *inputs, runs: int = 10) -> Profile:
+        """The profile of a call: each kernel's median time in `runs` runs of the whole network, after one to warm up.
+
+        Inputs are as in a call. Raises GraphError as that does.
+        """
+        if self._functions[1] is None:
+            raise GraphError(f"{self.name}: a library that was exported takes no times; Model.save writes one that does")
+        arrays = arranged(self, self._ordered(inputs))
+        times = np.empty((self.num_steps + 1, TIMESPEC_WORDS), np.int64)
+        samples = np.empty((runs + 1, self.num_steps))
+        for row in samples:
+            self._called_at(arrays, [new() for new in self._new_outputs], times)
+            row[:] = 1e-9 * np.diff(times @ (1_000_000_000, 1))
+        medians = np.median(samples[1:], axis=0).tolist()
+        found: dict[Any, tuple[str, float, int]] = {}
+        for key, label, seconds in zip(self._kernel_keys(), self.labels, medians, strict=False):  # copies come after them
+            _, total, calls = found.get(key, (label, 0.0, 0))
+            found[key] = label, total + seconds, calls + 1
+        rows = [KernelTime(label, seconds, calls, self._func_of(key)) for key, (label, seconds, calls) in found.items()]
+        return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), sum(medians[len(self.labels) :]))
+
+    def _kernel_keys(self) -> Sequence[Any]:
+        """What tells apart the kernels of a profile, for each of `labels`."""
+        return self.labels
+
+    def _func_of(self, key: Any) -> PrimFunc | None:
+        return None
+
+
+def _readable(array: np.ndarray) -> np.ndarray:
+    """An array as kernels read it: itself where it has no gaps and is aligned to its elements, else a copy."""
+    return np.require(array, requirements=("C", "A"))

@@ -1,0 +1,220 @@
+"""Saved models: files that load without a compiler and give the same numbers; refusals; threads at run time."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shlex
+import subprocess
+import sys
+from functools import cache
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import tir
+from codegen import ExportError, UnsupportedProcessor
+from graph import GraphError, Model
+from graph.onnx import load_onnx
+from tests.codegen.c_programs import CC, has_openmp, needs_cc
+from tests.codegen.harness import ONE, TWO
+
+from .models import model
+
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="links as GNU's linker does")
+
+# Loads a model where all that compiles or learns is blocked, and writes its outputs.
+BARE = """
+import sys
+for name in ("llvmlite", "numba", "sklearn", "scipy", "onnx", "rich", "joblib", "ml_dtypes", "google"):
+    sys.modules[name] = None
+import numpy as np
+import tir
+net = tir.load(sys.argv[1])
+given = dict(np.load("in.npz"))
+np.savez("out.npz", *net(given))
+again = net.bind(given, outputs=[np.empty(v.shape, v.dtype) for v in net.outputs])()
+np.savez("again.npz", *again)
+print(len(net.profile(given, runs=1).kernels))
+heavy = {"search", "schedule", "codegen.backend"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+# Counts the threads of its process, before and after calls with one and with two.
+THREADS = """
+import os, sys
+import numpy as np
+import tir
+net, x = tir.load(sys.argv[1]), np.ones((2048, 2048), "float32")
+count = lambda: len(os.listdir("/proc/self/task"))
+before, counts = count(), []
+for net.threads in (1, 2):
+    net(x)
+    counts.append(count() - before)
+print(counts, net.threads)
+"""
+
+
+@cache
+def compiled(target: str):
+    """A network with weights that are packed, and inputs for it."""
+    x, w = np.random.default_rng(0).uniform(-1, 1, (2, 40, 40)).astype("float32")
+    nodes = [helper.make_node("Gemm", ["x", "w"], ["a"], transB=1), helper.make_node("Softmax", ["a"], ["y"])]
+    return tir.compile(load_onnx(model(nodes, {"x": x}, ["a", "y"], {"w": w})), target), {"x": x}
+
+
+def python(code: str, *words: object, folder) -> str:
+    done = subprocess.run([sys.executable, "-c", code, *map(str, words)], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def relu(constant: float = 3.0, target: str = ONE) -> Model:
+    x, c = np.ones((2, 3), "float32"), np.full((2, 3), constant, "float32")
+    nodes = [helper.make_node("Mul", ["x", "c"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
+    return tir.compile(load_onnx(model(nodes, {"x": x}, ["y"], {"c": c})), target)
+
+
+@needs_cc
+@LINUX
+@pytest.mark.parametrize("target", [ONE, TWO])
+def test_a_saved_model_needs_numpy_alone(tmp_path, target):
+    if target == TWO and not has_openmp(tmp_path):
+        pytest.skip("the C compiler cannot link OpenMP")
+    net, inputs = compiled(target)
+    assert net.save(tmp_path / "net.model") == tmp_path / "net.model"
+    np.savez(tmp_path / "in.npz", **inputs)
+    kernels = python(BARE, tmp_path / "net.model", folder=tmp_path)
+    assert int(kernels) == len(set(net.labels))
+    for name in ("out.npz", "again.npz"):
+        found = np.load(tmp_path / name)
+        assert all(np.array_equal(found[f"arr_{n}"], y) for n, y in enumerate(net(inputs)))
+
+
+def test_without_a_c_compiler(tmp_path, monkeypatch):
+    net, inputs = compiled(TWO)
+    monkeypatch.setenv("PATH", "")
+    loaded = tir.load(net.save(tmp_path / "net.model"))
+    for loaded.threads in (2, 1):
+        assert all(np.array_equal(a, b) for a, b in zip(loaded(inputs), net(inputs), strict=True))
+    with pytest.raises(ExportError, match="a shared library is linked by a C compiler, and nocc is not installed"):
+        net.save(tmp_path / "net.model", compiler="nocc")
+
+
+def test_an_exported_library_loads(tmp_path):
+    if CC is None:
+        pytest.skip("no C compiler")
+    net, inputs = compiled(ONE)
+    net.export(tmp_path / "libsmall.so")
+    loaded = tir.load(tmp_path / "libsmall.so")
+    assert all(np.array_equal(a, b) for a, b in zip(loaded(inputs), net(inputs), strict=True))
+    with pytest.raises(GraphError, match=r"^test: a library that was exported takes no times; Model.save writes one that does$"):
+        loaded.profile(inputs)
+    (tmp_path / "small.weights").unlink()
+    with pytest.raises(GraphError, match=r"needs its weights, the file small\.weights beside it$"):
+        tir.load(tmp_path / "libsmall.so")
+
+
+@needs_cc
+@LINUX
+def test_a_library_links_as_its_header_says(tmp_path):
+    relu().export(tmp_path / "net.so")
+    header = (tmp_path / "net.h").read_text()
+    words = shlex.split(header.partition("Link with ")[2].partition(", for a program in the same folder")[0])
+    (tmp_path / "main.c").write_text('#include "net.h"\nint main(void) { return &net == 0; }\n')
+    subprocess.run([CC, "-o", "program", "main.c", *words], cwd=tmp_path, check=True)
+    done = subprocess.run([tmp_path / "program"], cwd="/", env={}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_cc
+@LINUX
+def test_threads_at_run_time(tmp_path):
+    if not has_openmp(tmp_path):
+        pytest.skip("the C compiler cannot link OpenMP")
+    x = np.ones((2048, 2048), "float32")
+    net = tir.compile(load_onnx(model([helper.make_node("Exp", ["x"], ["y"])], {"x": x}, ["y"])), TWO)
+    assert python(THREADS, net.save(tmp_path / "net.model"), folder=tmp_path) == "[0, 1] 2\n"
+    net.threads = 1
+    assert net.threads == 1
+    for number in (0, 3, "2"):
+        with pytest.raises(ValueError, match=r"^threads must be 1 to 2, the number that test was compiled for, got "):
+            net.threads = number
+
+
+def test_weights_are_mapped_and_a_file_may_be_replaced(tmp_path):
+    x = np.ones((2, 3), "float32")
+    one = tir.load(relu(3.0).save(tmp_path / "net.model"))
+    two = tir.load(relu(2.0).save(tmp_path / "net.model"))
+    three = tir.load(compiled(ONE)[0].save(tmp_path / "net.model"))
+    assert not one.weights.flags.owndata and not one.weights.flags.writeable
+    assert one(x)[0][0, 0] == 3 and two(x)[0][0, 0] == 2
+    inputs = compiled(ONE)[1]
+    assert np.array_equal(three(inputs)[0], compiled(ONE)[0](inputs)[0])
+
+
+def test_loaded_models_are_called_as_compiled_ones(tmp_path):
+    net = relu(2.0)
+    loaded = tir.load(net.save(tmp_path / "net.model"))
+    x = np.arange(-3, 3, dtype="float32").reshape(2, 3)
+    for one in (net, loaded, pickle.loads(pickle.dumps(loaded)), pickle.loads(pickle.dumps(net))):
+        assert repr(one) == f"<{type(one).__name__} test(x: float32[2, 3]) -> y: float32[2, 3]>"
+        assert [v.name for v in one.outputs] == ["y"] and "weights: 24 bytes" in str(one)
+        assert np.array_equal(one(x[:, ::-1])[0], np.maximum(2 * x[:, ::-1], 0))
+        y = np.empty_like(x)
+        (found,) = one({"x": x}, out={"y": y})
+        assert found is y and np.array_equal(y, np.maximum(2 * x, 0))
+        run = one.bind(x, outputs=y)
+        y[:] = 0
+        assert run()[0] is y and np.array_equal(y, np.maximum(2 * x, 0))
+
+
+OUTS = {
+    "shape": (np.empty((3, 2), "float32"), r"^output `y` must have shape \(2, 3\), got \(3, 2\)$"),
+    "dtype": (np.empty((2, 3)), "^output `y` must have dtype float32, got float64$"),
+    "gaps": (np.empty((3, 2), "float32").T, "^output `y` must be C-contiguous and aligned"),
+    "list": ([[0]], "^output `y` must be an array, got list$"),
+    "number": ([np.empty((2, 3), "float32")] * 2, r"^test: the outputs are y; out has 2 array\(s\)$"),
+    "name": ({"z": np.empty((2, 3), "float32")}, "^test: the outputs are y; out has z$"),
+}
+
+
+@pytest.mark.parametrize("case", [*OUTS, "overlap", "readonly"])
+def test_refused_outputs(case):
+    net, x = relu(), np.ones((2, 3), "float32")
+    fixed = np.empty((2, 3), "float32")
+    fixed.flags.writeable = False
+    further = {
+        "overlap": (x, "^test: output `y` overlaps input `x` in memory; pass another array as out$"),
+        "readonly": (fixed, "^output `y` is written but the array is read-only$"),
+    }
+    out, message = (OUTS | further)[case]
+    for call in (lambda: net(x, out=out), lambda: net.bind(x, outputs=out)):
+        with pytest.raises(GraphError, match=message):
+            call()
+    assert (x == 1).all()
+
+
+def test_refused_files(tmp_path, monkeypatch):
+    path = relu().save(tmp_path / "net.model")
+    data = path.read_bytes()
+    (tmp_path / "cut").write_bytes(data[:-5])
+    (tmp_path / "empty").write_bytes(b"")
+    for name in ("cut", "empty"):
+        with pytest.raises(GraphError, match=f"{name} is no model that Model.save or Model.export wrote, or is cut off$"):
+            tir.load(tmp_path / name)
+    for change, error, message in (
+        ({"format": 0}, GraphError, "has format 0, expected 1: it was saved by another version$"),
+        ({"weights": 1 << 40}, GraphError, "weights are cut off, expected 1,099,511,627,776 bytes$"),
+        ({"features": ["avx1024"]}, UnsupportedProcessor, "cannot run here: this processor has no avx1024$"),
+    ):
+        length = int.from_bytes(data[-16:-8], "little")
+        text = json.dumps(json.loads(data[-16 - length : -16]) | change).encode()
+        path.write_bytes(data[: -16 - length] + text + len(text).to_bytes(8, "little") + data[-8:])
+        with pytest.raises(error, match=message):
+            tir.load(path)
+    with pytest.raises(FileNotFoundError):
+        tir.load(tmp_path / "nothing")
+    with pytest.raises(ExportError, match="does not exist"):
+        relu().save(tmp_path / "nowhere" / "net.model")
