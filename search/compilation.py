@@ -16,8 +16,9 @@ from tir.notices import degraded
 from tir.specialize import specialize
 from tir.verify.bounds import refuse_out_of_bounds
 
+from .backends import search_backend
 from .records import Lookup, NearHit, NoRecord, Records, look_up, recorded_schedule
-from .sizes import Sizes, adapted, combinations
+from .sizes import Sizes, combinations
 
 if TYPE_CHECKING:
     from codegen.cuda import CudaKernel
@@ -71,7 +72,7 @@ def of_schedules(
     if not rows:
         return build(schedules[0], target, cache=cache)
     largest = max(range(len(rows)), key=lambda n: sum(rows[n].values()))
-    general = adapted(func, schedules[largest].trace, rows[largest]).func
+    general = search_backend(target).adapted(func, target, schedules[largest].trace, rows[largest]).func
     if not variants:
         return build(general, target, cache=cache)
     from codegen.llvm.dispatch import build_variants

@@ -25,6 +25,9 @@ STICKY = frozenset(
 )  # fmt: skip
 
 
+LEGACY_STREAM = 1  # the handle of the stream that waits for all blocking streams; 0 may stand for that of the thread
+
+
 class DeviceError(RuntimeError):
     """A failed call of the driver: the name of the error, and whether it is `sticky`, so that all later calls fail, too."""
 
@@ -69,14 +72,10 @@ def _primary(device: int) -> Any:
     return call("cuDevicePrimaryCtxRetain", call("cuDeviceGet", device))
 
 
-def context(device: int = 0) -> None:
-    """Make the primary context of a device, which torch uses as well, current in this thread."""
-    call("cuCtxSetCurrent", _primary(device))
-
-
 @contextmanager
-def _current_context() -> Iterator[None]:
-    """Make the context of the first device current in this thread, and at the end the previous one."""
+def current_context() -> Iterator[None]:
+    """Make the primary context of the first device, which torch uses as well, current in this thread, and at the end the
+    previous one."""
     call("cuCtxPushCurrent", _primary(0))
     try:
         yield
@@ -84,9 +83,21 @@ def _current_context() -> Iterator[None]:
         call("cuCtxPopCurrent")
 
 
+@contextmanager
+def _uncaptured() -> Iterator[None]:
+    """Make the context current, and let this thread allocate and load while streams are captured into graphs."""
+    mode = _bindings().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    with current_context():
+        before = call("cuThreadExchangeStreamCaptureMode", mode)
+        try:
+            yield
+        finally:
+            call("cuThreadExchangeStreamCaptureMode", before)
+
+
 def attribute(name: str, device: int = 0) -> int:
     """A device attribute, such as "MULTIPROCESSOR_COUNT" or "L2_CACHE_SIZE"."""
-    context(device)
+    call("cuInit", 0)
     kinds = _bindings().CUdevice_attribute
     return int(call("cuDeviceGetAttribute", getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{name}"), call("cuDeviceGet", device)))
 
@@ -131,20 +142,29 @@ def missing(target: Target) -> str:
 
 
 class Module:
-    """Machine code loaded into the context."""
+    """Machine code loaded into the context, until nobody holds it and its kernels have ended."""
 
     def __init__(self, code: bytes):
-        context()
-        self._module = call("cuModuleLoadData", code)
+        with _uncaptured():
+            self._module = call("cuModuleLoadData", code)
         self._functions: dict[str, Any] = {}
+
+    def __del__(self) -> None:
+        try:
+            with _uncaptured():
+                call("cuCtxSynchronize")
+                call("cuModuleUnload", self._module)
+        except (DeviceError, AttributeError, ImportError, TypeError):
+            return  # the context, or the interpreter, is gone
 
     def function(self, name: str, shared: int) -> Any:
         """A kernel that may use `shared` bytes of dynamic shared memory."""
         if name not in self._functions:
-            f = call("cuModuleGetFunction", self._module, name.encode())
-            if shared:
-                kind = _bindings().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                call("cuFuncSetAttribute", f, kind, shared)
+            with _uncaptured():
+                f = call("cuModuleGetFunction", self._module, name.encode())
+                if shared:
+                    kind = _bindings().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                    call("cuFuncSetAttribute", f, kind, shared)
             self._functions[name] = f
         return self._functions[name]
 
@@ -158,33 +178,71 @@ def launch(
 
 def synchronize(stream: int = 0) -> None:
     """Wait for a stream; raises DeviceError for a failure in it."""
-    with _current_context():
+    with current_context():
         call("cuStreamSynchronize", stream)
+
+
+@cache
+def _pool() -> Any:
+    """A pool of memory of the first device that keeps what is freed for later allocations."""
+    driver = _bindings()
+    properties = driver.CUmemPoolProps()
+    properties.allocType = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    properties.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    properties.location.id = 0
+    pool = call("cuMemPoolCreate", properties)
+    kept = driver.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+    call("cuMemPoolSetAttribute", pool, kept, driver.cuuint64_t(2**64 - 1))
+    return pool
+
+
+@contextmanager
+def temporary_memory(sizes: Sequence[int], stream: int) -> Iterator[list[int]]:
+    """Addresses of memory for the work that is launched on a stream inside of the `with` statement, so many bytes each.
+
+    It is allocated and freed in the order of the stream, so calls of other threads on the same stream have memory of their own,
+    and a captured graph has it at each launch.
+    """
+    found: list[int] = []
+    try:
+        for nbytes in sizes:
+            found.append(int(call("cuMemAllocFromPoolAsync", max(1, nbytes), _pool(), stream)))
+        yield found
+    finally:
+        for address in found:
+            call("cuMemFreeAsync", address, stream)
 
 
 class DeviceArray:
     """Memory on the device with a shape and dtype, for use without torch or cupy; `numpy()` copies it back."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any):
-        context()
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
         self.nbytes = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
-        self.pointer = int(call("cuMemAlloc", max(1, self.nbytes)))
+        with _uncaptured():
+            self.pointer = int(call("cuMemAlloc", max(1, self.nbytes)))
 
     @classmethod
     def of(cls, array: np.ndarray) -> DeviceArray:
-        """A copy of an array."""
+        """A copy of an array, complete for work on any stream."""
         result = cls(array.shape, array.dtype)
         if array.nbytes:
-            call("cuMemcpyHtoD", result.pointer, np.ascontiguousarray(array).ctypes.data, array.nbytes)
+            with current_context():
+                call("cuMemcpyHtoD", result.pointer, np.ascontiguousarray(array).ctypes.data, array.nbytes)
+                call("cuStreamSynchronize", LEGACY_STREAM)  # of pageable memory the copy may return before it ends
         return result
 
-    def numpy(self) -> np.ndarray:
-        """A copy on the host."""
+    def numpy(self, stream: int | None = None) -> np.ndarray:
+        """A copy on the host, after all work of a stream, or of all streams."""
         result = np.empty(self.shape, self.dtype)
-        with _current_context():
-            if self.nbytes:
-                call("cuMemcpyDtoH", result.ctypes.data, self.pointer, self.nbytes)
+        if self.nbytes:
+            with current_context():
+                if stream is None:
+                    call("cuCtxSynchronize")
+                    call("cuMemcpyDtoH", result.ctypes.data, self.pointer, self.nbytes)
+                else:
+                    call("cuMemcpyDtoHAsync", result.ctypes.data, self.pointer, self.nbytes, stream)
+                    call("cuStreamSynchronize", stream)
         return result
 
     @property
@@ -193,7 +251,7 @@ class DeviceArray:
 
     def __del__(self) -> None:
         try:
-            with _current_context():  # whichever thread this is
+            with _uncaptured():  # whichever thread this is
                 call("cuMemFree", self.pointer)
         except (DeviceError, AttributeError, ImportError, TypeError):
             return  # the context, or the interpreter, is gone

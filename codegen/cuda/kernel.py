@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from math import prod
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,12 +23,22 @@ from ..runtime.signature import LibraryOfOne
 from ..runtime.timing import Timing, sampled
 from .banks import ways
 from .compile import Cubin, Resources
-from .driver import DeviceArray, Module, array_description, attribute, call, context, launch, synchronize
+from .driver import (
+    DeviceArray,
+    Module,
+    array_description,
+    attribute,
+    call,
+    current_context,
+    launch,
+    synchronize,
+    temporary_memory,
+)
 from .emit import CudaSource
 from .launch import launches
 from .program import Program
 
-MAX_STREAMS = 64  # streams for which a kernel keeps the memory of its temporaries
+_LOADING = Lock()  # of modules and functions
 ARRAY_ALIGNMENT = 16  # bytes, of every buffer, for vector loads
 
 
@@ -67,12 +79,12 @@ class CudaKernel(LibraryOfOne):
         self.func: PrimFunc = program.func
         self.source, self._source = source.text, source
         self.code = binary.code
-        self._workspaces: dict[int, dict[str, DeviceArray]] = {}  # by stream and temporary
+        self._module: Module | None = None
         self._written = written_names(self.func).union(*(k.written for k in program.kernels))
 
     def __getstate__(self) -> dict[str, Any]:
         """The pickled state, without objects on the device."""
-        return {name: value for name, value in vars(self).items() if name not in ("_module", "_signature")} | {"_workspaces": {}}
+        return {name: value for name, value in vars(self).items() if name != "_signature"} | {"_module": None}
 
     def report(self) -> CudaReport:
         """Registers, spills, shared memory and its conflicts of each kernel; no GPU is needed."""
@@ -84,55 +96,50 @@ class CudaKernel(LibraryOfOne):
         rows = tuple(known[k.name] for k in kernels)
         return CudaReport(rows, tuple(prod(k.block) for k in kernels), self._source.shared_bytes, worst)
 
-    @cached_property
-    def _module(self) -> Module:
-        return Module(self.code)
+    def _function(self, name: str, shared: int) -> Any:
+        """A kernel on the device, of the module that the first call of all threads loads."""
+        with _LOADING:
+            if self._module is None:
+                self._module = Module(self.code)
+            return self._module.function(name, shared)
 
     def __call__(self, *arrays: Any, stream: int = 0, **named: Any) -> Any:
         """Launch on a stream (a CUstream as an int; 0 is the default one) without waiting. Returns None where all arguments
         are given; else the outputs, one or a tuple of them.
 
-        Raises ArgumentError for arrays that do not fit, DeviceError for errors of the driver.
+        Any thread may call, on any stream, also on one that is captured into a graph; then the kernel and its arguments, all
+        given, must live as long as the graph. Raises ArgumentError for arrays that do not fit, DeviceError for errors of the
+        driver.
         """
-        arguments, results = self._bound(arrays, named)
-        steps, _alive = self._prepared(arguments, stream)
-        for step in steps:
-            step(stream)
+        with current_context():
+            arguments, results = self._bound(arrays, named, stream)
+            with self._prepared(arguments, stream) as steps:
+                for step in steps:
+                    step(stream)
         return results()
 
-    def _bound(self, arrays: tuple, named: dict[str, Any]) -> tuple[list[Any], Callable[[], Any]]:
-        return self._signature.bound(arrays, named, lambda a, p: a, _new_array, make_like=False)
+    def _bound(self, arrays: tuple, named: dict[str, Any], stream: int = 0) -> tuple[list[Any], Callable[[], Any]]:
+        return self._signature.bound(arrays, named, lambda a, p: a, partial(_new_array, stream), make_like=False)
 
-    def _prepared(self, arrays: Sequence[Any], stream: int = 0) -> tuple[list[Callable[[int], None]], list[Any]]:
-        """The launches of one call, each a function of the stream, and the objects that must live until they end."""
-        context()
+    @contextmanager
+    def _prepared(self, arrays: Sequence[Any], stream: int = 0) -> Iterator[list[Callable[[int], None]]]:
+        """The launches of one call, each a function of the stream, with memory for temporaries in the order of the stream."""
         alive: list[Any] = []
         words = argument_words(self.func, self._written, arrays, partial(self._address, alive))
         sizes = {p.name: words[p.name] for p in self.func.params if not isinstance(p, Buffer)}
-        for b in self.program.temporaries:
-            words[b.name] = self._workspace(stream, b, tuple(int(evaluate(d, sizes)) for d in b.shape)).pointer
+        with temporary_memory([_nbytes(b, sizes) for b in self.program.temporaries], stream) as addresses:
+            words |= {b.name: address for b, address in zip(self.program.temporaries, addresses, strict=True)}
+            yield self._steps(words, sizes)
+
+    def _steps(self, words: Mapping[str, int], sizes: Mapping[str, int]) -> list[Callable[[int], None]]:
+        """The launches of one call with these addresses and sizes, each a function of the stream."""
         steps: list[Callable[[int], None]] = []
         for number, grid, scalars in launches(self.program, sizes):
             k, shared = self.program.kernels[number], self._source.shared_bytes[number]
             values = tuple(words[p.name] if isinstance(p, Buffer) else scalars[p.name] for p in k.params)
             types = tuple(ctypes.c_void_p if isinstance(p, Buffer) else getattr(ctypes, f"c_{p.dtype}") for p in k.params)
-            function = self._module.function(k.name, shared)
-            steps.append(partial(launch, function, grid, k.block, shared, values=values, types=types))
-        return steps, alive
-
-    def _workspace(self, stream: int, b: Buffer, shape: tuple[int, ...]) -> DeviceArray:
-        """Memory for a temporary between kernels. Calls on one stream follow one another, so they share it."""
-        dtype = dtypes.storage(b.dtype)
-        if stream not in self._workspaces and len(self._workspaces) >= MAX_STREAMS:
-            call("cuCtxSynchronize")  # earlier calls may still use what is freed now, on streams that may be gone
-            self._workspaces.clear()
-        own = self._workspaces.setdefault(stream, {})
-        known = own.get(b.name)
-        if known is None or known.nbytes < prod(shape) * dtype.itemsize:
-            if known is not None:
-                synchronize(stream)
-            known = own[b.name] = DeviceArray(shape, dtype)
-        return known
+            steps.append(partial(launch, self._function(k.name, shared), grid, k.block, shared, values=values, types=types))
+        return steps
 
     def _address(self, alive: list[Any], p: Buffer, a: Any, wanted: tuple[int, ...]) -> int:
         """The address of an array; the object that keeps it alive is added to `alive`."""
@@ -160,38 +167,51 @@ class CudaKernel(LibraryOfOne):
         Between samples the second-level cache is overwritten (twice its size), unless `flush` is False; kernels that take less
         than 50 microseconds are then launched several times a sample.
         """
-        steps, _alive = self._prepared(self._bound(arrays, named)[0])
+        arguments, _ = self._bound(arrays, named)
         scratch = DeviceArray((2 * attribute("L2_CACHE_SIZE"),), np.uint8) if flush else None
+        with current_context(), self._prepared(arguments) as steps:
+            return _timed(steps, scratch, seconds, runs, max_runs)
 
-        def once() -> None:
-            for step in steps:
-                step(0)
 
-        def sample(calls: int) -> float:
-            if scratch is not None:
-                call("cuMemsetD8Async", scratch.pointer, 0, scratch.nbytes, 0)
-            call("cuEventRecord", start, 0)
-            for _ in range(calls):
-                once()
-            call("cuEventRecord", end, 0)
-            call("cuEventSynchronize", end)
-            return float(call("cuEventElapsedTime", start, end)) * 1e-3 / calls
+def _timed(
+    steps: Sequence[Callable[[int], None]], scratch: DeviceArray | None, seconds: float, runs: int, max_runs: int
+) -> Timing:
+    """Time launches on the default stream, each sample after `scratch` is overwritten."""
+    flush = scratch is not None
 
-        start, end = call("cuEventCreate", 0), call("cuEventCreate", 0)
-        try:
+    def once() -> None:
+        for step in steps:
+            step(0)
+
+    def sample(calls: int) -> float:
+        if scratch is not None:
+            call("cuMemsetD8Async", scratch.pointer, 0, scratch.nbytes, 0)
+        call("cuEventRecord", start, 0)
+        for _ in range(calls):
             once()
-            synchronize()
-            first = sample(1)
-            calls = 1 if flush or first >= 50e-6 else min(100, int(50e-6 / max(first, 1e-6)) + 1)
-            return sampled(lambda: sample(calls), calls, seconds, runs, max_runs)
-        finally:
-            call("cuEventDestroy", start)
-            call("cuEventDestroy", end)
+        call("cuEventRecord", end, 0)
+        call("cuEventSynchronize", end)
+        return float(call("cuEventElapsedTime", start, end)) * 1e-3 / calls
+
+    start, end = call("cuEventCreate", 0), call("cuEventCreate", 0)
+    try:
+        once()
+        synchronize()
+        first = sample(1)
+        calls = 1 if flush or first >= 50e-6 else min(100, int(50e-6 / max(first, 1e-6)) + 1)
+        return sampled(lambda: sample(calls), calls, seconds, runs, max_runs)
+    finally:
+        call("cuEventDestroy", start)
+        call("cuEventDestroy", end)
 
 
-def _new_array(shape: tuple[int, ...], dtype: str, zeros: bool) -> DeviceArray:
-    """An array on the device, of zeros or not initialised."""
+def _new_array(stream: int, shape: tuple[int, ...], dtype: str, zeros: bool) -> DeviceArray:
+    """An array on the device, not initialised, or of zeros in the order of a stream."""
     made = DeviceArray(shape, dtypes.storage(dtype))
     if zeros and made.nbytes:
-        call("cuMemsetD8Async", made.pointer, 0, made.nbytes, 0)
+        call("cuMemsetD8Async", made.pointer, 0, made.nbytes, stream)
     return made
+
+
+def _nbytes(b: Buffer, sizes: Mapping[str, int]) -> int:
+    return prod(int(evaluate(d, sizes)) for d in b.shape) * dtypes.nbytes(b.dtype)

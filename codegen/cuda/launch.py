@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tir.arith.enumeration import evaluate
+from tir.arrays import ArgumentError
 from tir.ir import Call, Const, Evaluate, For, If, Seq, Stmt
 
+from ..passes.gpu_kernels import AXES, GRID_LIMITS
 from .program import LAUNCH, Program
 
 
@@ -28,6 +30,9 @@ def launches(program: Program, sizes: Mapping[str, int]) -> Iterator[tuple[int, 
                     yield from visit(orelse, scalars)
             case Evaluate(Call(op, (Const(number),))) if op == LAUNCH:
                 x, y, z = (int(evaluate(g, scalars)) for g in program.kernels[number].grid)
+                if too_many := [(a, n) for a, n in zip(AXES, (x, y, z), strict=True) if n > GRID_LIMITS[a]]:
+                    (axis, count), name = too_many[0], program.kernels[number].name
+                    raise ArgumentError(f"{name}: {count} blocks along {axis}; CUDA has at most {GRID_LIMITS[axis]}")
                 if x * y * z > 0:
                     yield number, (x, y, z), scalars
             case _:

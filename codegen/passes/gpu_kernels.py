@@ -17,6 +17,7 @@ from .free_variables import accessed_buffers
 
 AXES = ("x", "y", "z")
 TOGETHER = "together"  # an annotation of the loops around a kernel whose threads run together, and wait at barriers
+GRID_LIMITS = {"x": 2**31 - 1, "y": 65535, "z": 65535}  # most blocks along an axis of a grid, on every architecture
 RESIDENT = "resident_blocks"  # an annotation of a loop bound to blocks or threads: blocks for which an SM's registers suffice
 
 
@@ -75,10 +76,16 @@ def _kernel(name: str, s: For, around: dict[str, Interval]) -> tuple[list[For], 
     grid = tuple(known[axis].extent if axis in known else Const(1) for axis in axes_of("blockIdx"))
     threads = threads_in(s)
     block = tuple(threads.values())
-    ranges = around | {axes[axis].name: extent_range(n) for axis, n in zip(axes_of("blockIdx"), grid, strict=True)}
+    ranges = around | {axes[f"blockIdx.{a}"].name: _blocks(n, GRID_LIMITS[a]) for a, n in zip(AXES, grid, strict=True)}
     ranges |= {axes[axis].name: (0, n - 1) for axis, n in threads.items()}
     resident = annotation(s.annotations, RESIDENT, 1)
     return loops, GPUKernel(name, grid, block, axes, ranges, body, resident)  # type: ignore[arg-type]
+
+
+def _blocks(count: Expr, most: int) -> Interval:
+    """The interval of a block index; a launch refuses more than `most` blocks."""
+    low, high = extent_range(count)
+    return low, most - 1 if high is None else min(high, most - 1)
 
 
 def threads_in(s: Stmt) -> dict[str, int]:

@@ -15,7 +15,7 @@ from tir.traverse import blocks
 from ..backends import search_backend
 from ..population.programs import sketch_programs
 from ..population.sample import sample
-from ..sizes import Sizes, adapted, combinations
+from ..sizes import Sizes, combinations
 from ..space import annotation
 from ..space.derivation import MAX_LISTED_BLOCKS, Space
 from ..space.generation import generate
@@ -40,7 +40,7 @@ def default_schedule(func: PrimFunc, target: str | Target = "llvm", *, sizes: Si
     func, target = need_func(func, "default_schedule"), Target(target)
     if sizes is not None or func.sizes:
         row = max(combinations(func, sizes), key=lambda row: sum(row.values()))
-        return adapted(func, default_schedule(specialize(func, row), target).trace, row)
+        return search_backend(target).adapted(func, target, default_schedule(specialize(func, row), target).trace, row)
     if has_empty(func) and not blocks(without_empty(func)):
         nothing = Schedule(func)
         nothing.drop_empty()

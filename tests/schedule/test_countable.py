@@ -31,7 +31,6 @@ def main(A: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
 
 
 STEPS = {
-    "fuse": lambda s: s.fuse(*s.get_loops("C")),
     "split": lambda s: s.split(s.get_loops("C")[0], [None, 2**32]),
     "tile": lambda s: s.tile(*s.get_loops("C"), 2**33, 1),
     "transform_layout": lambda s: s.transform_layout("B", ("write", 0), lambda i, j: (i * 65537 + j,)),
@@ -53,10 +52,18 @@ def test_the_message():
     refuse(
         tir.Schedule(largest("int32")),
         """
-fuse('i', 'j'): `i_j_fused` would count to 4295032832, and int32 ends at 2147483647
+split('i', [None, 4294967296]): `i_1_1` would count to 4294967296, and int32 ends at 2147483647
   hint: make the function with sizes of int64, as te.const(7, 'int64') or T.int64(7)
 """,
     )
+
+
+def test_a_fused_loop_is_wide_enough():
+    s = tir.Schedule(largest("int32"))
+    s.fuse(*s.get_loops("C"))
+    s.fuse(*s.get_loops("B"))
+    assert s.func.script().count("in range(T.int64(4295032832))") == 2
+    assert tir.verify(s.func).ok and parse(s.func.script()) == s.func
 
 
 def test_formulas_take_the_dtype_that_their_sizes_need():

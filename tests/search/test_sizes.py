@@ -80,18 +80,18 @@ def test_default_schedules_are_right_for_all_sizes(name, target) -> None:
 
 
 def test_the_default_schedule_of_a_product() -> None:
-    """The levels that cover the rows at the known size are not repeated at small ones; the epilogue, whose step is refused, is
-    vectorised by itself."""
+    """The levels that cover the rows at the known size are not repeated at small ones; the epilogue follows each tile."""
     s = tir.default_schedule(product(), "llvm -num-cores 1 -mcpu x86-64-v3", sizes={"n": 100})
     assert (
         s.func.outline()
         == """\
 product(A[n, 9], B[9, 48], D[n, 48], n)
     allocates C[n, 48]
-    for i_0 in (n + 3) // 4, j_1_1 in 2, k in 9, i_2 in unroll(4), j_2 in vectorized(24) where i_0 * 4 + i_2 < n:
-        C[i_0 * 4 + i_2, j_1_1 * 24 + j_2] += A[i_0 * 4 + i_2, k] * B[k, j_1_1 * 24 + j_2]  # from 0
-    for i_1 in n, j_1 in vectorized(48):
-        D[i_1, j_1] = max(C[i_1, j_1], 0)
+    for i_0 in (n + 3) // 4, j_1_1 in 2:
+        for k in 9, i_2 in unroll(4), j_2 in vectorized(24) where i_0 * 4 + i_2 < n:
+            C[i_0 * 4 + i_2, j_1_1 * 24 + j_2] += A[i_0 * 4 + i_2, k] * B[k, j_1_1 * 24 + j_2]  # from 0
+        for ax0 in 4, ax1 in vectorized(24) where i_0 * 4 + ax0 < n:
+            D[i_0 * 4 + ax0, j_1_1 * 24 + ax1] = max(C[i_0 * 4 + ax0, j_1_1 * 24 + ax1], 0)
 """
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..ir import Binary, Const, Expr, Var
 from ..traverse import walk
-from .polynomial import Polynomial, polynomial, to_expr
+from .polynomial import Monomial, Polynomial, polynomial, to_expr
 from .simplify import simplify
 from .symbolic import is_one
 
@@ -50,7 +50,12 @@ def mixed_radix(p: Polynomial, sizes: Mapping[str, Expr]) -> tuple[Terms, Expr] 
     below. A coefficient of symbolic sizes is an expression."""
     terms: Terms = []
     count: Expr = Const(1)
-    for monomial, coefficient in sorted(p.items(), key=lambda term: (len(term[0]), term[1])):
+    units = {name for name, size in sizes.items() if size.is_one}  # of one value, before others of their coefficient
+
+    def order(term: tuple[Monomial, int]) -> tuple[int, int, bool]:
+        return len(term[0]), term[1], not any(type(v) is Var and v.name in units for v in term[0])
+
+    for monomial, coefficient in sorted(p.items(), key=order):
         own = [v for v in monomial if type(v) is Var and v.name in sizes]
         if len(own) != 1:
             return None

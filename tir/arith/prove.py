@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from .. import dtypes
 from ..ir import TRUE, Binary, Cast, Const, Expr, Select, Unary, conjuncts
+from ..traverse import divisions
 from .intervals import Ranges, polynomial_bounds
 from .polynomial import Polynomial, add, constant, nonpositive, polynomial, scale, wraps
 from .simplify import normal_form, simplify
@@ -17,7 +18,7 @@ def prove(condition: Expr, ranges: Ranges, facts: Iterable[Expr] = ()) -> bool:
     if result == TRUE:
         return True
     known = [p for f in facts for c in conjuncts(simplify(f, ranges)) for p in nonnegative(c)]
-    if not known:
+    if not known and not divisions(result):
         return False
     for part in conjuncts(result):
         goals = nonnegative(part)
@@ -47,7 +48,7 @@ def provably_equal(a: Expr, b: Expr, ranges: Ranges | None = None) -> bool:
 
 def _at_least_zero(p: Polynomial, ranges: Ranges) -> bool:
     low, _ = polynomial_bounds(p, ranges)
-    if low is None and (whole := _without_parts(p)) is not None:
+    if (low is None or low < 0) and (whole := _without_parts(p)) is not None:
         low, _ = polynomial_bounds(whole, ranges)
     return low is not None and low >= 0
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import reduce
+from math import prod
 from operator import mul
 
 from tir.arith.bounds import ranges_of
 from tir.arith.simplify import simplify
 from tir.assumptions import assumptions
-from tir.dtypes import promote
-from tir.ir import Expr, For, PrimFunc, Var, all_zero, cast
+from tir.dtypes import limits, promote
+from tir.ir import Const, Expr, For, PrimFunc, Var, all_zero, cast
 from tir.traverse import blocks, loops_in, pure_reduction_loops, variables
 
 from ...error import ScheduleError
@@ -22,7 +23,8 @@ from ...rewriting.loops import not_nested, substitute_loops
 def fuse(func: PrimFunc, *loops: LoopName, preserve_unit_iters: bool = True) -> tuple[PrimFunc, str]:
     """Make one serial loop of perfectly nested serial loops, given outermost first; returns its name.
 
-    A single loop stays as it is. Without `preserve_unit_iters`, bindings have 0 for the variable of a fused loop of extent 1.
+    A single loop stays as it is. The fused one counts in int64 where int32 cannot. Without `preserve_unit_iters`, bindings have
+    0 for the variable of a fused loop of extent 1.
 
     Rewrite   for i, j in T.grid(M, N): S(i, j)
            => for i_j_fused in range(M * N): S(i_j_fused // N, i_j_fused % N)
@@ -57,6 +59,8 @@ def fuse(func: PrimFunc, *loops: LoopName, preserve_unit_iters: bool = True) -> 
             need_iterations(b, nest, ranges_of(above[:-1]), assumptions(func))
 
     dtype = reduce(promote, (loop.var.dtype for loop in nest))
+    if prod(int(x.extent.value) for x in nest if isinstance(x.extent, Const)) > limits(dtype)[1]:
+        dtype = "int64"
     extents = {loop.name: simplify(cast(loop.extent, dtype)) for loop in nest}
     total = simplify(reduce(mul, extents.values()))
     (name,) = fresh_names(func, "_".join(loops) + "_fused")

@@ -41,14 +41,16 @@ class Device:
     machine: GPU
 
 
-def schedule(func: PrimFunc, arch: str = "sm_90", tf32: bool = False) -> Schedule:
-    """A schedule of `func` for a GPU: each block, the last one first, takes the first template that applies, at its seed. A block
-    that fits no pattern has one thread an element; one that cannot be parallel has one thread.
+def schedule(func: PrimFunc, gpu: GPU | str = "sm_90", tf32: bool = False) -> Schedule:
+    """A schedule of `func` for a GPU, or the one that `GPU.of` has for an architecture.
 
-    Products of float16 and bfloat16 matrices run on tensor cores from `sm_80` on. Those of float32 do only with `tf32`, or where
+    Each block, the last one first, takes the first template that applies, at its seed. A block that fits no pattern has one
+    thread an element; one that cannot be parallel has one thread.
+
+    Products of float16 and bfloat16 matrices run on tensor cores from sm_80 on. Those of float32 do only with `tf32`, or where
     the block is annotated so: factors are then rounded to 10 bits of mantissa.
     """
-    s = OpenSchedule(func, Device(GPU.of(arch)), [b.name for b in blocks(func)], at_seed=True)
+    s = OpenSchedule(func, Device(GPU.of(gpu) if isinstance(gpu, str) else gpu), [b.name for b in blocks(func)], at_seed=True)
     plain_loops(s)
     for name in s.pending if tf32 else ():
         if products.matches(s.block(name)) is not None:

@@ -73,11 +73,15 @@ def build(s: OpenSchedule, name: str) -> None:
     if len(lanes) > 1:
         width = s.choose(f"{name} vector", lanes, seed=lanes[-1], block=name)
         spatial[-1], *vector = s.split(spatial[-1], [None, width])
-    fused = fuse_all(s, spatial)
+    rows, fused = [], spatial[-1]  # loops of unknown length are not fused: nothing could be proved of divisions by it
+    if any(loop_length(s, x) is None for x in spatial[1:]):
+        rows = spatial[:-1]
+    else:
+        fused = fuse_all(s, spatial)
     known = dict.fromkeys((few, *(n for n in THREADS if n <= count)))
     threads = s.choose(f"{name} threads", tuple(known), block=name, role=Role.PARALLEL)
     outer, inner = s.split(fused, [None, threads])
-    s.bind(outer, "blockIdx.x")
+    s.bind(rows[0] if rows else outer, "blockIdx.x")
     s.bind(inner, "threadIdx.x")
     for loop in vector:
         s.vectorize(loop)

@@ -1,6 +1,7 @@
 // The machine of emulation.h: fibers, barriers, shuffles, and what watches the accesses to memory.
 #include "emulation.h"
 
+#include <sys/mman.h>
 #include <ucontext.h>
 
 #include <list>
@@ -23,7 +24,7 @@ static char failure[512];
 static int current;  // the thread that runs
 static unsigned epoch = 1, block_start, launch_start;  // stamps: of now, of the first moment of the block and of the launch
 
-struct Cell { int writer = -1, reader = -1; unsigned written = 0, read = 0, first_read = 0; };
+struct Cell { int writer, reader; unsigned written, read, first_read; };  // of zeros: untouched, as epochs begin at 1
 
 static void touch(Cell& c, bool writes, bool across, const char* name, long i) {
   if (c.written == epoch && c.writer != current)
@@ -52,8 +53,16 @@ void Watched::check_aligned(const void* p, long i, size_t bytes) const {
   if ((uintptr_t)p % bytes) FAIL("%s: %s + %ld is not aligned to %zu bytes", kernel, name, i, bytes);
 }
 
-static std::list<std::vector<Cell>> of_launch, of_shared;
-Cell* cells_of_launch(long n) { return of_launch.emplace_back(n).data(); }
+// Untouched cells take no memory, so that arrays may be larger than the machine.
+struct Cells {
+  void* start; size_t bytes;
+  Cells(long n) : bytes((n + 1) * sizeof(Cell)) { start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); }
+  Cells(const Cells&) = delete;
+  ~Cells() { munmap(start, bytes); }
+};
+static std::list<Cells> of_launch;
+static std::list<std::vector<Cell>> of_shared;
+Cell* cells_of_launch(long n) { return (Cell*)of_launch.emplace_back(n).start; }
 Cell* shared_cells(long n) { return of_shared.emplace_back(n).data(); }
 
 static std::list<std::vector<int4>> shared;
@@ -250,6 +259,10 @@ static void run_block(dim3 b) {
   } while (release() && !failure[0]);
 }
 
+// The blocks that run, by number, x fastest; all where there are none.
+static std::vector<long> chosen;
+extern "C" void choose_blocks(const long* numbers, long n) { chosen.assign(numbers, numbers + n); }
+
 const char* run_grid(Body f, void* args, const int* grid, const int* block, uint64_t seed) {
   failure[0] = 0;
   random_state = seed;
@@ -258,14 +271,22 @@ const char* run_grid(Body f, void* args, const int* grid, const int* block, uint
   gridDim = {grid[0], grid[1], grid[2]};
   blockDim = {block[0], block[1], block[2]};
   launch_start = ++epoch;
-  int n = grid[0] * grid[1] * grid[2];
-  std::vector<int> order(n);
-  for (int i = 0; i < n; ++i) order[i] = i;
-  for (int i = n - 1; i > 0; --i) std::swap(order[i], order[random_below(i + 1)]);
-  for (int i : order) {
-    run_block({i % grid[0], i / grid[0] % grid[1], i / grid[0] / grid[1]});
+  std::vector<long> order = chosen;
+  for (long i = 0, n = (long)grid[0] * grid[1] * grid[2]; chosen.empty() && i < n; ++i) order.push_back(i);
+  for (long i = (long)order.size() - 1; i > 0; --i) std::swap(order[i], order[random_below(i + 1)]);
+  for (long i : order) {
+    run_block({(int)(i % grid[0]), (int)(i / grid[0] % grid[1]), (int)(i / grid[0] / grid[1])});
     if (failure[0]) break;
   }
   of_launch.clear();
   return failure[0] ? failure : nullptr;
 }
+
+// --- undefined behaviour ----------------------------------------------------------------------------------------------
+
+// Kernels are compiled with -fsanitize, which calls these. What they are given begins with a place in the source.
+struct Place_in_source { const char* file; uint32_t line, column; };
+#define UNDEFINED(what, ...) \
+  extern "C" void __ubsan_handle_##what(const Place_in_source* at, ...) { FAIL("undefined behaviour: " #what " at line %u", at->line); }
+UNDEFINED(add_overflow) UNDEFINED(sub_overflow) UNDEFINED(mul_overflow) UNDEFINED(negate_overflow) UNDEFINED(divrem_overflow)
+UNDEFINED(shift_out_of_bounds) UNDEFINED(out_of_bounds) UNDEFINED(float_cast_overflow)

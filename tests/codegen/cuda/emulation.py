@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,8 @@ from tir.ir import Buffer
 
 HEADER, MACHINE = (Path(__file__).with_name(f"emulation.{ending}") for ending in ("h", "cpp"))
 COMPILED = "TIR_EMULATION"  # names the folder of both once they are compiled, for child processes
-FLAGS = ["-std=c++17", "-O1", "-fPIC", "-w", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing"]
+FLAGS = ["-std=c++17", "-O1", "-fPIC", "-w", "-ffp-contract=off", "-fno-strict-aliasing"]
+UNDEFINED = "-fsanitize=signed-integer-overflow,shift,integer-divide-by-zero,bounds,float-cast-overflow"  # traps of emulation.cpp
 compiler = shutil.which("g++")
 
 _HEAD = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+(?:, \d+)?\) (\w+)\((.*)\) \{')
@@ -44,11 +46,13 @@ class Emulated:
     def __init__(self, program: Program, source: CudaSource, library: ctypes.CDLL, number: int):
         self.program, self.source, self.library, self.number = program, source, library, number
 
-    def __call__(self, *args, seed: int = 0) -> None:
+    def __call__(self, *args, seed: int = 0, blocks: Sequence[int] = ()) -> None:
+        """Run all blocks, or those of these numbers on the arrays themselves, which may be larger than memory."""
         func = self.program.func
         sizes = {p.name: int(a) for p, a in zip(func.params, args, strict=True) if not isinstance(p, Buffer)}
         arrays = {p.name: a for p, a in zip(func.params, args, strict=True) if isinstance(p, Buffer)}
-        copies = {name: _aligned(a) for name, a in arrays.items()}
+        copies = dict(arrays) if blocks else {name: _aligned(a) for name, a in arrays.items()}
+        self.library.choose_blocks((ctypes.c_long * len(blocks))(*blocks), ctypes.c_long(len(blocks)))
         for b in self.program.temporaries:
             shape, dtype = [int(evaluate(d, sizes)) for d in b.shape], dtypes.storage(b.dtype)
             garbage = np.full(int(np.prod(shape)) * dtype.itemsize, 0xFF, np.uint8)
@@ -58,7 +62,7 @@ class Emulated:
             message = self._launch(kernel, grid, copies, scalars, seed + n)
             if message:
                 raise EmulationError(f"{message}\n{self.source.text}")
-        for name, a in arrays.items():
+        for name, a in () if blocks else arrays.items():
             a[...] = copies[name]
 
     def _launch(self, kernel: DeviceFunction, grid, arrays, scalars, seed: int) -> str:
@@ -121,7 +125,7 @@ def _build(text: str, path: Path) -> None:
     source = path.with_suffix(".cpp")
     source.write_text(text)
     compiled = machine()
-    _compiled(source, f"{compiled}/emulation.o", "-shared", "-Wl,-Bsymbolic", "-I", compiled, "-o", str(path))
+    _compiled(source, f"{compiled}/emulation.o", UNDEFINED, "-shared", "-Wl,-Bsymbolic", "-I", compiled, "-o", str(path))
 
 
 def _compiled(source: Path, *options: str) -> None:
@@ -138,7 +142,7 @@ def machine() -> str:
         atexit.register(shutil.rmtree, folder)
         header = Path(folder, HEADER.name)
         header.write_text(HEADER.read_text() + "\n".join(code for code in FUNCTIONS.values() if "asm" not in code))
-        _compiled(header, "-x", "c++-header", "-o", f"{header}.gch")
+        _compiled(header, UNDEFINED, "-x", "c++-header", "-o", f"{header}.gch")
         _compiled(MACHINE, "-c", "-I", folder, "-o", f"{folder}/emulation.o")
         os.environ[COMPILED] = folder
     return os.environ[COMPILED]

@@ -6,11 +6,14 @@ The tests are in one child process, whose loader finds that driver.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +30,7 @@ from tests.codegen.cuda.isolated import attempt
 from tests.programs import matmul
 from tir import te
 from tir.ir import PrimFunc
+from tir.script import parse
 
 CHILD = "FAKE_CUDA_KERNELS"  # names the library of kernels, in the child
 TARGET = tir.Target("cuda", arch="sm_90")
@@ -62,9 +66,19 @@ def much_shared_memory() -> PrimFunc:
     return s.func
 
 
+def every_other() -> PrimFunc:
+    """A kernel that writes every other element of its output, the others of which are zeros."""
+    return parse("""
+@T.prim_func
+def half(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
+    for i in T.thread_binding(7, thread="threadIdx.x"):
+        B[i * 2] = A[i * 2]
+""")
+
+
 def scheduled() -> dict[str, PrimFunc]:
     made = {f.name: gpu.schedule(f, TARGET.arch).func for f in (split_sum(), sized())}
-    return {**made, "reversed": much_shared_memory()}
+    return {**made, "reversed": much_shared_memory(), "half": every_other()}
 
 
 @outside
@@ -82,7 +96,7 @@ def test_the_host_beside_a_driver_without_a_gpu(tmp_path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
     done = subprocess.run(command, env=env, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and " failed" not in done.stdout, done.stdout[-5000:] + done.stderr[-2000:]
-    assert "13 passed" in done.stdout, done.stdout
+    assert "21 passed" in done.stdout, done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -107,16 +121,146 @@ def test_kernels_with_temporaries_between_them(kernels) -> None:
         assert np.array_equal(given[2].numpy(), a @ b)
 
 
+@contextmanager
+def new_stream(blocking: bool = False) -> Iterator[int]:
+    """A stream, as a handle; one that does not block runs beside the legacy stream."""
+    with driver.current_context():
+        stream = driver.call("cuStreamCreate", 0 if blocking else 1)
+    yield int(stream)
+    with driver.current_context():
+        driver.call("cuStreamSynchronize", stream)
+        driver.call("cuStreamDestroy", stream)
+
+
 @inside
-def test_temporaries_of_streams_that_are_gone_are_freed(kernels, monkeypatch) -> None:
-    monkeypatch.setattr("codegen.cuda.kernel.MAX_STREAMS", 1)
-    kernels["split"]._workspaces.clear()
-    a, b, c = (a.astype("float32") for a in integers(split_sum(), 0))
-    for stream in (0, 2, 0):
-        given = [driver.DeviceArray.of(x) for x in (a, b, c)]
-        kernels["split"](*given, stream=stream)
-        driver.synchronize(stream)
-        assert np.array_equal(given[2].numpy(), a @ b) and [*kernels["split"]._workspaces] == [stream]
+def test_threads_that_share_a_stream_have_temporaries_of_their_own(kernels) -> None:
+    """The kernels of two calls follow one another in any order on one stream."""
+    rng = np.random.default_rng(0)
+    a, b, c = integers(split_sum(), 0)
+    factors = [rng.integers(-9, 9, a.shape).astype("float32") for _ in range(4)]
+    with new_stream() as stream:
+        given = [[driver.DeviceArray.of(x) for x in (f, b, c)] for f in factors]
+
+        def work(mine: list[driver.DeviceArray]) -> None:
+            for _ in range(4):
+                kernels["split"](*mine, stream=stream)
+
+        threads = [threading.Thread(target=work, args=(mine,)) for mine in given]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for f, mine in zip(factors, given, strict=True):
+            assert np.array_equal(mine[2].numpy(stream), f @ b)
+
+
+@inside
+def test_each_threads_own_stream_has_temporaries_of_its_own(kernels) -> None:
+    """One handle, 2, is a stream for each host thread."""
+    a, b, c = integers(split_sum(), 0)
+    results: dict[int, np.ndarray] = {}
+
+    def work(n: int) -> None:
+        given = [driver.DeviceArray.of(x) for x in (n * a, b, c)]
+        for _ in range(4):
+            kernels["split"](*given, stream=2)
+        results[n] = given[2].numpy(2)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(np.array_equal(results[n], n * (a @ b)) for n in (1, 2, 3))
+
+
+@inside
+def test_copies_are_ordered_with_streams_that_do_not_block(kernels) -> None:
+    with new_stream() as stream:
+        for _ in range(3):
+            out = driver.DeviceArray((13,), "float32")
+            kernels["sized"](13, driver.DeviceArray.of(np.ones(13, "float32")), out, stream=stream)
+            assert np.array_equal(out.numpy(), np.full(13, 2))
+
+
+@inside
+def test_zeros_of_outputs_are_in_the_order_of_the_stream(kernels) -> None:
+    a = np.arange(1, 14, dtype="float32")
+    with new_stream() as stream:
+        out = kernels["half"](driver.DeviceArray.of(a), stream=stream)
+        assert np.array_equal(out.numpy(stream), np.where(np.arange(13) % 2, 0, a))
+
+
+@inside
+def test_the_callers_device_stays_current(kernels) -> None:
+    def current() -> int:
+        return int(driver.call("cuCtxGetCurrent"))
+
+    seen = []
+
+    def work() -> None:
+        array = driver.DeviceArray.of(np.ones(13, "float32"))
+        out = kernels["sized"](13, array)
+        driver.attribute("L2_CACHE_SIZE")
+        driver.synchronize()
+        seen.extend([current(), out.numpy()[0]])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [0, 2]
+
+
+@inside
+@pytest.mark.parametrize("mode", [0, 1])
+def test_a_first_call_may_be_captured(mode) -> None:
+    """It loads its module and has its temporaries in the graph, whose launches read what the inputs hold then."""
+    kernel = tir.build(scheduled()["split"], TARGET)
+    a, b, c = integers(split_sum(), 0)
+    given = [driver.DeviceArray.of(x) for x in (a, b, c)]
+    with new_stream() as stream, driver.current_context():
+        driver.call("cuStreamBeginCapture", stream, type_of("CUstreamCaptureMode", mode))
+        kernel(*given, stream=stream)
+        graph = driver.call("cuStreamEndCapture", stream)
+        assert not np.array_equal(given[2].numpy(), a @ b)
+        made = driver.call("cuGraphInstantiate", graph, 0)
+        for _ in range(2):
+            driver.call("cuGraphLaunch", made, stream)
+            assert np.array_equal(given[2].numpy(stream), a @ b)
+        driver.call("cuGraphExecDestroy", made)
+        driver.call("cuGraphDestroy", graph)
+
+
+@inside
+def test_what_waits_breaks_a_capture() -> None:
+    """The fake driver's check, without which the test above shows nothing."""
+    with new_stream() as stream, driver.current_context():
+        driver.call("cuStreamBeginCapture", stream, type_of("CUstreamCaptureMode", 0))
+        with pytest.raises(driver.DeviceError, match="cuMemAlloc: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"):
+            driver.call("cuMemAlloc", 16)
+        with pytest.raises(driver.DeviceError, match="CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"):
+            driver.call("cuStreamEndCapture", stream)
+
+
+def type_of(name: str, value: int):
+    return getattr(driver._bindings(), name)(value)
+
+
+@inside
+def test_modules_are_unloaded_with_their_kernels(kernels) -> None:
+    def counts() -> tuple[int, int]:
+        library = ctypes.CDLL("libcuda.so.1")
+        loaded, gone = ctypes.c_int(), ctypes.c_int()
+        library.fake_modules(ctypes.byref(loaded), ctypes.byref(gone))
+        return loaded.value, gone.value
+
+    kernel = tir.build(scheduled()["half"], TARGET)
+    before = counts()
+    out = kernel(driver.DeviceArray.of(np.ones(13, "float32")))
+    assert counts() == (before[0] + 1, before[1])
+    del kernel
+    gc.collect()
+    assert counts() == (before[0], before[1] + 1) and out.numpy()[0] == 1
 
 
 @inside
