@@ -17,7 +17,7 @@ from tir.analysis.positions import position
 from tir.arith.bounds import ranges_of
 from tir.arith.polynomial import polynomial, to_expr
 from tir.arith.simplify import simplify
-from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, Store, Var
+from tir.ir import Axis, Binary, Block, Cast, Const, Expr, Iter, Load, Store, Var
 from tir.traverse import loads, stored_names, stores, variables
 
 from ..legality.reducer import reducer_of
@@ -69,9 +69,12 @@ class Contraction:
 
 
 def contraction(block: Block) -> Contraction | None:
-    """The block as a sum from 0 of products of two elements in the type of the sum, over axes with constant extents."""
+    """The block as a sum from 0 of products of two elements, converted to the type of the sum, over constant extents."""
     c = pairing(block)
-    return c if c is not None and adds_products(block, c.left, c.right) else None
+    if c is None:
+        return None
+    left, right = (x if x.dtype == c.store.buffer.dtype else Cast(c.store.buffer.dtype, x) for x in (c.left, c.right))
+    return c if adds_products(block, left, right) else None
 
 
 def adds_products(block: Block, a: Expr, b: Expr) -> bool:

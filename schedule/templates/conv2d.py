@@ -30,6 +30,7 @@ from .block_analysis import (
     store_last,
     transpose_in_squares,
 )
+from .conversion import VECTOR_CYCLES, is_converted, read_converted
 from .division import shares_are_equal
 from .gemm import register_tile, rows_cycles
 
@@ -156,7 +157,12 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
     copies = weights * (2 * processor.pack_cycles(bits, weights * bits // 8) if across else processor.pack_cycles(bits))
     copies = 0.0 if c.weights.buffer.name in constants else copies
     transposes = size((*c.groups, *c.channels, *c.pixels)) * processor.pack_cycles(bits) if c.transposed_result else 0.0
-    return count * row + copies + transposes + image_cycles(c, prod(const_shape(c.image.buffer)), t.channels, processor)
+    elements, kind = prod(const_shape(c.image.buffer)), c.contraction.store.buffer.dtype
+    if is_converted(c.image, kind):
+        copies += elements * processor.pack_cycles(bits, elements * bits // 8)
+    if is_converted(c.weights, kind):  # at each use
+        row += ceil(extent(c.pixels[-1]) / t.pixels) * ceil(t.channels / lanes) * size(c.reduction) * VECTOR_CYCLES
+    return count * row + copies + transposes + image_cycles(c, elements, t.channels, processor)
 
 
 def image_cycles(c: Convolution, elements: int, channels: int, processor: CPU) -> float:
@@ -237,6 +243,7 @@ def tile(
     """Tile a convolution, with its epilogue `after`. Threads share panels of weights and classes of pixels, with `by_panels`
     nothing else. Classes of the kernel come right before the sum, which runs whole, or `in_parts`."""
     block, machine = c.contraction.block, s.target.machine
+    read_converted(s, block, c.image)  # each element is broadcast, and used many times
     groups = [loop_of(it) for it in (*c.groups, *c.channels[:-1])]
     rows, steps = by_class(s, c, c.pixels), by_class(s, c, c.reduction)
     cut, reduce_loops = [], [loop for loop, _ in steps]

@@ -18,6 +18,7 @@ from tir.traverse import variables, walk
 
 from . import elementwise
 from .block_analysis import at_axes, contraction, epilogue, fuse_epilogue, loop_of, made_for, size, stored, stride
+from .conversion import read_converted
 from .division import balanced
 from .marks import UNROLL_LIMITS, done, one_of, share_out
 
@@ -38,7 +39,7 @@ class DepthwiseTile:
 @dataclass(frozen=True, slots=True)
 class Windows:
     """A reduction of windows of `image`: the axes `pixels` of the result move the window, `channels` do not; `reduction` are
-    those within it. The last dimension of the result may be of either kind."""
+    those within it. The last dimension of the result may be of either kind. `weights` are the factors, if there are any."""
 
     block: str
     store: Store
@@ -46,6 +47,7 @@ class Windows:
     channels: tuple[Iter, ...]
     pixels: tuple[Iter, ...]
     reduction: tuple[Iter, ...]
+    weights: Load | None = None
 
     @property
     def vector(self) -> Iter:
@@ -73,7 +75,7 @@ def matches(block: Block) -> Windows | None:
     c = contraction(block)
     if c is None or c.rows or not c.batch or not c.columns or not at_axes(c.left) or at_axes(c.right):
         return None
-    windows = Windows(c.block, c.store, c.right, c.batch, c.columns, c.reduction)
+    windows = Windows(c.block, c.store, c.right, c.batch, c.columns, c.reduction, c.left)
     return windows if windows.rows else None
 
 
@@ -136,6 +138,8 @@ def build(s: OpenSchedule, c: Windows, sizes: DepthwiseTile | None = None) -> No
     axes = {it.var.name: it for it in (*c.channels, *c.pixels)}
     row, vector = c.rows[-1], c.vector
     after = epilogue(s, c.block)
+    if c.weights is not None:
+        read_converted(s, c.block, c.weights)
     padding = _padding_block(s, c)
     order = [axes[i.name] for i in c.store.indices if isinstance(i, Var)]
     outer = [loop_of(it) for it in order if it is not row and it is not vector]

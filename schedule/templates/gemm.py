@@ -20,6 +20,7 @@ from tir.ir import Block, Const, Iter, Load, Var
 from tir.traverse import loads
 
 from .block_analysis import Contraction, at_axes, divisible, epilogue, last_axis, loop_of, pairing, size, store_last
+from .conversion import VECTOR_CYCLES
 from .division import balanced, shares_are_equal
 from .lanes import in_lanes
 from .marks import UNROLLED_STATEMENTS
@@ -32,7 +33,6 @@ MAX_SUM_PART_OF_BLOCKS = 256  # the same for several blocks of rows: each of the
 SPLIT_LOAD_CYCLES = 1.0  # cycles by which a vector across two lines takes longer than one within a line
 # Pages of the first TLB, and cycles of a load from another page: it exposes one of the 7 cycles of the second TLB.
 TLB_PAGES, PAGE_CYCLES = 64, 1.0
-HALF_CYCLES = 1.0  # cycles to convert a vector of halves: two micro-operations
 # Least cycles of multiply-adds, over those of packing, for which it pays to pack rows: in one set of L1, and of a sum in parts.
 MIN_USES_ALIASED_ROWS, MIN_USES_OF_ROWS = 5, 60
 MAX_TILE_VECTORS = 4  # most vectors of columns in a register tile, unless it has all columns: estimates of wider ones are too low
@@ -193,16 +193,15 @@ def _packing_pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU
     memory, lanes, element = processor.memory, processor.lanes(c.bits), dtypes.nbytes(c.right.buffer.dtype)
     columns, row, per_line = extent(c.columns[-1]), _row_bytes(c), CACHE_LINE_BYTES / element
     far = memory.row if row > tile[1] * element else memory.line  # rows that a panel has whole follow each other
-    nbytes = columns * element * size(c.reduction)
-    if nbytes <= processor.l1:
+    nbytes, converted = columns * element * size(c.reduction), _is_converted(c.right, c)
+    if nbytes <= processor.l1 and not converted:
         return False
     at = 0 if nbytes <= processor.l2_reuse_bytes else max(1, processor.level(nbytes))
     again = 0 if kc * gcd(row, L2_WAY_BYTES) <= processor.product_block_bytes()[1] else at
     others = ceil(extent(c.rows[-1]) / tile[0]) - 1
     starts, vector = range(0, CACHE_LINE_BYTES, gcd(row, CACHE_LINE_BYTES)), min(lanes, columns) * element
     split = fmean(start + vector > CACHE_LINE_BYTES for start in starts)  # part of the vectors that lie across two lines
-    converted = _is_converted(c.right, c)
-    extra = split * SPLIT_LOAD_CYCLES + converted * HALF_CYCLES  # cycles of a vector in place
+    extra = split * SPLIT_LOAD_CYCLES + converted * VECTOR_CYCLES  # cycles of a vector in place
     pages = PAGE_CYCLES * min(1.0, row / PAGE_BYTES) if kc * row > TLB_PAGES * PAGE_BYTES else 0.0
     masked = columns % lanes and not processor.masks  # a vector that takes twice as long
 

@@ -16,6 +16,7 @@ from tir.ir import Block, Iter
 from . import transposed
 from .block_analysis import epilogue, fuse_epilogue, last_axis, loop_of, size, store_last
 from .conv2d import Convolution, by_class
+from .conversion import is_converted, read_converted
 from .marks import done, share_out
 
 NAME = "narrow convolution"
@@ -76,6 +77,7 @@ def build(s: OpenSchedule, c: Convolution, sizes: NarrowTile | None = None) -> N
     wanted = sizes or tiles(c, machine)
     axis, row = _lane_axis(c), c.pixels[-1]
     assert axis is not None, "what suits has one"
+    read_converted(s, block, c.image)
     after, channel, stride = epilogue(s, block), loop_of(c.channels[-1]), c.strides.get(row.var.name, 1)
     count, most = c.pixels_of_class, _max_pixels(c, machine)
     missing = count * stride - extent(row)
@@ -89,6 +91,8 @@ def build(s: OpenSchedule, c: Convolution, sizes: NarrowTile | None = None) -> N
     s.reorder(*outer, p0, *classes, *(loop for loop, _ in reduce_loops), chunks, p1, channel, lane)
 
     copy = s.cache_read(partial, c.weights.buffer.name, "global", [partial])
+    if is_converted(c.weights, c.contraction.store.buffer.dtype):
+        s.unsafe_set_dtype(copy, 0, c.contraction.store.buffer.dtype)
     store_last(s, copy, c.weights.indices, axis.var.name)
 
     s.reverse_compute_at(block, p0, preserve_unit_loops=True)

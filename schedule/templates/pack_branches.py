@@ -123,11 +123,13 @@ def _make_copy(state: OpenSchedule, block: str, load: Load, place: str | None, t
 
 
 def _pack_operand(state: OpenSchedule, block: str, buffer: str) -> str:
-    """Pack an operand. Halves that a block converts at each use are converted as they are copied. Not those of constants: they
+    """Pack an operand. Halves that a block converts at each use are converted as they are copied. Not vectors of constants: they
     are packed once, and each call would read more memory."""
     copy = state.pack(block, buffer, preserve_unit_loops=True)
     made = stored(state.block(copy)).buffer
-    changing = dtypes.is_half(made.dtype) and buffer not in state.constants
+    in_vectors = next(x for x in loads(state.block(block).body) if x.buffer == made)
+    kept = buffer in state.constants and variables(*in_vectors.indices) & state.vector_axes(block)
+    changing = dtypes.is_half(made.dtype) and not kept
     wide = _converted_dtype(state, block, made.name) if changing else None
     if wide is not None:
         state.unsafe_set_dtype(copy, 0, wide)

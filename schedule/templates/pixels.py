@@ -21,6 +21,7 @@ from tir.traverse import variables
 from . import gemm, normal_form
 from .block_analysis import Contraction, counted, epilogue, fuse_epilogue, loop_of, made_for, size, stride
 from .conv2d import Convolution, image_cycles, matches
+from .conversion import VECTOR_CYCLES, is_converted, read_converted
 from .gemm import GemmTile, Sum
 from .marks import done, share, share_out
 from .pack_branches import separate_rows
@@ -88,6 +89,8 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
         time += weights * processor.pack_cycles(bits, weights * bits // 8)
     if t.right:
         time += elements * processor.pack_cycles(bits, elements * bits // 8)
+    elif in_place(c) and is_converted(c.image, c.contraction.store.buffer.dtype):  # at each use
+        time += ceil(extent(c.channels[-1]) / t.mr) * elements / lanes * VECTOR_CYCLES
     return time + image_cycles(c, elements, extent(c.channels[-1]), processor)
 
 
@@ -134,7 +137,10 @@ def _build_by_rows(s: OpenSchedule, c: Convolution) -> None:
     unrolled; pixels, a vector. Images of all channels written side by side are more streams than processors prefetch. Padding is
     computed as the image is read."""
     machine, block, row = s.target.machine, c.contraction.block, c.pixels[-1]
-    after, padding = epilogue(s, block), _padding_blocks(s, block)
+    padding = _padding_blocks(s, block)
+    for operand in (c.weights, c.image):
+        read_converted(s, block, operand)
+    after = epilogue(s, block)
     outer = [loop_of(it) for it in (*c.groups, *c.channels[:-1], *c.pixels[:-1])]
     (channels,) = s.sizes(block, c.channels[-1].var.name, seed=(_channels_of_row(c, machine),))
     (lanes,) = s.sizes(block, row.var.name, seed=(machine.lanes(c.contraction.bits),), vector=True)
@@ -194,6 +200,8 @@ def _copy_image(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[
     seen = variables(*c.image.indices)
     axes = [it for it in s.block(c.contraction.block).iters if it.var.name in seen]
     copy = s.reindex(c.contraction.block, c.image.buffer.name)
+    if is_converted(c.image, c.contraction.store.buffer.dtype):
+        s.unsafe_set_dtype(copy, 0, c.contraction.store.buffer.dtype)
     outer = [it for it in (*c.groups, *c.pixels[: -len(pixels)]) if it.var.name in seen]
     s.transform_layout(copy, ("write", 0), counted(axes, outer, steps, pixels), None, True)
     if size(pixels) * c.contraction.bits // 8 % PAGE_BYTES == 0:

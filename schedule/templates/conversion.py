@@ -1,0 +1,36 @@
+"""Operands of halves, converted to the type of a sum once, not at each use."""
+
+from __future__ import annotations
+
+from schedule.open_schedule import OpenSchedule, Stage, extent
+from tir.ir import Load
+
+from . import elementwise
+from .block_analysis import counted, made_for, stored
+
+VECTOR_CYCLES = 1.0  # cycles to convert a vector of halves: two micro-operations
+
+
+def is_converted(x: Load, kind: str) -> bool:
+    """True where an operand of a sum of a type has another one."""
+    return x.dtype != kind
+
+
+def read_converted(s: OpenSchedule, block: str, x: Load) -> None:
+    """Have a block read an operand in the type of its sum, into which it converts each element: from the block that makes the
+    operand for it alone, or else from a copy."""
+    kind, name = stored(s.block(block)).buffer.dtype, x.buffer.name
+    if not is_converted(x, kind):
+        return
+    made = (p for p in made_for(s, block) if s.scheduled.get(p) != Stage.VIEW)
+    maker = next((p for p in made if stored(s.block(p)).buffer.name == name), None)
+    if maker is not None:
+        s.unsafe_set_dtype(maker, 0, kind)
+        return
+    copy = s.cache_read(block, name, "global", [block])
+    s.unsafe_set_dtype(copy, 0, kind)
+    axes = s.block(copy).iters
+    if kept := [it for it in axes if extent(it) > 1]:
+        if len(kept) < len(axes):
+            s.transform_block_layout(copy, counted(axes, kept))
+        elementwise.build(s, copy)
