@@ -84,7 +84,7 @@ class LearnedModel(ABC):
 
     def warm_up(self) -> None:
         """Compile the loops that scoring needs, which takes some seconds the first time."""
-        interpreter(), allocator()
+        allocator(), interpreter("float32"), interpreter("float64")
 
     def score(self, sketch: SketchPrograms, rows: np.ndarray) -> np.ndarray:
         if not self.ready:

@@ -13,12 +13,13 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, reduce
-from typing import Any
 
 import numpy as np
 
 from tir.arith.enumeration import PYTHON_OPERATORS
 from tir.arith.symbolic import Formula, formula
+
+from .compiled import compiled
 
 BLOCK_ROWS = 64  # rows of one step
 
@@ -142,9 +143,14 @@ class Recorder:
         """The program that computes `results`, given by their rows of the output."""
         ordered = sorted((self._index(value), row) for row, value in results.items())
         indices, rows = np.array(ordered, dtype=np.int32).reshape(-1, 2).T.copy()
-        code, constants, count = allocator()(np.array(self._steps, dtype=np.int32).reshape(-1, 4), indices, rows)
+        steps = np.array(self._steps, dtype=np.int32)
+        n, stores = len(steps) // 4, len(indices)
+        last, registers, free, constants = np.empty((4, n), dtype=np.int32)
+        code, sizes = np.empty((n + stores, 5), dtype=np.int32), np.empty(3, dtype=np.int64)
+        allocator()(n, steps, stores, indices, rows, last, registers, free, constants, code, sizes)
+        length, used, count = sizes.tolist()
         values = {index: value for value, index in self._constants.items()}
-        return Recording(code, np.array([values[p] for p in constants.tolist()]), max(1, count))
+        return Recording(code[:length].copy(), np.array([values[p] for p in constants[:used].tolist()]), max(1, count))
 
 
 def _operate_plain(op: str, a: Plain, b: Plain) -> Plain:
@@ -210,58 +216,58 @@ class Recording:
         if len(self.code) and len(rows):
             registers = np.empty(self.registers * BLOCK_ROWS)
             registers[: len(self.constants) * BLOCK_ROWS] = np.repeat(self.constants, BLOCK_ROWS)
-            interpreter()(self.code, np.ascontiguousarray(rows, dtype=np.int64), registers, out)
-
-
-def kernel(signature: Any, function: Any) -> Any:
-    """A function compiled for a signature, or several; the object code is kept on disk if numba finds a folder for it."""
-    import numba
-
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    try:
-        return numba.njit(signature, cache=True, **options)(function)
-    except RuntimeError:  # no folder for the cache
-        return numba.njit(signature, **options)(function)
+            given = np.ascontiguousarray(rows, dtype=np.int64)
+            stride, inner = (step // out.itemsize for step in out.strides)
+            assert inner == 1
+            interpreter(out.dtype.name)(len(self.code), self.code, *given.shape, given, registers, stride, out)
 
 
 @cache
-def allocator() -> Any:
+def allocator() -> Callable[..., None]:
     """The compiled `_allocate_registers`."""
-    from numba import int32, int64, types
-
-    return kernel(types.Tuple((int32[:, ::1], int32[::1], int64))(int32[:, ::1], int32[::1], int32[::1]), _allocate_registers)
+    return compiled(_allocate_registers, "int64", "int32*", "int64", "int32*", "int32*", *["int32*"] * 5, "int64*")
 
 
-def _allocate_registers(steps, indices, rows):  # compiled
-    """Register allocation: the code for the results at `indices` (ascending), the indices of its constants, the number of
-    registers. The results go to `rows` of the output. A step reuses the register of a number after its last use."""
-    last = np.full(len(steps), -1, dtype=np.int32)  # the last step that uses each number; a mere result has itself
-    last[indices] = indices
-    for index in range(len(steps) - 1, -1, -1):
-        if last[index] >= 0 and steps[index, 0] != _COLUMN:
-            for operand in steps[index, 1:]:
+def _allocate_registers(count, steps, stores, indices, rows, last, registers, free, constants, code, sizes):  # compiled
+    """Register allocation for `count` steps of four numbers: the code of five for the results at `indices` (ascending), which go
+    to `rows` of the output, and the indices of its constants. `sizes` are the numbers of steps, constants and registers. A step
+    reuses the register of a number after its last use, `last`; `free` is a stack of registers."""
+    for index in range(count):
+        last[index] = -1
+    for k in range(stores):
+        last[indices[k]] = indices[k]  # a mere result has itself
+    for step in range(count):
+        index = count - 1 - step
+        if last[index] >= 0 and steps[4 * index] != _COLUMN:
+            for k in range(1, 4):
+                operand = steps[4 * index + k]
                 if operand >= 0:
                     last[operand] = max(last[operand], index)
-    constants = np.flatnonzero((steps[:, 0] == _CONST) & (last >= 0)).astype(np.int32)
-    count, length, wanted, unused = len(constants), 0, 0, 0
-    registers = np.zeros(len(steps), dtype=np.int32)
-    registers[constants] = np.arange(count)
-    last[constants] = len(steps)  # their registers are never reused
-    free = np.empty(len(steps), dtype=np.int32)
-    code = np.zeros((len(steps) + len(indices), 5), dtype=np.int32)
-    for index in range(len(steps)):
-        op = steps[index, 0]
+    used = 0
+    for index in range(count):
+        if steps[4 * index] == _CONST and last[index] >= 0:
+            constants[used] = index
+            registers[index] = used
+            last[index] = count  # its register is never reused
+            used += 1
+    sizes[1] = used
+    length, wanted, unused = 0, 0, 0
+    for index in range(count):
+        op = steps[4 * index]
         if last[index] < 0:
             continue
         if op != _CONST:
-            code[length, 0] = op
+            at = 5 * length
+            for k in range(5):
+                code[at + k] = 0
+            code[at] = op
             if op == _COLUMN:
-                code[length, 2] = steps[index, 1]
+                code[at + 2] = steps[4 * index + 1]
             else:
                 for k in range(1, 4):
-                    operand = steps[index, k]
+                    operand = steps[4 * index + k]
                     if operand >= 0:
-                        code[length, k + 1] = registers[operand]
+                        code[at + k + 1] = registers[operand]
                         if last[operand] == index:
                             last[operand] = -2  # so that it is given back once
                             free[unused] = registers[operand]
@@ -270,42 +276,42 @@ def _allocate_registers(steps, indices, rows):  # compiled
                 unused -= 1
                 registers[index] = free[unused]
             else:
-                registers[index] = count
-                count += 1
-            code[length, 1] = registers[index]
+                registers[index] = used
+                used += 1
+            code[at + 1] = registers[index]
             length += 1
-        while wanted < len(indices) and indices[wanted] == index:
-            code[length, 0], code[length, 1], code[length, 2] = _STORE, rows[wanted], registers[index]
+        while wanted < stores and indices[wanted] == index:
+            at = 5 * length
+            code[at], code[at + 1], code[at + 2], code[at + 3], code[at + 4] = _STORE, rows[wanted], registers[index], 0, 0
             length += 1
             wanted += 1
         if last[index] == index:
             free[unused] = registers[index]
             unused += 1
-    return code[:length].copy(), constants, count
+    sizes[0], sizes[2] = length, used
 
 
 @cache
-def interpreter() -> Any:
-    """The compiled loop over steps; compiling it takes seconds, once."""
-    from numba import float32, float64, int32, int64, void
-
-    return kernel([void(int32[:, ::1], int64[:, ::1], float64[::1], out[:, :]) for out in (float32, float64)], _run)
+def interpreter(dtype: str) -> Callable[..., None]:
+    """The compiled loop over steps, with results of a dtype; compiling it takes seconds, once for a processor."""
+    return compiled(_run, "int64", "int32*", "int64", "int64", "int64*", "float64*", "int64", f"{dtype}*")
 
 
-def _run(code, rows, registers, out):  # compiled; the numbers of operations are their indices in OPERATIONS
-    n = rows.shape[0]
+def _run(length, code, n, columns, rows, registers, stride, out):  # compiled
+    """Run `length` steps of five numbers on n rows of so many columns; row k of the output begins at k * `stride`. The numbers of
+    operations are their indices in OPERATIONS."""
     for start in range(0, n, BLOCK_ROWS):
         size = min(BLOCK_ROWS, n - start)
-        for t in range(code.shape[0]):
-            op, d, a = code[t, 0], np.uint32(code[t, 1]), np.uint32(code[t, 2])
-            b, c = np.uint32(code[t, 3]), np.uint32(code[t, 4])
+        for t in range(length):
+            op, d, a = code[5 * t], np.uint32(code[5 * t + 1]), np.uint32(code[5 * t + 2])
+            b, c = np.uint32(code[5 * t + 3]), np.uint32(code[5 * t + 4])
             if op == 0:
                 for i in range(BLOCK_ROWS):
-                    registers[BLOCK_ROWS * d + i] = rows[start + min(i, size - 1), a]
+                    registers[BLOCK_ROWS * d + i] = rows[(start + min(i, size - 1)) * columns + a]
                 continue
             if op == 1:
                 for i in range(size):
-                    out[d, start + i] = registers[BLOCK_ROWS * a + i]
+                    out[d * stride + start + i] = registers[BLOCK_ROWS * a + i]
                 continue
             d, a, b, c = BLOCK_ROWS * d, BLOCK_ROWS * a, BLOCK_ROWS * b, BLOCK_ROWS * c
             if op == 2:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-from .recording import kernel
+from .compiled import compiled
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,9 @@ class Forest:
         """The sum of all trees' values for each column of a (features, n) float32 matrix: a float32 vector of length n."""
         n = matrix.shape[1]
         result = np.zeros(n, dtype=np.float32)
-        flat = np.ascontiguousarray(matrix).reshape(-1)
-        _kernel(self.depth)(flat, n, self.features, self.thresholds, self.values, np.empty(n, dtype=np.int32), result)
+        trees = [np.ascontiguousarray(a) for a in (self.features, self.thresholds, self.values)]
+        nodes = np.empty(n, dtype=np.int32)
+        _kernel()(np.ascontiguousarray(matrix), n, self.depth, len(self), *trees, nodes, result)
         return result
 
 
@@ -80,25 +81,21 @@ def _below(threshold: float) -> np.float32:
 
 
 @cache
-def _kernel(depth: int):
-    """The compiled loop over trees, levels and columns, so that a level is vector gathers; compiles once a process, in about 1
-    s."""
-    from numba import float32, int32, uint32, void
+def _kernel() -> Callable[..., None]:
+    return compiled(_predict, "float32*", "int64", "int64", "int64", "int32*", "float32*", "float32*", "int32*", "float32*")
 
-    last = 2**depth - 1
-    signature = void(float32[::1], int32, int32[:, ::1], float32[:, ::1], float32[:, ::1], int32[::1], float32[::1])
 
-    def predict(flat, n, features, thresholds, values, nodes, result):
-        for t in range(features.shape[0]):
-            feature, threshold, value = features[t], thresholds[t], values[t]
+def _predict(flat, n, depth, trees, features, thresholds, values, nodes, result):  # compiled
+    """Loops over trees, levels and columns; `nodes` has room for the node of each column."""
+    inner, columns = np.int32((1 << depth) - 1), np.int32(n)
+    for t in range(trees):
+        root, leaf = np.int32(t) * inner, np.int32(t) * (inner + np.int32(1)) - inner
+        for i in range(n):
+            nodes[i] = 0
+        for _ in range(depth):
             for i in range(n):
-                nodes[i] = 0
-            for _ in range(depth):
-                for i in range(n):
-                    k = uint32(nodes[i])
-                    right = flat[uint32(feature[k] * n + int32(i))] > threshold[k]
-                    nodes[i] = int32(2) * nodes[i] + int32(1) + int32(right)
-            for i in range(n):
-                result[i] += value[uint32(nodes[i] - int32(last))]
-
-    return kernel(signature, predict)
+                k = np.uint32(root + nodes[i])
+                right = flat[np.uint32(features[k] * columns + np.int32(i))] > thresholds[k]
+                nodes[i] = np.int32(2) * nodes[i] + np.int32(1) + np.int32(right)
+        for i in range(n):
+            result[i] += values[np.uint32(leaf + nodes[i])]
