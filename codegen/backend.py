@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +117,9 @@ def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("target option fast_math is for cuda")
     if given.get("arch"):
         raise ValueError("target option arch is for cuda; use mcpu with llvm")
+    for key in ("sms", "clock"):
+        if given.get(key):
+            raise ValueError(f"target option {key} is for cuda")
     host_cpu, host_features = host_processor()
     mtriple = foreign_triple(given.get("mtriple") or "")
     mcpu = given.get("mcpu") or ("generic" if mtriple else default_processor())
@@ -178,19 +181,41 @@ def _llvm_spelling(target: Target) -> str:
 
 
 def _cuda_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    for key in ("mcpu", "mattr", "move_threads", "mtriple", "memory"):
+    for key in ("mcpu", "mattr", "move_threads", "mtriple"):
         if given.get(key):
             raise ValueError(f"target option {key} is for llvm; use arch with cuda")
     arch = given.get("arch") or "sm_90"
     if not re.fullmatch(r"sm_\d+[a-z]?", arch):
         raise ValueError(f"target option arch must look like sm_90, got {arch!r}")
-    return {"arch": arch, "fast_math": switch_option("fast_math", given.get("fast_math", False))}
+    found: dict[str, Any] = {"arch": arch, "fast_math": switch_option("fast_math", given.get("fast_math", False))}
+    for key, usual in _of_product(arch).items():
+        value = integer_option(key, given.get(key) or usual)
+        if value < 1:
+            raise ValueError(f"target option {key} must be at least 1, got {value}")
+        found[key] = str(value) if key == "memory" else value
+    return found
+
+
+def _of_product(arch: str) -> dict[str, int]:
+    """The options of a product of an architecture."""
+    from schedule.machine import product
+
+    found = product(arch)
+    return {"sms": found.sms, "clock": found.clock, "l2": found.l2 << 20, "memory": found.memory}
+
+
+def _cuda_spelling(target: Target) -> str:
+    text = f"cuda -arch {target.arch}{' -fast-math 1' if target.fast_math else ''}"
+    own = {
+        key: getattr(target, key) for key, usual in _of_product(target.arch).items() if str(getattr(target, key)) != str(usual)
+    }
+    return " ".join([text, *(f"-{key} {value}" for key, value in own.items())])
 
 
 def _cuda_machine(target: Target) -> Machine:
-    from schedule.machine import GPU
+    from schedule.machine import GPU, bytes_a_clock
 
-    return GPU.of(target.arch)
+    return replace(GPU.of(target.arch), sms=target.sms, l2=target.l2, memory=bytes_a_clock(int(target.memory), target.clock))
 
 
 BACKENDS: dict[str, Backend] = {
@@ -212,7 +237,7 @@ BACKENDS: dict[str, Backend] = {
             texts={"cuda": _later("codegen.cuda", "cuda_source")},
             shown="cuda",
             options=_cuda_options,
-            spelling=lambda t: f"cuda -arch {t.arch}{' -fast-math 1' if t.fast_math else ''}",
+            spelling=_cuda_spelling,
             machine=_cuda_machine,
             device=_later("codegen.cuda.driver", "device_name"),
             described=("arch", "fast_math"),

@@ -32,7 +32,8 @@ class Target:
     of lines in the rows of a matrix, MiB that L3 holds, and rows to read at once, as 2,8,23/2,23,64+16x8. Empty, it is the
     description of `mcpu`.
     For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division and math functions, and subnormal numbers, for
-    speed.
+    speed. `sms` is the number of multiprocessors, `clock` their MHz, `l2` the bytes of the second-level cache and `memory` GB/s,
+    by default those of a product of that `arch`; `backend("cuda").here()` has those of the GPU here.
     Raises ValueError for an unknown option or value.
     """
 
@@ -49,6 +50,8 @@ class Target:
     move_threads: bool
     mtriple: str
     memory: str
+    sms: int
+    clock: int
 
     def __init__(self, spec: str | Target = "llvm", **options) -> None:
         if isinstance(spec, Target):
@@ -91,7 +94,7 @@ class Target:
 
 _OPTIONS = (
     "num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "memory", "arch", "fast_math", "move_threads", "mtriple",
-    "kind",
+    "sms", "clock", "kind",
 )  # fmt: skip
 
 
@@ -140,7 +143,7 @@ def _complete(given: dict) -> dict:
             raise ValueError(f"target option {key} must be 0 or 1, got {value!r}")
     found = backend(given["kind"])
     result: dict[str, Any] = {"kind": found.kind, "mcpu": "", "mattr": "", "vector_bits": 128, "arch": ""}
-    result |= {"fast_math": False, "move_threads": False, "mtriple": "", "memory": ""}
+    result |= {"fast_math": False, "move_threads": False, "mtriple": "", "memory": "", "sms": 0, "clock": 0}
     caches = host_caches()
     for key, default in (("num_cores", host_cores()), ("l1", caches[0]), ("l2", caches[1]), ("l3", caches[2])):
         result[key] = integer_option(key, given.get(key, default))

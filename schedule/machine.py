@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, log2
-from typing import Any
+from typing import Any, NamedTuple
 
 from tir.memory import WARP
 from tir.notices import degraded
@@ -316,11 +316,11 @@ class GPU:
     @classmethod
     def of(cls, arch: str) -> GPU:
         """The GPU of an architecture such as sm_90a. An unknown one is as the one before it, with static shared memory only."""
-        number = compute_capability(arch)
-        near = max((n for n in ARCHITECTURES if n <= number), default=min(ARCHITECTURES))
-        sms, lanes, warps, blocks, shared, l2, memory = ARCHITECTURES[near]
-        room = shared << 10 if near == number else STATIC_SHARED_BYTES
-        return cls(sms, lanes, warps, blocks, room, l2 << 20, memory, number >= AMPERE_CAPABILITY)
+        number, p = compute_capability(arch), product(arch)
+        room = p.shared << 10 if number in ARCHITECTURES else STATIC_SHARED_BYTES
+        return cls(
+            p.sms, p.lanes, p.warps, p.blocks, room, p.l2 << 20, bytes_a_clock(p.memory, p.clock), number >= AMPERE_CAPABILITY
+        )
 
     @property
     def l2_bytes(self) -> float:
@@ -353,28 +353,56 @@ def compute_capability(arch: str) -> int:
     return int("".join(c for c in arch if c.isdigit()))
 
 
+def bytes_a_clock(gigabytes: int, megahertz: int) -> float:
+    """The bytes that memory of so many GB/s moves in a clock of so many MHz."""
+    return float(round(1000 * gigabytes / megahertz))
+
+
 AMPERE_CAPABILITY = 80  # the first with asynchronous copies, and with the tensor cores that instructions are emitted for
 STATIC_SHARED_BYTES = 48 * 1024  # of shared memory that every architecture gives a block without asking the driver
 WARP_SCHEDULERS_PER_SM = 4  # each issues an instruction of a warp in a clock
 
-# By compute capability: multiprocessors, their lanes, warps and blocks, KiB of shared memory of a block, MiB of L2, bytes of
-# memory in a clock. A block gets so much shared memory with the driver's permission. The limits of blocks are those of the CUDA
-# C++ programming guide (technical specifications by compute capability). All else is from the data sheet of the named product.
-ARCHITECTURES: dict[int, tuple[int, int, int, int, int, int, float]] = {
-    70: (80, 64, 64, 32, 96, 6, 588.0),  # V100: 900 GB/s, 1.53 GHz
-    72: (8, 64, 64, 32, 96, 1, 99.0),  # Xavier: 137 GB/s, 1.38 GHz
-    75: (72, 64, 32, 16, 64, 6, 380.0),  # Titan RTX: 672 GB/s, 1.77 GHz
-    80: (108, 64, 64, 32, 163, 40, 1446.0),  # A100: 2039 GB/s, 1.41 GHz
-    86: (84, 128, 48, 16, 99, 6, 400.0),  # A40: 696 GB/s, 1.74 GHz
-    87: (16, 128, 48, 16, 163, 4, 158.0),  # Orin: 205 GB/s, 1.3 GHz
-    89: (142, 128, 48, 24, 99, 96, 347.0),  # L40: 864 GB/s, 2.49 GHz
-    90: (132, 128, 64, 32, 227, 50, 1900.0),  # H100: 3350 GB/s, 1.755 GHz
-    100: (148, 128, 64, 32, 227, 126, 4071.0),  # B200: 8000 GB/s, 1.965 GHz
-    103: (148, 128, 64, 32, 227, 126, 4071.0),  # taken as a B200
-    110: (20, 128, 48, 24, 227, 32, 174.0),  # Thor: 273 GB/s, 1.57 GHz
-    120: (170, 128, 48, 24, 99, 96, 744.0),  # RTX 5090: 1792 GB/s, 2.41 GHz
-    121: (48, 128, 48, 24, 99, 24, 113.0),  # GB10: 273 GB/s, 2.42 GHz
+
+class Product(NamedTuple):
+    """A product of an architecture: multiprocessors, their lanes, warps and blocks, KiB of shared memory of a block, MiB of L2,
+    GB/s of memory, and MHz.
+
+    A block gets so much shared memory with the driver's permission. The limits of blocks are those of the CUDA C++ programming
+    guide (technical specifications by compute capability). All else is from the data sheet of the named product.
+    """
+
+    sms: int
+    lanes: int
+    warps: int
+    blocks: int
+    shared: int
+    l2: int
+    memory: int
+    clock: int
+
+
+ARCHITECTURES: dict[int, Product] = {  # by compute capability
+    70: Product(80, 64, 64, 32, 96, 6, 900, 1530),  # V100
+    72: Product(8, 64, 64, 32, 96, 1, 137, 1380),  # Xavier
+    75: Product(72, 64, 32, 16, 64, 6, 672, 1770),  # Titan RTX
+    80: Product(108, 64, 64, 32, 163, 40, 2039, 1410),  # A100
+    86: Product(84, 128, 48, 16, 99, 6, 696, 1740),  # A40
+    87: Product(16, 128, 48, 16, 163, 4, 205, 1300),  # Orin
+    89: Product(142, 128, 48, 24, 99, 96, 864, 2490),  # L40
+    90: Product(132, 128, 64, 32, 227, 50, 3350, 1755),  # H100
+    100: Product(148, 128, 64, 32, 227, 126, 8000, 1965),  # B200
+    103: Product(148, 128, 64, 32, 227, 126, 8000, 1965),  # taken as a B200
+    110: Product(20, 128, 48, 24, 227, 32, 273, 1570),  # Thor
+    120: Product(170, 128, 48, 24, 99, 96, 1792, 2410),  # RTX 5090
+    121: Product(48, 128, 48, 24, 99, 24, 273, 2420),  # GB10
 }
+
+
+def product(arch: str) -> Product:
+    """The product that stands for an architecture; for an unknown one that of the one before it."""
+    number = compute_capability(arch)
+    return ARCHITECTURES[max((n for n in ARCHITECTURES if n <= number), default=min(ARCHITECTURES))]
+
 
 H100 = GPU.of("sm_90")
 Machine = CPU | GPU

@@ -125,9 +125,13 @@ def devices() -> int:
         return 0
 
 
-def here() -> dict[str, str]:
+def here() -> dict[str, Any]:
     """Options of a target that describe the device here; empty without a GPU."""
-    return {"arch": architecture()} if devices() else {}
+    if not devices():
+        return {}
+    both_edges = 2 * attribute("MEMORY_CLOCK_RATE") * attribute("GLOBAL_MEMORY_BUS_WIDTH") // 8  # bytes in a millisecond
+    found = {"sms": attribute("MULTIPROCESSOR_COUNT"), "clock": attribute("CLOCK_RATE") // 1000, "l2": attribute("L2_CACHE_SIZE")}
+    return {"arch": architecture(), **found, "memory": both_edges // 10**6}
 
 
 def missing(target: Target) -> str:

@@ -27,6 +27,9 @@ class Provenance:
         return cls(fingerprint(target), device(target), versions())
 
 
+LATER = ("mtriple", "sms", "clock")
+
+
 def fingerprint(target: str | Target, cpu: str | None = None) -> str:
     """A hash of target and device, which decide the fastest schedule: the options, and the processor (default: this one) or
     GPU."""
@@ -38,8 +41,8 @@ def fingerprint(target: str | Target, cpu: str | None = None) -> str:
     if found.device is not None:  # the processor that launches the kernels does not matter
         described = {"kind": found.kind, **{key: getattr(target, key) for key in found.described}, "gpu": found.device()}
     else:
-        # Measured memory changes no timing; `mtriple` is missing in records that are older than the option.
-        named = {k: v for k, v in asdict(target).items() if k != "memory" and (k != "mtriple" or v)}
+        # Measured memory changes no timing; the options `LATER` are missing in older records, and of GPUs.
+        named = {k: v for k, v in asdict(target).items() if k != "memory" and (k not in LATER or v)}
         described = {**named, "cpu": processor() if cpu is None else cpu}
     return data_key(described)[:20]
 

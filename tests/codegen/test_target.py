@@ -38,7 +38,12 @@ def test_the_host(monkeypatch):
         ("llvm -move-threads 0", {"kind": "llvm", "move_threads": False}),
         ("llvm", {"kind": "llvm", "move_threads": True}),
         ("cuda -fast-math 1", {"kind": "cuda", "arch": "sm_90", "fast_math": True}),
-        ("cuda", {"kind": "cuda", "arch": "sm_90", "mcpu": "", "mattr": ""}),
+        ("cuda", {"kind": "cuda", "arch": "sm_90", "mcpu": "", "mattr": "", "sms": 132, "clock": 1755, "memory": "3350"}),
+        (
+            "cuda -arch sm_86 -sms 28 -clock 1777 -l2 3145728 -memory 360",
+            {"sms": 28, "clock": 1777, "l2": 3 << 20, "memory": "360"},
+        ),
+        ("llvm", {"sms": 0, "clock": 0}),
     ],
 )
 def test_strings(spec, expected):
@@ -72,6 +77,7 @@ def test_the_printed_form_means_the_same():
         "llvm -num-cores 3",
         "llvm -mcpu znver4 -num-cores 1",
         "cuda -arch sm_80",
+        "cuda -arch sm_86 -sms 28 -memory 360",
         "llvm -mcpu x86-64 -mattr +avx2,+fma",
         "llvm -l2 7",
     )
@@ -104,7 +110,7 @@ def test_lanes():
         (
             "llvm -colour red",
             {},
-            "target option '-colour' is unknown; known are num_cores, mcpu, mattr, vector_bits, l1, l2, l3, memory, arch, fast_math, move_threads, mtriple, kind",
+            "target option '-colour' is unknown; known are num_cores, mcpu, mattr, vector_bits, l1, l2, l3, memory, arch, fast_math, move_threads, mtriple, sms, clock, kind",
         ),
         ("llvm", {"cores": 3}, "target option 'cores' is unknown; did you mean num_cores?"),
         ("llvm -num-cores two", {}, "target option num_cores must be an integer, got 'two'"),
@@ -137,6 +143,11 @@ def test_lanes():
         ("llvm -move-threads 2", {}, "target option move_threads must be 0 or 1, got '2'"),
         ("cuda -move-threads 1", {}, "target option move_threads is for llvm; use arch with cuda"),
         ("llvm -fast-math 1", {}, "target option fast_math is for cuda"),
+        ("llvm -sms 3", {}, "target option sms is for cuda"),
+        ("llvm -clock 3", {}, "target option clock is for cuda"),
+        ("cuda -sms none", {}, "target option sms must be an integer, got 'none'"),
+        ("cuda -memory 1.5", {}, "target option memory must be an integer, got '1.5'"),
+        ("cuda -clock -1", {}, "target option clock must be at least 1, got -1"),
         ("cuda -arch hopper", {}, "target option arch must look like sm_90, got 'hopper'"),
         (
             "llvm -mcpu zen99",

@@ -129,6 +129,12 @@ def test_gpus(arch, sms, shared, modern):
     assert machine.caches == (shared << 10, 256 << 10, machine.l2)
 
 
+def test_a_gpu_is_described_by_its_target():
+    """An RTX 3060, of the architecture of an A40."""
+    machine = tir.Target("cuda -arch sm_86 -sms 28 -clock 1777 -l2 3145728 -memory 360").machine
+    assert (machine.sms, machine.l2, machine.memory, machine.shared) == (28, 3 << 20, 203, 99 << 10)
+
+
 def test_limits_of_all_gpus():
     for number in ARCHITECTURES:
         machine = GPU.of(f"sm_{number}")

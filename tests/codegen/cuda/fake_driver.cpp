@@ -121,7 +121,7 @@ API cuDeviceGet(int* device, int number) { if (owner != getpid()) return NOT_INI
 API cuDeviceGetName(char* name, int n, int) { snprintf(name, n, "Emulation"); return SUCCESS; }
 API cuDriverGetVersion(int* version) { *version = 13000; return SUCCESS; }
 API cuDeviceGetAttribute(int* value, int kind, int device) {
-  static const std::map<int, int> known = {{13, 1980000}, {16, 132}, {38, 1 << 16}, {75, 9}, {76, 0}};
+  static const std::map<int, int> known = {{13, 1980000}, {16, 33}, {36, 3201000}, {37, 6144}, {38, 1 << 16}, {75, 9}, {76, 0}};
   if (device || !known.count(kind)) return INVALID_VALUE;
   *value = known.at(kind);
   return SUCCESS;

@@ -108,6 +108,9 @@ def kernels():
 def test_the_device_is_described() -> None:
     assert driver.devices() == 1 and driver.architecture() == "sm_90" and driver.attribute("L2_CACHE_SIZE") == 1 << 16
     assert driver.device_name() == "Emulation"
+    target = tir.Target("cuda", **driver.here())
+    assert str(target) == "cuda -arch sm_90 -sms 33 -clock 1980 -l2 65536 -memory 4916" == str(tir.Target(str(target)))
+    assert (target.machine.sms, target.machine.l2, target.machine.memory) == (33, 1 << 16, 2483)
 
 
 @inside
@@ -177,10 +180,11 @@ def test_each_threads_own_stream_has_temporaries_of_its_own(kernels) -> None:
 @inside
 def test_copies_are_ordered_with_streams_that_do_not_block(kernels) -> None:
     with new_stream() as stream:
+        kept = []  # dropped arrays are waited for
         for _ in range(3):
-            out = driver.DeviceArray((13,), "float32")
-            kernels["sized"](13, driver.DeviceArray.of(np.ones(13, "float32")), out, stream=stream)
-            assert np.array_equal(out.numpy(), np.full(13, 2))
+            kept += [driver.DeviceArray.of(np.ones(13, "float32")), driver.DeviceArray((13,), "float32")]
+            kernels["sized"](13, *kept[-2:], stream=stream)
+            assert np.array_equal(kept[-1].numpy(), np.full(13, 2))
 
 
 @inside
