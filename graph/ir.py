@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tir import dtypes
+from tir.arrays import from_float
 
 from .text import Line, attribute_text, name_text
 
@@ -150,6 +151,11 @@ def typed(array: np.ndarray, dtype: str) -> np.ndarray:
     import ml_dtypes
 
     return array.view(ml_dtypes.bfloat16)
+
+
+def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Floats as a constant of an element type."""
+    return typed(from_float(values, dtype), dtype)
 
 
 def dtype_text(dtype: np.dtype) -> str:

@@ -17,11 +17,11 @@ from functools import cache
 
 import numpy as np
 
-from tir import te
+from tir import dtypes, te
 from tir.ir import Expr
 
 from .convolution import pad, windows
-from .registry import NEWEST, need, operator, shape_of
+from .registry import NEWEST, need, operator, shape_of, wide
 
 # The finite points, by their number, in pairs of opposite signs, so that their polynomials share terms. The three need no
 # multiplications in the transforms of F(2, 3). The five have few bits, and half the error in F(4, 3) of 0, 1, -1, 2, -2.
@@ -70,21 +70,23 @@ def _from_roots(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
 
 
 def transformed_weights(weight: np.ndarray, tile: Sequence[int]) -> np.ndarray:
-    """Weights (M, C, kernel ...) as `WinogradConv` takes them, (points ..., C, M); in float64, rounded once."""
+    """Weights (M, C, kernel ...) as `WinogradConv` takes them, (points ..., C, M): in float64, rounded once; for halves to
+    float32, as their transforms take more digits."""
     found = weight.astype(np.float64)
     for m, r in zip(tile, weight.shape[2:], strict=True):
         found = np.moveaxis(found, 2, -1)
         found = found @ np.array(filtering(m, r).taps, np.float64).T if m > 1 else found[..., 0]
-    return np.ascontiguousarray(np.moveaxis(found, (0, 1), (-1, -2))).astype(weight.dtype)
+    return np.ascontiguousarray(np.moveaxis(found, (0, 1), (-1, -2))).astype(dtypes.computed(weight.dtype.name))
 
 
 @operator("WinogradConv", NEWEST)
 def winograd_conv(x, weight, bias=None, *, tile, kernel, pads=None):
     """x (N, C, ...), weight (points ..., C, M), bias (M) -> (N, M, ...): a convolution of stride 1 with a kernel of this size, by
-    tiles of `tile` outputs. An axis along which both are 1 is not transformed, and has no points."""
+    tiles of `tile` outputs. An axis along which both are 1 is not transformed, and has no points. Halves are computed in
+    float32, in which the weights are."""
     need("the input", x, dtype="float")
     images, channels, *extents = shape_of(x)
-    need("the weight", weight, [*_points(tile, kernel), channels, None], x.dtype)
+    need("the weight", weight, [*_points(tile, kernel), channels, None], dtypes.computed(x.dtype))
     outputs = shape_of(weight)[-1]
     need("the bias", bias, [outputs], x.dtype)
     moved = windows(extents, kernel, None, None, pads, "NOTSET")
@@ -93,7 +95,7 @@ def winograd_conv(x, weight, bias=None, *, tile, kernel, pads=None):
     after = [t * m + w.kernel - 1 - w.before - w.extent for t, m, w in zip(counts, tile, moved, strict=True)]
     padded = pad(x, (0, 0, *before), (0, 0, *after), te.const(0, x.dtype))
     pixels = shape_of(padded)[2:]
-    found = te.compute([images, *pixels, channels], lambda n, *i: padded[(n, i[-1], *i[:-1])], name="channels_last")
+    found = te.compute([images, *pixels, channels], lambda n, *i: wide(padded[(n, i[-1], *i[:-1])]), name="channels_last")
     points = 0
     for axis, (m, r) in enumerate(zip(tile, kernel, strict=True)):
         if m > 1:
@@ -108,7 +110,7 @@ def winograd_conv(x, weight, bias=None, *, tile, kernel, pads=None):
     def formula(n: Expr, k: Expr, *position: Expr) -> Expr:
         inner = [e for p, m in zip(position, tile, strict=True) for e in ((p // m, p % m) if m > 1 else (p,))]
         result = made[(n, *inner, k)]
-        return result if bias is None else result + bias[k]
+        return (result if bias is None else result + wide(bias[k])).astype(x.dtype)
 
     return te.compute([images, outputs, *(w.outputs for w in moved)], lambda *i: formula(*i), name="conv")
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isclose, pi, sqrt
 
+from tir import dtypes
+
 from ..ir import Attribute, Call, Graph, Value
 from .rewriting import Rewriting, rewrite
 
@@ -19,6 +21,7 @@ Values = dict[Value, Polynomial]
 MAX_STEPS = 8  # calls between an activation's result and its input
 MAX_TERMS = 6  # terms of a polynomial
 TOLERANCE = 4e-6  # relative error of factors, which are float32 numbers in files, or have as many digits
+UNITS_OF_HALVES = 3  # relative error of factors of halves, in unit roundoffs: one of each of the numbers that make a factor
 
 
 @dataclass(frozen=True)
@@ -55,19 +58,20 @@ def recognise_activations(graph: Graph) -> Graph:
 
 
 def _rule(r: Rewriting, call: Call) -> list[Call] | None:
-    if call.operator not in ("Add", "Mul", "Div", "Reciprocal") or not call.outputs[0].dtype.startswith("float"):
+    if call.operator not in ("Add", "Mul", "Div", "Reciprocal") or not dtypes.is_float(call.outputs[0].dtype):
         return None
     if (x := _logistic(r, call)) is not None:
         return [r.call("Sigmoid", [x], call.outputs)]
+    kind = call.outputs[0].dtype
     for function in _functions(r, call):
         argument = function.values[0]
         for x in dict.fromkeys((argument, *_leading_to(r, argument, MAX_STEPS))):
             given, found = _polynomial(r, argument, {x: _X}), _polynomial_of(r, call, {x: _X, function.outputs[0]: _E})
             for form in FORMS:
                 same = form.function == function.operator and all(
-                    _near(function.attribute(n, _DEFAULTS.get(n)), v) for n, v in form.bounds.items()
+                    _near(function.attribute(n, _DEFAULTS.get(n)), v, kind) for n, v in form.bounds.items()
                 )
-                if same and _equal(given, form.argument) and _equal(found, form.result):
+                if same and _equal(given, form.argument, kind) and _equal(found, form.result, kind):
                     return [r.call(form.operator, [x], call.outputs, **form.attributes)]
     return None
 
@@ -152,9 +156,11 @@ def _sum(a: Polynomial, b: Polynomial, sign: int) -> Polynomial:
     return {e: a.get(e, 0.0) + sign * b.get(e, 0.0) for e in {**a, **b}}
 
 
-def _equal(found: Polynomial | None, wanted: Polynomial) -> bool:
-    return found is not None and set(found) == set(wanted) and all(_near(found[e], f) for e, f in wanted.items())
+def _equal(found: Polynomial | None, wanted: Polynomial, dtype: str) -> bool:
+    return found is not None and set(found) == set(wanted) and all(_near(found[e], f, dtype) for e, f in wanted.items())
 
 
-def _near(found: object, wanted: object) -> bool:
-    return isinstance(found, (int, float)) and isinstance(wanted, (int, float)) and isclose(found, wanted, rel_tol=TOLERANCE)
+def _near(found: object, wanted: object, dtype: str) -> bool:
+    """True for equal numbers, but for the roundings of an element type."""
+    most = max(TOLERANCE, UNITS_OF_HALVES * dtypes.unit(dtype))
+    return isinstance(found, (int, float)) and isinstance(wanted, (int, float)) and isclose(found, wanted, rel_tol=most)

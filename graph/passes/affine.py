@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..ir import Call, Graph, Value
+from tir import dtypes
+
+from ..ir import Call, Graph, Value, rounded
 from .rewriting import Rewriting, parted, rewrite
 
 ONE, ZERO = np.ones(()), np.zeros(())
@@ -32,14 +34,14 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     if merged is not None or call.operator != "BatchNormalization":
         return merged
     name, dtype = call.outputs[0].name, source.dtype
-    scaled = r.call("Mul", [source, r.constant(factor.astype(dtype), name=f"{name}_factor")], f"{name}_scaled")
-    return [scaled, r.call("Add", [scaled.outputs[0], r.constant(shift.astype(dtype), name=f"{name}_shift")], call.outputs)]
+    scaled = r.call("Mul", [source, r.constant(rounded(factor, dtype), name=f"{name}_factor")], f"{name}_scaled")
+    return [scaled, r.call("Add", [scaled.outputs[0], r.constant(rounded(shift, dtype), name=f"{name}_shift")], call.outputs)]
 
 
 def _affine(r: Rewriting, call: Call) -> tuple[Value, np.ndarray, np.ndarray] | None:
     """A call as source * factor + shift, both in float64 and broadcast with the source; None for other calls."""
     result = call.outputs[0]
-    if not result.dtype.startswith("float"):
+    if not dtypes.is_float(result.dtype):
         return None
     if call.operator == "BatchNormalization":
         arrays = [a.astype(np.float64) for v in call.inputs[1:] if (a := r.known(v)) is not None]

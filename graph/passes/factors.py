@@ -7,20 +7,20 @@ from math import prod
 
 import numpy as np
 
-from ..ir import Call, Graph, Value
-from .rewriting import Rewriting, parted, rewrite
+from ..ir import Call, Graph, Value, rounded
+from .rewriting import FULL_RANGE, Rewriting, parted, rewrite
 
 
 def move_factors(graph: Graph) -> Graph:
     """(a * x) (b * y) becomes (x y) * (a b), and (x * a) * b becomes x * (a b), for numbers a and b.
 
-    Not for halves: with their range the product may be finite only because of the factor.
+    Not for float16: with its range the product may be finite only because of the factor.
     """
     return rewrite(graph, _rule)
 
 
 def _rule(r: Rewriting, call: Call) -> list[Call] | None:
-    if call.outputs[0].dtype not in ("float32", "float64"):
+    if call.outputs[0].dtype not in FULL_RANGE:
         return None
     return _after(r, call) if call.operator == "MatMul" else _joined(r, call) if call.operator == "Mul" else None
 
@@ -38,7 +38,7 @@ def _after(r: Rewriting, call: Call) -> list[Call] | None:
     if not any(found):
         return None
     inputs = [v if f is None else f[0] for v, f in zip(call.inputs, found, strict=True)]
-    number = r.constant(np.array(prod(f[1] for f in found if f is not None), result.dtype), name=f"{result.name}_factor")
+    number = r.constant(rounded(np.array(prod(f[1] for f in found if f is not None)), result.dtype), name=f"{result.name}_factor")
     product = replace(call, inputs=tuple(inputs), outputs=(r.value(f"{result.name}_product", result.shape, result.dtype),))
     return [product, r.call("Mul", [product.outputs[0], number], (result,))]
 
@@ -48,5 +48,5 @@ def _joined(r: Rewriting, call: Call) -> list[Call] | None:
     before = _factor(r, scaled)
     if number is None or before is None or before[0].shape != call.outputs[0].shape:
         return None
-    factor = r.constant(np.array(before[1] * (r.number(number) or 0), number.dtype), name=f"{call.outputs[0].name}_factor")
-    return [r.call("Mul", [before[0], factor], call.outputs)]
+    factor = rounded(np.array(before[1] * (r.number(number) or 0)), number.dtype)
+    return [r.call("Mul", [before[0], r.constant(factor, name=f"{call.outputs[0].name}_factor")], call.outputs)]

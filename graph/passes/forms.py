@@ -7,6 +7,8 @@ from math import prod
 
 import numpy as np
 
+from tir import dtypes
+
 from ..ir import Call, Graph, Value
 from ..kinds import elementwise, moves
 from .rewriting import Rewriting, fits_elementwise, other, rewrite, windows_of
@@ -62,10 +64,10 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
             zero = next((v for v in call.values if r.number(v) == 0), None)
             source = None if zero is None else other(call.values, zero)
             return [r.call("Relu", [source], call.outputs)] if source is not None and source.shape == result.shape else None
-        case "Div" if result.dtype.startswith("float") and (array := r.known(others[0])) is not None:
+        case "Div" if dtypes.is_float(result.dtype) and (array := r.known(others[0])) is not None:
             with np.errstate(all="ignore"):
                 inverse = 1 / array
-            exact = np.isfinite(inverse).all() and (np.abs(inverse) >= np.finfo(inverse.dtype).tiny).all()  # to one rounding
+            exact = np.isfinite(inverse).all() and (np.abs(inverse) >= dtypes.TABLE[result.dtype].tiny).all()  # to one rounding
             return [r.call("Mul", [x, r.constant(inverse, name=f"{result.name}_factor")], call.outputs)] if exact else None
         case operator if (
             operator in WITH_BIAS and len(others) > 1 and _all_zero(r, others[1]) and call.attribute("alpha", 1.0) > 0

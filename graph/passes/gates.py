@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir import Call, Graph, Value
-from .rewriting import Rewriting, parted, rewrite
+from .rewriting import FULL_RANGE, Rewriting, parted, rewrite
 
 MIN_IMAGE_TO_WEIGHTS = 4  # least ratio of the sizes of image and weights for which scaling the weights at each call pays
 
@@ -14,7 +14,7 @@ def move_gates(graph: Graph) -> Graph:
     """Conv(g * x, w) becomes Conv(x, g * w) for one image x, a number g for each channel, as in squeeze-and-excite, and weights
     that are enough smaller than x.
 
-    Not for halves, whose products may overflow; and not where zeros surround the image, which an infinite g would make NaN.
+    Not for float16, whose products may overflow; and not where zeros surround the image, which an infinite g would make NaN.
     """
     return rewrite(graph, _rule)
 
@@ -22,7 +22,7 @@ def move_gates(graph: Graph) -> Graph:
 def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     gated, weights = (*call.inputs, None)[:2] if call.operator == "Conv" else (None, None)
     scaled = r.producer(gated, "Mul")
-    if scaled is None or gated is None or weights is None or not r.read_once(gated) or gated.dtype not in ("float32", "float64"):
+    if scaled is None or gated is None or weights is None or not r.read_once(gated) or gated.dtype not in FULL_RANGE:
         return None
     channels = (1, gated.shape[1], *(1 for _ in gated.shape[2:]))
     gate, image = parted(scaled, lambda v: v.shape == channels)

@@ -7,7 +7,9 @@ from math import prod
 
 import numpy as np
 
-from ..ir import Call, Graph, Value
+from tir import dtypes
+
+from ..ir import Call, Graph, Value, rounded
 from .rewriting import Rewriting, other, rewrite
 
 
@@ -22,7 +24,7 @@ def recognise_norms(graph: Graph) -> Graph:
 
 
 def _rule(r: Rewriting, call: Call) -> list[Call] | None:
-    if not call.outputs[0].dtype.startswith("float"):
+    if not dtypes.is_float(call.outputs[0].dtype):
         return None
     if call.operator == "Div" and (softmax := _softmax(r, call)) is not None:
         return [softmax]
@@ -72,7 +74,7 @@ def _norm(r: Rewriting, call: Call) -> Call | None:
             continue
         x = _centred_from(r, centred, axes)
         dtype = call.outputs[0].dtype
-        ones = r.constant(np.ones(shape[axes[0] :], dtype), name=f"{call.outputs[0].name}_scale")
+        ones = r.constant(rounded(np.ones(shape[axes[0] :]), dtype), name=f"{call.outputs[0].name}_scale")
         operator = "RMSNormalization" if x is None else "LayerNormalization"
         return r.call(operator, [centred if x is None else x, ones], call.outputs, axis=axes[0] - len(shape), epsilon=epsilon)
     return None

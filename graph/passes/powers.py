@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tir import dtypes
+
 from ..ir import Call, Graph
 from .rewriting import Rewriting, rewrite
 
@@ -21,7 +23,7 @@ def _product(rewriting: Rewriting, call: Call) -> list[Call] | None:
     base, exponent = call.values
     (result,) = call.outputs
     power = rewriting.number(exponent)
-    if power not in (2, 3) or base.shape != result.shape or not base.dtype.startswith("float"):
+    if power not in (2, 3) or base.shape != result.shape or not dtypes.is_float(base.dtype):
         return None
     if power == 2:
         return [rewriting.call("Mul", (base, base), (result,))]

@@ -15,6 +15,8 @@ from ..ops import result_types
 from ..ops.convolution import SlidingWindow, windows
 from .unread import remove_unread
 
+FULL_RANGE = ("float32", "float64", "bfloat16")  # types whose products overflow only for numbers that networks do not have
+
 Rule = Callable[["Rewriting", Call], Sequence[Call] | None]
 
 

@@ -15,11 +15,13 @@ from graph.fusion import fuse
 from graph.ir import Call, Graph, Value, constant
 from graph.ops import result_types
 from graph.ops.winograd import filtering
+from graph.passes.check import widened
 from graph.passes.winograd import fastest, filter_minimally, tiles
 from graph.reference import evaluate
 from schedule import OpenSchedule, templates
 from schedule.templates import winograd
 from tests.sweeps import one_in
+from tir import dtypes
 
 TARGET = Target("llvm -num-cores 1 -mcpu x86-64-v4 -l1 49152 -l2 1048576 -l3 33554432")
 FILTERS = [(2, 3), (4, 3), (3, 2), (5, 2), (2, 5)]
@@ -116,6 +118,24 @@ def test_outputs(case, number):
         close(found, wanted.astype("float32"), case, tile)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("number", [0, -1])
+def test_halves_are_filtered_in_float32(number, dtype):
+    """Rounded once: the error is half a unit of the result, and that of filtering in float32."""
+    graph, x = network(CASES[4], dtype)
+    after = sized(graph, number)
+    assert after.calls[0].values[1].dtype == "float32"
+    case, tile = CASES[4], after.calls[0].attribute("tile")
+    ((wanted,),) = [evaluate(*widened(graph, [x]))]
+    s = OpenSchedule(fuse(after)[0].func, Target("llvm", num_cores=1), at_seed=True)
+    assert templates.build(s) == [] and s.rules == ["products: Winograd"]
+    (found,) = assembled(after, Target("llvm", num_cores=1), None, None)(x)
+    error = np.abs(found.astype("float64") - wanted)
+    filtering_error = (case[1] + 2 * 6 * 2 + 2) * np.finfo("float32").eps * case[1] * amplified(case[4], tile)
+    bound = dtypes.unit(dtype) * np.abs(wanted) + filtering_error
+    assert (error <= bound).all() and (np.abs(wanted) > bound).any()
+
+
 def large(channels, extent, outputs, **attributes):
     return network((1, channels, outputs, (extent, extent), (3, 3), {"pads": (1, 1, 1, 1)} | attributes))[0]
 
@@ -161,10 +181,9 @@ def test_what_is_left_alone(attributes):
     assert sized(graph, 0) is graph
 
 
-def test_other_types_and_weights_that_are_computed_are_left_alone():
+def test_float64_and_weights_that_are_computed_are_left_alone():
     case = (1, 64, 64, (28, 28), (3, 3), PADS)
-    wide, narrow = (network(case, dtype)[0] for dtype in ("float64", "float16"))
-    assert chosen(wide) == chosen(narrow) == () and chosen(network(case)[0]) == (4, 4)
+    assert chosen(network(case, "float64")[0]) == () and chosen(network(case)[0]) == (4, 4)
     graph, _ = network(case)
     weight = graph.calls[0].values[1]
     assert sized(graph.with_(inputs=(*graph.inputs, weight), constants={"b": graph.constants["b"]}), 0).calls == graph.calls

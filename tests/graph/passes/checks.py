@@ -7,8 +7,12 @@ from onnx import helper
 
 from graph.ir import verify
 from graph.onnx import load_onnx
+from graph.passes.check import widened
+from graph.reference import evaluate
 from tests.graph.models import model, same_outputs
+from tir import dtypes
 
+HALVES = ("float16", "bfloat16")
 RNG = np.random.default_rng(0)
 
 
@@ -25,6 +29,20 @@ def check(run, nodes, inputs, outputs, operators, constants=None, roundings=0, o
     assert [c.operator for c in after.calls] == operators
     assert after.inputs == before.inputs and after.outputs == before.outputs
     same_outputs(before, after, inputs, roundings)
+    return after
+
+
+def check_halves(run, nodes, inputs, operators, constants, dtype):
+    """A pass on a network of halves leaves these operators (None: all), and what it computes, but for the rounding of factors."""
+    read = {name for n in nodes for name in n.input}
+    given = {name: np.asarray(array, np.dtype(dtype)) for name, array in constants.items() if name in read}
+    narrow = {name: array.astype(np.dtype(dtype)) for name, array in inputs.items()}
+    before = load_onnx(model(nodes, narrow, [nodes[-1].output[0]], given))
+    after = verify(run(before))
+    assert [c.operator for c in after.calls] == (operators or [c.operator for c in before.calls])
+    assert {v.dtype for c in after.calls for v in (*c.values, *c.outputs)} == {dtype}
+    found, wanted = (evaluate(*widened(g, narrow))[0] for g in (after, before))
+    assert np.abs(found - wanted).max() <= 8 * dtypes.unit(dtype) * np.abs(wanted).max() < np.abs(wanted).max()
     return after
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ml_dtypes  # noqa: F401  (names bfloat16)
+import numpy as np
 import pytest
 
 from graph import passes
-from tests.graph.passes.checks import NUMBERS, chain, check, node, real
+from tests.graph.passes.checks import HALVES, NUMBERS, chain, check, check_halves, node, real
 
 CUBE = ["Mul x x", "Mul _ x"]
 TANH = [*CUBE, "Mul _ cubic", "Add x _", "Mul _ pi", "Tanh _", "Add _ one"]
@@ -33,6 +35,23 @@ def test_activations(steps, operator):
     roundings = 2**29 if "alpha" in str(steps) else 256  # attributes are float32
     after = check(passes.recognise_activations, nodes, {"x": real(3, 5)}, ["z"], [operator, "Neg"], NUMBERS, roundings)
     assert after.calls[0].values[0].name == "x"
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize(
+    ("steps", "operator"),
+    [
+        (["Div _ root", "Erf _", "Add _ one", "Mul x _", "Mul _ half"], "Gelu"),
+        ([*TANH, "Mul x _", "Mul _ half"], "Gelu"),
+        (["Add _ three", "Clip _ zero six", "Mul x _", "Div _ six"], "HardSwish"),
+    ],
+)
+def test_factors_of_halves_are_rounded(steps, operator, dtype):
+    numbers = {name: array.astype(np.dtype(dtype)) for name, array in NUMBERS.items()}
+    check_halves(passes.recognise_activations, chain(*steps), {"x": real(3, 5)}, [operator], numbers, dtype)
+    if operator == "Gelu":
+        off = numbers | {"root": np.array(1.45, dtype), "pi": np.array(0.82, dtype)}
+        check_halves(passes.recognise_activations, chain(*steps), {"x": real(3, 5)}, None, off, dtype)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_factors(steps, operators):
     check(passes.move_factors, chain(*steps), X, ["y"], operators, constants, roundings=64)
 
 
-def test_factors_keep_products_of_halves_finite():
+def test_factors_keep_products_of_float16_finite():
     x, w = np.full((1, 4), 200, "float16"), np.full((4, 1), 200, "float16")
     given = {"w": w, "small": np.array(0.125, "float16")}
     after = check(passes.move_factors, chain("Mul _ small", "MatMul _ w"), {"x": x}, ["y"], ["Mul", "MatMul"], given)
