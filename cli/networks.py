@@ -32,15 +32,19 @@ QUANTISE_HELP = (
 
 def load(path: str, shapes: Sequence[tuple[str, Shape]] = (), inputs: Mapping[str, np.ndarray] | None = None) -> Graph:
     """The network of an ONNX file; inputs have the shapes of `inputs`, unless `shapes` gives others. Raises Usage."""
-    from graph import GraphError, load_onnx
+    from graph import GraphError, OpenGraph, load_onnx
 
     try:
         graph = load_onnx(path, {name: a.shape for name, a in (inputs or {}).items()} | dict(shapes))
-        return graph.with_(name=Path(path).stem)
     except (GraphError, ImportError) as error:
         raise Usage(str(error)) from None
     except OSError as error:
         raise Usage(f"cannot read {path}: {error.strerror}") from None
+    if isinstance(graph, OpenGraph):
+        v = next(v for v in graph.inputs if any(isinstance(d, str) for d in v.shape))
+        shape = f"[{', '.join(map(str, v.shape))}]"
+        raise Usage(f"{path}: the shape of the input `{v.name}` is open, {shape}; give it: --shape {v.name}=...")
+    return graph.with_(name=Path(path).stem)
 
 
 def parse_processor(text: str, threads: int | None) -> Target:

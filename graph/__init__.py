@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from .ops.registry import composite, operator
     from .quantisation.quantise import quantise
     from .saved import load
+    from .sizes import OpenGraph
     from .tuning import tune_graph
+    from .variants import OpenModel
 
 _NAMES = {
     **dict.fromkeys(("Call", "Graph", "GraphError", "Value"), ".ir"),
@@ -31,6 +33,8 @@ _NAMES = {
     "Builder": ".builder",
     "Model": ".model",
     "Network": ".network",
+    "OpenGraph": ".sizes",
+    "OpenModel": ".variants",
     "compile": ".compilation",
     "load": ".saved",
     "load_onnx": ".onnx",
@@ -39,8 +43,8 @@ _NAMES = {
 }
 
 __all__ = [
-    "Builder", "Call", "Graph", "GraphError", "Model", "Network", "Value", "compile", "composite", "load", "load_onnx",
-    "operator", "quantise", "tune_graph",
+    "Builder", "Call", "Graph", "GraphError", "Model", "Network", "OpenGraph", "OpenModel", "Value", "compile", "composite",
+    "load", "load_onnx", "operator", "quantise", "tune_graph",
 ]  # fmt: skip
 
 

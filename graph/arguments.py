@@ -11,6 +11,7 @@ from codegen.runtime.memory import address
 from tir.arrays import host_array, read, refuse_other, refuse_written
 
 from .ir import GraphError, Value
+from .sizes import OpenGraph
 
 
 class Signature(Protocol):
@@ -40,7 +41,7 @@ def arranged(graph: Signature, inputs: Mapping[str, Any] | Sequence[Any]) -> lis
     return found
 
 
-def ordered(graph: Signature, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
+def ordered(graph: Signature | OpenGraph, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
     """The arrays given for the inputs of a graph, in their order. Raises GraphError where one is missing or too many."""
     names = [v.name for v in graph.inputs]
     if isinstance(inputs, Mapping):

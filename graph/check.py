@@ -20,7 +20,7 @@ from tir.ir import PrimFunc
 from .arguments import arranged
 from .fusion import Group, fuse
 from .ir import Graph, GraphError, Value
-from .memory import ARENA, WEIGHTS, input_base, output_base
+from .memory import ARENA, input_base, output_base
 from .model import Model, kernel_label
 from .passes.check import widened
 from .prepare import elements
@@ -107,7 +107,7 @@ class _Memory:
 
     def __init__(self, graph: Graph, model: Model, inputs: Sequence[np.ndarray]):
         self._graph, self._plan = graph, model.plan
-        self.bases: dict[str, np.ndarray] = {WEIGHTS: model.weights, ARENA: aligned_memory(model.plan.nbytes)}
+        self.bases: dict[str, np.ndarray] = {**model.weights, ARENA: aligned_memory(model.plan.nbytes)}
         self.bases |= {input_base(n): _bytes(a) for n, a in enumerate(inputs)}
         self.bases |= {output_base(n): aligned_memory(v.nbytes) for n, v in enumerate(graph.outputs)}
         self._kept = {v: _bytes(a).copy() for v, a in zip(graph.inputs, inputs, strict=True)}

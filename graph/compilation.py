@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -10,19 +11,23 @@ from codegen import Kernel, ObjectCache, Target, backend
 from codegen.cache import users_cache
 from search.compilation import at_sizes, compile_function
 from search.planning import Plan, measure, recorded
+from search.sizes import named_rows
 from tir.ir import PrimFunc, Var
 from tir.te import Tensor, create_prim_func
 
 from .fusion import fuse
 from .ir import Graph
 from .kernels import compiled
+from .memory import WEIGHTS
 from .memory import plan as planned_memory
 from .model import Model
 from .passes import PASSES, Pass, optimize
 from .passes.integers import in_fewer_cycles
 from .passes.quantised import stay_quantised
 from .passes.winograd import fastest, filter_minimally
-from .prepare import filled, prepared
+from .prepare import Constants, filled, prepared
+from .sizes import OpenGraph
+from .variants import OpenModel
 
 if TYPE_CHECKING:
     from codegen.cuda import CudaKernel
@@ -45,6 +50,17 @@ def compile(
 ) -> Model: ...
 @overload
 def compile(
+    computation: OpenGraph,
+    target: str | Target | None = None,
+    *,
+    records: str | Path | Records | None = None,
+    cache: Cache = "user",
+    plan: Plan = "estimate",
+    winograd: bool = True,
+    sizes: Sizes | None = None,
+) -> OpenModel: ...
+@overload
+def compile(
     computation: Computation,
     target: str | Target | None = None,
     *,
@@ -65,7 +81,8 @@ def compile(computation, target=None, *, records=None, cache="user", plan="estim
     file beside the user's cache. `cache` keeps compiled kernels: that of the user, another one, or None for none.
 
     Without `winograd`, all convolutions of a network are computed directly (see `passes.winograd`). A function of open sizes
-    (`te.var`) becomes a kernel for all of them; `sizes`, such as `{"n": (1, 128)}`, are those to be fast at.
+    (`te.var`) becomes a kernel for all of them; `sizes`, such as `{"n": (1, 128)}`, are those to be fast at. A network of open
+    sizes becomes a model for all of them, compiled here for `sizes`, and for others when they are first called.
 
     Raises TypeError for any other computation, GraphError for a malformed graph, RecordsError for an unusable file. Raises
     ValueError for `sizes` that the function does not have, for another plan, or for one that cannot be measured here, and the
@@ -81,14 +98,34 @@ def compile(computation, target=None, *, records=None, cache="user", plan="estim
                 if plan == "measure" and known is not None:
                     measure(at_sizes(computation, sizes), target, known)
                 return compile_function(computation, target, known, objects, sizes)
+            case Graph() | OpenGraph() if backend(target).device is not None:
+                raise ValueError(f"networks are compiled for processors, target llvm, got {target.kind}")
             case Graph() if sizes is not None:
-                raise ValueError("sizes is for functions; the shapes of a network are given to tir.load_onnx")
+                raise ValueError(f"sizes was given, but no size of {computation.name} is open")
             case Graph():
-                if backend(target).device is not None:
-                    raise ValueError(f"networks are compiled for processors, target llvm, got {target.kind}")
                 return assembled(final(computation, target, winograd), target, known, objects, plan)
+            case OpenGraph():
+                rows = named_rows(computation.sizes, sizes, computation.name) if sizes is not None else []
+                compile_at = partial(
+                    _variant, constants=Constants(), target=target, records=records, cache=objects, plan=plan, winograd=winograd
+                )
+                return OpenModel(computation, compile_at, rows)
     kind = type(computation).__name__
     raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, a PrimFunc or a list of tensors, got {kind}")
+
+
+def _variant(
+    graph: Graph,
+    constants: Constants,
+    target: Target,
+    records: str | Path | Records | None,
+    cache: ObjectCache | None,
+    plan: Plan,
+    winograd: bool,
+) -> Model:
+    """The model of a network at known sizes, which shares `constants` with those at other sizes."""
+    with recorded(records, plan) as known:
+        return assembled(final(graph, target, winograd), target, known, cache, plan, constants)
 
 
 def final(graph: Graph, target: Target, winograd: bool = True) -> Graph:
@@ -106,8 +143,15 @@ def passes_for(target: Target) -> tuple[Pass, ...]:
     return stay_integers, *PASSES
 
 
-def assembled(graph: Graph, target: Target, records: Records | None, cache: ObjectCache | None, plan: Plan = "estimate") -> Model:
-    """A graph after all passes as one native function."""
+def assembled(
+    graph: Graph,
+    target: Target,
+    records: Records | None,
+    cache: ObjectCache | None,
+    plan: Plan = "estimate",
+    constants: Constants | None = None,
+) -> Model:
+    """A graph after all passes as one native function; `constants` are shared with other models."""
     groups = fuse(graph)
     if plan == "measure" and records is not None:
         measure((g.func for g in groups), target, records)
@@ -116,4 +160,7 @@ def assembled(graph: Graph, target: Target, records: Records | None, cache: Obje
     groups, preparations = prepared(graph, groups, kernels)
     layout = planned_memory(graph, groups)
     graph, weights = filled(graph, layout, preparations)
-    return Model(graph, groups, kernels, layout, weights, target)
+    if constants is None:
+        return Model(graph, groups, kernels, layout, {WEIGHTS: weights}, target)
+    graph, layout, blocks = constants.shared(graph, layout)
+    return Model(graph, groups, kernels, layout, blocks, target)

@@ -135,7 +135,7 @@ def _contents(model: Model) -> Iterator[bytes | memoryview]:
         if found.base == WEIGHTS:
             yield bytes(found.offset - end)
             end = found.offset + value.nbytes
-            yield model.weights[found.offset : end].data
+            yield model.weights[WEIGHTS][found.offset : end].data
     yield bytes(_pages(end) - end)
 
 

@@ -9,7 +9,7 @@ after the other in one block, in the order in which they are read. A value insid
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codegen.llvm.program import Address, Copy
 from codegen.runtime.alignment import ALIGNMENT
@@ -50,6 +50,14 @@ class MemoryPlan:
     def __getitem__(self, value: Value) -> Address:
         """The address of any value that is read or made."""
         return _address(value, self.addresses, self.places)
+
+
+def relocated(plan: MemoryPlan, graph: Graph, found: Mapping[Value, Address]) -> MemoryPlan:
+    """The plan with constants at other addresses."""
+    addresses = {**plan.addresses, **found}
+    sources = {output_base(n): _address(v, addresses, plan.places) for n, v in enumerate(graph.outputs)}
+    copies = tuple(replace(copy, source=sources[copy.target.base]) for copy in plan.copies)
+    return replace(plan, addresses=addresses, copies=copies)
 
 
 def input_base(n: int) -> str:

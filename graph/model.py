@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from .ir import Graph
 from .kernels import GroupKernel
 from .memory import ARENA, WEIGHTS, MemoryPlan, buffer, input_base, output_base
 from .network import Entry, Network
-from .prepare import with_constants
+from .prepare import Constants, with_constants
 
 ENTRY = "tir.net"  # symbol of the function that runs a network; no kernel has this name
 
@@ -32,13 +32,13 @@ class Model(Network):
     """A compiled network. `graph` is the compiled graph, with the constants that kernels read; `kernels` has one kernel for each
     of its `groups`.
 
-    `weights` is the block of memory of the constants. `steps` are the steps of a call, at offsets from the pointers that `bases`
-    names. `keeping` are the symbols of kernels that keep memory from one call to the next.
+    `weights` are the blocks of constants by the names of their bases. `steps` are the steps of a call, at offsets
+    from the pointers that `bases` names. `keeping` are the symbols of kernels that keep memory from one call to the next.
     """
 
     def __init__(
-        self, graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel], plan: MemoryPlan, weights: np.ndarray,
-        target: Target,
+        self, graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel], plan: MemoryPlan,
+        weights: Mapping[str, np.ndarray], target: Target,
     ):  # fmt: skip
         self.graph, self.groups, self.kernels, self.plan, self.target = graph, tuple(groups), tuple(kernels), plan, target
         self.steps: list[Step] = [
@@ -48,7 +48,7 @@ class Model(Network):
         self.steps += plan.copies
         self.codes = {k.main.symbol: k.main.code for k in self.kernels}
         self.keeping = [name for name, code in self.codes.items() if f"{name}{RELEASE}\0".encode() in code]
-        self.bases = [WEIGHTS, ARENA, *map(input_base, range(len(graph.inputs))), *map(output_base, range(len(graph.outputs)))]
+        self.bases = [*weights, ARENA, *map(input_base, range(len(graph.inputs))), *map(output_base, range(len(graph.outputs)))]
         labels = [kernel_label(k.func) for k in self.kernels]
         super().__init__(
             graph.name, graph.inputs, graph.outputs, weights, plan.nbytes, labels, len(self.steps), target.num_cores
@@ -57,8 +57,17 @@ class Model(Network):
             self._run  # noqa: B018 (loaded here, and not in the first call, or in several at once)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        graph = self.graph.with_(constants={})  # they lie in the weights
-        return _restored, (graph, self.groups, self.kernels, self.plan, np.asarray(self.weights), self.target)
+        own = self.joined()
+        graph = own.graph.with_(constants={})  # they lie in the weights
+        return _restored, (graph, own.groups, own.kernels, own.plan, np.asarray(own.weights[WEIGHTS]), own.target)
+
+    def joined(self) -> Model:
+        """The model with its constants in one block; itself unless it shares several."""
+        if self.weights.keys() == {WEIGHTS}:
+            return self
+        store = Constants()
+        graph, plan, weights = store.shared(self.graph, self.plan)
+        return Model(graph, self.groups, self.kernels, plan, weights, self.target)
 
     @cached_property
     def _functions(self) -> tuple[Entry, Entry | None, Entry | None]:
@@ -72,7 +81,7 @@ class Model(Network):
         return library.function(ENTRY, len(self.bases)), library.function(f"{ENTRY}{TIMED}", len(self.bases) + 1), limit
 
     def _native(self, written: bool) -> Entry:
-        named = [_bytes(WEIGHTS, self.weights.nbytes), _bytes(ARENA, self.plan.nbytes)]
+        named = [*(_bytes(name, block.nbytes) for name, block in self.weights.items()), _bytes(ARENA, self.plan.nbytes)]
         params = [*named, *map(buffer, (*self.inputs, *self.outputs))]
         names = frozenset(v.name for v in self.outputs) if written else frozenset()  # new arrays overlap no other
         return native_call(self._functions[0], params, names, short=False)
@@ -94,7 +103,7 @@ class Model(Network):
         """
         from .export import save
 
-        return save(self, path, compiler=compiler)
+        return save(self.joined(), path, compiler=compiler)
 
     def export(self, path: str | Path, name: str | None = None, *, compiler: str | None = None) -> Path:
         """Write the network as a shared library (.so) or object file (.o); returns the path of the C header `<name>.h` beside it.
@@ -105,7 +114,7 @@ class Model(Network):
         """
         from .export import export
 
-        return export(self, path, name, compiler=compiler)
+        return export(self.joined(), path, name, compiler=compiler)
 
 
 def _bytes(name: str, count: int) -> Buffer:
@@ -123,4 +132,4 @@ def _restored(
 ) -> Model:
     """A model that was pickled."""
     graph, block = with_constants(graph, plan, weights)
-    return Model(graph, groups, kernels, plan, block, target)
+    return Model(graph, groups, kernels, plan, {WEIGHTS: block}, target)

@@ -59,18 +59,21 @@ class Profile:
 
 
 class Network:
-    """A network that can be called. `inputs` and `outputs` are its values, `weights` the memory of its constants.
+    """A network that can be called. `inputs` and `outputs` are its values. `weights` are the blocks of memory of its constants,
+    by name: one, or several where models share them.
 
     Each call has an arena of `arena_nbytes` bytes of its own, which later calls reuse, so any number of threads may call a
     network at the same time. `labels` are those of the kernels in the order of their calls, `num_steps` counts copies, too.
     """
 
     def __init__(
-        self, name: str, inputs: tuple[Value, ...], outputs: tuple[Value, ...], weights: np.ndarray, arena_nbytes: int,
+        self, name: str, inputs: tuple[Value, ...], outputs: tuple[Value, ...], weights: Mapping[str, np.ndarray],
+        arena_nbytes: int,
         labels: Sequence[str], num_steps: int, threads: int,
     ):  # fmt: skip
         self.name, self.inputs, self.outputs = name, inputs, outputs
-        self.weights, self.arena_nbytes = weights, arena_nbytes
+        self.weights, self.arena_nbytes = dict(weights), arena_nbytes
+        self._blocks = tuple(weights.values())
         self.labels, self.num_steps, self.max_threads = tuple(labels), num_steps, threads
         self._new_outputs = [maker(v.shape, v.dtype) for v in outputs]
         self._arenas: list[np.ndarray] = []  # of calls that have ended, at most one for each core
@@ -79,7 +82,7 @@ class Network:
 
     @cached_property
     def _functions(self) -> tuple[Entry, Entry | None, Entry | None]:
-        """The entry, a function of the addresses of weights, arena, inputs and outputs; its variant that takes times, if any;
+        """The entry, a function of the addresses of blocks, arena, inputs and outputs; its variant that takes times, if any;
         and the function that sets and returns the number of threads, None where no kernel has several."""
         raise NotImplementedError
 
@@ -162,12 +165,12 @@ class Network:
         self._called(lambda *given: entry(*map(address, given)), [*map(_readable, inputs)], [*outputs, *further])
 
     def _called(self, run: Entry, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> int:
-        """The status of `run` on weights, arena, inputs and outputs, 0 or DECLINED. Raises other statuses."""
+        """The status of `run` on blocks, arena, inputs and outputs, 0 or DECLINED. Raises other statuses."""
         try:
             arena = self._arenas.pop()
         except IndexError:
             arena = aligned_memory(self.arena_nbytes)
-        status = run(self.weights, arena, *inputs, *outputs)
+        status = run(*self._blocks, arena, *inputs, *outputs)
         if len(self._arenas) < host_cores():  # as many calls as can run at once
             self._arenas.append(arena)
         if status not in (0, DECLINED):
@@ -209,7 +212,7 @@ class Network:
         lines = [f"network {self.name}, {len(self.labels)} kernels, at most {self.max_threads} thread(s)"]
         values = [*(("input", v) for v in self.inputs), *(("output", v) for v in self.outputs)]
         lines += [f"  {kind} {v}, {v.nbytes:,} bytes" for kind, v in values]
-        lines += [f"  weights: {self.weights.nbytes:,} bytes", f"  arena of a call: {self.arena_nbytes:,} bytes"]
+        lines += [f"  weights: {sum(b.nbytes for b in self._blocks):,} bytes", f"  arena of a call: {self.arena_nbytes:,} bytes"]
         return "\n".join(lines) + "\n"
 
     def profile(self, *inputs, runs: int = 10) -> Profile:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 import numpy as np
 
+from codegen.llvm.program import Address
 from codegen.runtime.memory import address, aligned_memory
 from tir.constants import constants
 from tir.dtypes import storage
@@ -16,7 +18,7 @@ from tir.traverse import fresh
 from .fusion import Group
 from .ir import Graph, Value
 from .kernels import GroupKernel
-from .memory import WEIGHTS, MemoryPlan
+from .memory import WEIGHTS, MemoryPlan, consecutive, relocated
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,38 @@ def with_constants(graph: Graph, plan: MemoryPlan, weights: np.ndarray) -> tuple
     for array in found.values():
         array.flags.writeable = False
     return graph.with_(constants=found), block
+
+
+class Constants:
+    """Constants of several models, each held once. `blocks` are the blocks of memory they lie in, by the names of their bases."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[str, np.ndarray] = {}
+        self._known: dict[tuple[int, bytes], Address] = {}
+
+    def shared(self, graph: Graph, plan: MemoryPlan) -> tuple[Graph, MemoryPlan, dict[str, np.ndarray]]:
+        """A graph and its plan with constants in `blocks`, and the blocks they lie in; those that are new are one more block."""
+        bytes_of = {v: _content(graph.constants[v.name]) for v in plan.addresses if v.name in graph.constants}
+        keys = {v: (a.nbytes, blake2b(a.data, digest_size=16).digest()) for v, a in bytes_of.items()}
+        new = {keys[v]: v for v in keys if keys[v] not in self._known}
+        base = f"{WEIGHTS}.{len(self.blocks)}" if self.blocks else WEIGHTS
+        if new or not self.blocks:
+            offsets, nbytes = consecutive(list(new.values()))
+            self.blocks[base] = block = aligned_memory(nbytes)
+            for key, value in new.items():
+                self._known[key] = Address(base, offsets[value])
+                block[offsets[value] : offsets[value] + value.nbytes] = bytes_of[value]
+        found = {v: self._known[key] for v, key in keys.items()}
+        arrays = {v.name: elements(v, self.blocks[at.base][at.offset :]) for v, at in found.items()}
+        for array in arrays.values():
+            array.flags.writeable = False
+        used = {at.base for at in found.values()} or {next(iter(self.blocks))}
+        plan = replace(relocated(plan, graph, found), weights_nbytes=self.blocks[base].nbytes if base in self.blocks else 0)
+        return graph.with_(constants=arrays), plan, {b: block for b, block in self.blocks.items() if b in used}
+
+
+def _content(array: np.ndarray) -> np.ndarray:
+    return np.require(array, requirements=("C",)).reshape(-1).view(np.uint8)
 
 
 def elements(value: Value, memory: np.ndarray) -> np.ndarray:

@@ -58,7 +58,7 @@ class Saved(Network):
             tuple(Value(name, tuple(shape), dtype) for name, shape, dtype in description[kind]) for kind in ("inputs", "outputs")
         )
         super().__init__(
-            description["name"], inputs, outputs, weights, description["arena"], description["labels"],
+            description["name"], inputs, outputs, {"weights": weights}, description["arena"], description["labels"],
             description["steps"], description["threads"],
         )  # fmt: skip
         self._functions  # noqa: B018 (loaded here, and not in the first call, or in several at once)

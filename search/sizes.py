@@ -36,16 +36,22 @@ def combinations(func: PrimFunc, named: Sizes | None) -> list[dict[str, int]]:
     own = [v.name for v in func.sizes]
     if named is None:
         return [dict.fromkeys(own, TYPICAL_SIZE)]
+    found = named_rows(own, named, func.name)
+    for row in found:
+        specialize(func, row)
+    return found
+
+
+def named_rows(own: Sequence[str], named: Sizes, what: str) -> list[dict[str, int]]:
+    """All combinations of the `named` values of the open sizes `own`. ValueError if one is left out, or there are too many."""
     if not isinstance(named, Mapping):
         raise TypeError(f"sizes is a dict of sizes by name, such as {{'n': (1, 128)}}, got {named!r}")
     if missing := [name for name in own if name not in named]:
-        raise ValueError(f"sizes names sizes for all of {', '.join(own)} of {func.name}; {', '.join(missing)} is left out")
+        raise ValueError(f"sizes names sizes for all of {', '.join(own)} of {what}; {', '.join(missing)} is left out")
     values = {name: tuple(v) if isinstance(v, Iterable) else (v,) for name, v in named.items()}
     found: list[dict[str, int]] = [dict(zip(values, row, strict=True)) for row in product(*values.values())]
     if not 1 <= len(found) <= MAX_VARIANTS:
-        raise ValueError(f"sizes names {len(found)} combinations for {func.name}; 1 to {MAX_VARIANTS} can be built")
-    for row in found:
-        specialize(func, row)
+        raise ValueError(f"sizes names {len(found)} combinations for {what}; 1 to {MAX_VARIANTS} can be built")
     return list({tuple(row.items()): row for row in found}.values())
 
 

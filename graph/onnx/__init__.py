@@ -1,37 +1,54 @@
 """ONNX files to graphs.
 
 `importer` makes calls of nodes, `refusals` the reasons why nodes cannot be imported. `functions` has the operators that ONNX
-defines by others; `inputs` and `weights` read the values of a file. `backend` offers the compiler to ONNX's own tools. Shapes are
-static, so arithmetic on them, and any node of constants alone, is folded. One error names all nodes that are not supported.
+defines by others; `inputs` and `weights` read the values of a file. `backend` offers the compiler to ONNX's own tools. A file may
+leave sizes of inputs open; a graph is read for known ones, so arithmetic on shapes, and any node of constants alone, is folded.
+One error names all nodes that are not supported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..ir import Graph, GraphError
+from ..sizes import OpenGraph
 from .importer import Importer
+from .inputs import stated
+from .weights import weights
 
 if TYPE_CHECKING:
     import onnx
 
-Shapes = Mapping[str, Sequence[int]]
+Shapes = Mapping[str, Sequence[int] | int]
 
 
-def load_onnx(source: str | Path | onnx.ModelProto, shapes: Shapes | None = None) -> Graph:
-    """The graph of an ONNX file or of an `onnx.ModelProto`.
+def load_onnx(source: str | Path | onnx.ModelProto, shapes: Shapes | None = None) -> Graph | OpenGraph:
+    """The graph of an ONNX file or of an `onnx.ModelProto`; a graph of open sizes where the shapes of inputs are not all known.
 
-    `shapes` gives the shapes that the file leaves open, by the names of inputs. External constants are mapped from their files.
-    Raises GraphError for a file that is not ONNX, weights that are cut off, and shapes that are missing or contradict the file.
-    One GraphError lists all nodes that are not supported. Raises FileNotFoundError without the file, ImportError without onnx.
+    `shapes` gives shapes that the file leaves open, by the names of inputs, and sizes by theirs. External constants are mapped
+    from their files. Raises GraphError for a file that is not ONNX, weights that are cut off, and shapes that are unknown or
+    contradict the file. One GraphError lists all nodes that are not supported. Raises FileNotFoundError without the file,
+    ImportError without onnx.
     """
     if not isinstance(shapes, (Mapping, type(None))):
         raise TypeError(f"load_onnx: shapes is a dict of shapes by the names of inputs, got {shapes!r}")
     model, folder = _model(source)
     name = str(source) if isinstance(source, (str, Path)) else model.graph.name or "the model"
-    return Importer(model, name, folder).imported(dict(shapes or {}))
+    inputs = stated(model.graph, name, shapes or {})
+    if all(isinstance(d, int) for v in inputs for d in v.shape):
+        return Importer(model, name, folder).imported(shapes or {})
+    Importer(model, name, folder).check()
+    weights(model.graph, name, folder)  # raises where they are cut off
+    outputs = tuple(o.name for o in model.graph.output)
+    read = partial(_at_shapes, model, name, folder)
+    return OpenGraph(model.graph.name or "network", inputs, outputs, read)
+
+
+def _at_shapes(model: onnx.ModelProto, name: str, folder: Path, shapes: Shapes) -> Graph:
+    return Importer(model, name, folder).imported(shapes)
 
 
 def _model(source: str | Path | onnx.ModelProto) -> tuple[onnx.ModelProto, Path]:

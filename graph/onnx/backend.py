@@ -56,7 +56,9 @@ class PreparedModel(BackendRep):
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
         model.graph.initializer.extend(numpy_helper.from_array(arrays[name], name) for name in self.fixed)
-        return load_onnx(model, {name: a.shape for name, a in arrays.items() if name not in self.fixed})
+        graph = load_onnx(model, {name: a.shape for name, a in arrays.items() if name not in self.fixed})
+        assert isinstance(graph, Graph), graph  # all shapes are given
+        return graph
 
     def _model(self, arrays: dict[str, np.ndarray]) -> Model:
         values = tuple((a.shape, a.tobytes() if name in self.fixed else b"") for name, a in arrays.items())

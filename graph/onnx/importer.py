@@ -23,7 +23,7 @@ from ..ops import Operator, alternatives, find
 from ..ops.narrow import NARROW, held_as
 from ..ops.registry import HOW_TO_ADD
 from .functions import arguments, function_of, halves_of, names_read, needed, newest_opset, ordered, resolved
-from .inputs import element_type, inputs
+from .inputs import element_type, stated
 from .refusals import (
     HOLDERS,
     OF_FIRST,
@@ -89,16 +89,21 @@ class Importer(Builder):
         self.read = names_read(self.proto.node) | {o.name for o in self.proto.output}
         self.taken = {*self.read, *(name for n in self.proto.node for name in n.output), *(i.name for i in self.proto.input)}
 
-    def imported(self, shapes: dict[str, Sequence[int]]) -> Graph:
+    def check(self) -> None:
+        """Raise GraphError for nodes that cannot be imported, as far as that is known without shapes."""
         try:
             self.order = ordered(self.proto.node, {i.name for i in (*self.proto.input, *self.proto.initializer)})
         except ValueError as error:
             raise GraphError(f"{self.file}: {error}") from None
         self._check_nodes()
         self._raise_problems()
+
+    def imported(self, shapes: Mapping[str, Sequence[int] | int]) -> Graph:
+        """The graph for these shapes of inputs that the file leaves open."""
+        self.check()
         for name, array in weights(self.proto, self.file, self.folder).items():
             self.constant_named(name, array)
-        given = inputs(self.proto, self.file, shapes, self.constants)
+        given = [Value(v.name, v.known, v.dtype) for v in stated(self.proto, self.file, shapes)]
         self.narrow |= {v.name: v.dtype for v in given if v.dtype in NARROW}
         self.inputs = [replace(v, dtype=held_as(v.dtype)) for v in given]
         values = {name: constant(name, array) for name, array in self.constants.items()} | {v.name: v for v in self.inputs}

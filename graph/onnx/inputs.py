@@ -2,59 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tir import dtypes
 
-from ..ir import GraphError, Value
+from ..ir import GraphError
 from ..ops.narrow import NARROW
+from ..sizes import OpenInput
 
 if TYPE_CHECKING:
     import onnx
 
 
-def inputs(graph: onnx.GraphProto, file: str, shapes: Mapping[str, Sequence[int]], constants: Container[str]) -> list[Value]:
-    """The inputs that are no constants, with their shapes. Raises GraphError for a shape that is missing, contradicts the file or
-    names no input, and for an input that is no tensor."""
-    given = [i for i in graph.input if i.name not in constants]
-    for name in shapes:
-        if name not in [i.name for i in given]:
-            raise GraphError(f"{file}: shapes names `{name}`; the inputs are {', '.join(i.name for i in given) or 'none'}")
-    symbols: dict[str, tuple[int, str]] = {}
-    return [_input(file, i, shapes.get(i.name), symbols) for i in given]
+def stated(graph: onnx.GraphProto, file: str, given: Mapping[str, Sequence[int] | int]) -> tuple[OpenInput, ...]:
+    """The inputs that are no constants, with the shapes that the file states, in which `given` shapes of inputs and sizes are
+    filled in. An open dimension without a name is called by its input and axis.
+
+    Raises GraphError for an input that is no tensor, and for a shape that is unknown, contradicts the file or names no input.
+    """
+    constants = {i.name for i in graph.initializer} | {i.values.name for i in graph.sparse_initializer}
+    found = [_stated(file, i, given.get(i.name)) for i in graph.input if i.name not in constants]
+    sizes: dict[str, tuple[int, str]] = {name: (n, "shapes") for name, n in given.items() if isinstance(n, int)}
+    for v in found:
+        shape = given.get(v.name)
+        for d, n in zip(v.shape, shape if isinstance(shape, Sequence) else (), strict=False):
+            if isinstance(d, str) and sizes.setdefault(d, (n, v.name))[0] != n:
+                other, where = sizes[d]
+                raise GraphError(f"{file}: the size `{d}` is {other} in the input `{where}`, but {n} in `{v.name}`")
+    names = {v.name for v in found} | {d for v in found for d in v.shape if isinstance(d, str)}
+    if unknown := [name for name in given if name not in names]:
+        inputs = ", ".join(v.name for v in found) or "none"
+        raise GraphError(f"{file}: shapes names `{unknown[0]}`; the inputs are {inputs}{_open(names - {v.name for v in found})}")
+    known = {name: n for name, (n, _) in sizes.items()}
+    return tuple(OpenInput(v.name, tuple(known.get(d, d) if isinstance(d, str) else d for d in v.shape), v.dtype) for v in found)
 
 
-def _input(file: str, info: onnx.ValueInfoProto, shape: Sequence[int] | None, symbols: dict[str, tuple[int, str]]) -> Value:
-    """An input with the given shape, or that of the file. `symbols` are the sizes of named dimensions so far."""
+def _open(sizes: Collection[str]) -> str:
+    return f", open sizes {', '.join(sorted(sizes))}" if sizes else ""
+
+
+def _stated(file: str, info: onnx.ValueInfoProto, shape: Sequence[int] | int | None) -> OpenInput:
+    """An input with the shape of the file, which a given one must fit; with that one where the file has none."""
     if not info.type.HasField("tensor_type"):
         raise GraphError(f"{file}: the input `{info.name}` is no tensor")
     tensor = info.type.tensor_type
     dtype = element_type(tensor.elem_type, f"{file}: the input `{info.name}`")
-    stated: list[int | str] | None = None
+    found: tuple[int | str, ...] | None = None
     if tensor.HasField("shape"):
-        stated = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]
-    text = "unknown" if stated is None else f"[{', '.join(map(str, stated))}]"
-    if shape is None:
-        if stated is None or not all(isinstance(d, int) for d in stated):
-            raise GraphError(
-                f"{file}: the shape of the input `{info.name}` is open, {text}; "
-                f"give it: shapes={{{info.name!r}: (...)}}, or in a shell --shape {info.name}=..."
-            )
-        shape = [int(d) for d in stated]
-    found = tuple(int(d) for d in shape)
-    if any(e < 0 for e in found):
-        raise GraphError(f"{file}: the shape {list(found)} for the input `{info.name}` has a negative extent")
-    if stated is not None and (
-        len(stated) != len(found) or any(not isinstance(d, str) and d != e for d, e in zip(stated, found, strict=True))
-    ):
-        raise GraphError(f"{file}: the shape {list(found)} for the input `{info.name}` contradicts the file: {text}")
-    for symbol, size in zip(stated or (), found, strict=False):
-        if isinstance(symbol, str) and symbol != "?":
-            other, where = symbols.setdefault(symbol, (size, info.name))
-            if other != size:
-                raise GraphError(f"{file}: the size `{symbol}` is {other} in the input `{where}`, but {size} in `{info.name}`")
-    return Value(info.name, found, dtype)
+        lengths = enumerate(tensor.shape.dim)
+        found = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or f"{info.name}.{n}" for n, d in lengths)
+    given = None if shape is None or isinstance(shape, int) else tuple(map(int, shape))
+    if given is not None and any(e < 0 for e in given):
+        raise GraphError(f"{file}: the shape {list(given)} for the input `{info.name}` has a negative extent")
+    if found is None and given is None:
+        raise GraphError(
+            f"{file}: the shape of the input `{info.name}` is open, unknown; "
+            f"give it: shapes={{{info.name!r}: (...)}}, or in a shell --shape {info.name}=..."
+        )
+    if found is None or given is None:
+        return OpenInput(info.name, given if found is None else found, dtype)  # type: ignore[arg-type]
+    if len(found) != len(given) or any(not isinstance(d, str) and d != e for d, e in zip(found, given, strict=True)):
+        text = f"[{', '.join(map(str, found))}]"
+        raise GraphError(f"{file}: the shape {list(given)} for the input `{info.name}` contradicts the file: {text}")
+    return OpenInput(info.name, found, dtype)
 
 
 def element_type(number: int | str, what: str) -> str:

@@ -135,7 +135,7 @@ def test_errors_are_relative_to_the_root_mean_square(found, wanted, error):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "m.onnx: the shape of the input `x` is open, [n, 5]; give it: shapes={'x': (...)}, or in a shell --shape x=..."),
+        ([], "m.onnx: the shape of the input `x` is open, [n, 5]; give it: --shape x=..."),
         (["--threads", "0"], "argument --threads: expected a positive integer, got '0'"),
         (["--inputs", "none.npz"], "--inputs: there is no file none.npz"),
         (["--inputs", "bad.npz"], "--inputs: bad.npz is no file of numpy.savez, or is damaged: "),

@@ -104,7 +104,9 @@ def test_header(tmp_path):
     header = net.export(tmp_path / "net.o").read_text()
     assert net.plan.nbytes == 60 and (tmp_path / "net.weights").stat().st_size == 4096
     stored = np.fromfile(tmp_path / "net.weights", "uint8")
-    assert np.array_equal(stored[: net.plan.weights_nbytes], net.weights) and not stored[net.plan.weights_nbytes :].any()
+    assert (
+        np.array_equal(stored[: net.plan.weights_nbytes], net.weights["weights"]) and not stored[net.plan.weights_nbytes :].any()
+    )
     assert header.splitlines() == [
         "/* net: the network `test`, compiled by tir for x86-64-v3.",
         "   Link with net.o -lm.",

@@ -104,7 +104,7 @@ def test_constants_are_there_once(product):
     w, net = product
     (moved,) = net.graph.constants.values()
     assert np.array_equal(np.sort(moved, axis=None), np.sort(w, axis=None)) and not moved.flags.writeable  # packed
-    assert np.shares_memory(moved, net.weights) and moved.ctypes.data % 64 == 0
+    assert np.shares_memory(moved, net.weights["weights"]) and moved.ctypes.data % 64 == 0
 
 
 def test_kernels_of_one_name():

@@ -78,12 +78,13 @@ def test_open_shapes():
     proto = model([helper.make_node("Add", ["x", "z"], ["y"])], symbolic, ["y"])
     graph = load_onnx(proto, {"x": (7, 3), "z": (7, 3)})
     assert [v.shape for v in (*graph.inputs, *graph.outputs)] == [(7, 3)] * 3
-    refused(proto, "test: the shape of the input `x` is open, [n, 3]; give it: shapes={'x': (...)}, or in a shell --shape x=...")
+    for shapes in ({"x": (7, 3)}, {"n": 7}):
+        assert [v.shape for v in load_onnx(proto, shapes).inputs] == [(7, 3)] * 2
     refused(proto, "test: the shape [7, 5] for the input `x` contradicts the file: [n, 3]", {"x": (7, 5)})
     refused(proto, "test: the shape [7] for the input `x` contradicts the file: [n, 3]", {"x": (7,)})
     refused(proto, "test: the shape [-1, 3] for the input `x` has a negative extent", {"x": (-1, 3)})
     refused(proto, "test: the size `n` is 7 in the input `x`, but 8 in `z`", {"x": (7, 3), "z": (8, 3)})
-    refused(proto, "test: shapes names `y`; the inputs are x, z", {"y": (7, 3)})
+    refused(proto, "test: shapes names `y`; the inputs are x, z, open sizes n", {"y": (7, 3)})
     no_shape = model([helper.make_node("Relu", ["x"], ["y"])], {"x": (TensorProto.FLOAT, None)}, ["y"])
     refused(
         no_shape, "test: the shape of the input `x` is open, unknown; give it: shapes={'x': (...)}, or in a shell --shape x=..."

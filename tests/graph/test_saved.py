@@ -148,7 +148,8 @@ def test_weights_are_mapped_and_a_file_may_be_replaced(tmp_path):
     one = tir.load(relu(3.0).save(tmp_path / "net.model"))
     two = tir.load(relu(2.0).save(tmp_path / "net.model"))
     three = tir.load(compiled(ONE)[0].save(tmp_path / "net.model"))
-    assert not one.weights.flags.owndata and not one.weights.flags.writeable
+    (weights,) = one.weights.values()
+    assert not weights.flags.owndata and not weights.flags.writeable
     assert one(x)[0][0, 0] == 3 and two(x)[0][0, 0] == 2
     inputs = compiled(ONE)[1]
     assert np.array_equal(three(inputs)[0], compiled(ONE)[0](inputs)[0])

@@ -1,0 +1,79 @@
+"""Networks of open sizes: graphs whose inputs have named sizes that are not yet known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from .ir import Graph, GraphError
+from .text import name_text
+
+Dimension = int | str  # the length of a dimension, or the name of its size
+
+
+@dataclass(frozen=True, slots=True)
+class OpenInput:
+    """An input of a network: its name, its shape, in which an open size has a name, and its element type."""
+
+    name: str
+    shape: tuple[Dimension, ...]
+    dtype: str
+
+    @property
+    def known(self) -> tuple[int, ...]:
+        """The shape, of which no size is open."""
+        assert all(isinstance(d, int) for d in self.shape), self
+        return self.shape  # type: ignore[return-value]
+
+    def __str__(self) -> str:
+        return f"{name_text(self.name)}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, eq=False)
+class OpenGraph:
+    """A network whose inputs have open sizes. `outputs` are names; `read` gives the graph for a shape of each input, by name."""
+
+    name: str
+    inputs: tuple[OpenInput, ...]
+    outputs: tuple[str, ...]
+    read: Callable[[dict[str, Sequence[int]]], Graph]
+
+    @cached_property
+    def sizes(self) -> tuple[str, ...]:
+        """The names of the open sizes, in the order of the inputs."""
+        return tuple(dict.fromkeys(d for v in self.inputs for d in v.shape if isinstance(d, str)))
+
+    def at(self, sizes: Mapping[str, int]) -> Graph:
+        """The graph for these sizes. Raises GraphError for a size that is missing, unknown or negative, and as `read` does."""
+        if sizes.keys() != set(self.sizes):
+            raise GraphError(f"{self.name}: the sizes are {', '.join(self.sizes)}; got {', '.join(map(str, sizes)) or 'none'}")
+        if wrong := next((f"{k} = {n!r}" for k, n in sizes.items() if not isinstance(n, int) or n < 0), None):
+            raise GraphError(f"{self.name}: a size must be an int of at least 0, got {wrong}")
+        return self.read({v.name: tuple(sizes[d] if isinstance(d, str) else d for d in v.shape) for v in self.inputs})
+
+    def sizes_of(self, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+        """The sizes of inputs of these shapes. Raises GraphError where a shape does not fit, or two say different sizes."""
+        found: dict[str, tuple[int, str]] = {}
+        for v, shape in zip(self.inputs, shapes, strict=True):
+            fits = len(shape) == len(v.shape) and all(isinstance(d, str) or d == n for d, n in zip(v.shape, shape, strict=True))
+            if not fits:
+                wanted = f"[{', '.join(map(str, v.shape))}]"
+                raise GraphError(f"input `{v.name}` must have shape {wanted}, got {list(shape)}")
+            for d, n in zip(v.shape, shape, strict=True):
+                if isinstance(d, str) and found.setdefault(d, (n, v.name))[0] != n:
+                    other, where = found[d]
+                    raise GraphError(f"the size `{d}` is {other} in the input `{where}`, but {n} in `{v.name}`")
+        return {name: n for name, (n, _) in found.items()}
+
+    def __str__(self) -> str:
+        """The inputs and the outputs by name."""
+        lines = [f"graph {name_text(self.name)} of open sizes {', '.join(self.sizes)}", *(f"    input {v}" for v in self.inputs)]
+        return "\n".join([*lines, f"    output {', '.join(map(name_text, self.outputs))}"])
+
+    def show(self) -> None:
+        """Print the inputs and the outputs."""
+        print(self)
+
+    def __repr__(self) -> str:
+        return f"<OpenGraph {self.name}({', '.join(map(str, self.inputs))}) -> {', '.join(self.outputs)}>"

@@ -1,0 +1,127 @@
+"""A model for open sizes: a variant for each combination of sizes that is called, with one block of weights."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+from tir.arrays import host_array
+
+from .arguments import ordered
+from .ir import Graph, GraphError
+from .model import Model
+from .network import Profile
+from .sizes import OpenGraph
+
+MAX_KEPT_VARIANTS = 64  # variants of sizes that were not named; the oldest goes first
+
+Key = tuple[int, ...]
+
+
+class OpenModel:
+    """A network of open sizes that can be called. It has a `Model` for each combination of named sizes, and makes one for others
+    at their first call. All share their constants and kernels.
+
+    Any number of threads may call it at the same time.
+    """
+
+    def __init__(self, graph: OpenGraph, compiled: Callable[[Graph], Model], named: list[dict[str, int]]):
+        self.graph, self.name = graph, graph.name
+        self._compiled, self._lock = compiled, Lock()
+        self.named: dict[Key, Model] = {}
+        self._others: OrderedDict[Key, Model] = OrderedDict()
+        self._by_shapes: dict[tuple, Model] = {}  # of arrays in the order of the inputs, so that most calls look up one dict
+        self._threads: int | None = None
+        for sizes in named:
+            self.named[self._key(sizes)] = compiled(graph.at(sizes))
+
+    def _key(self, sizes: Mapping[str, int]) -> Key:
+        return tuple(sizes[name] for name in self.graph.sizes)
+
+    def at(self, sizes: Mapping[str, int]) -> Model:
+        """The model for these sizes, compiled at the first call unless they were named. Raises as `OpenGraph.at` does."""
+        key = self._key(sizes) if sizes.keys() == set(self.graph.sizes) else ()
+        if (found := self.named.get(key)) is not None:
+            return found
+        with self._lock:
+            found = self._others.get(key)
+            if found is None:
+                found = self._others[key] = self._compiled(self.graph.at(sizes))
+                if self._threads is not None:
+                    found.threads = self._threads
+                while len(self._others) > MAX_KEPT_VARIANTS:
+                    _, gone = self._others.popitem(last=False)
+                    self._by_shapes = {shapes: m for shapes, m in self._by_shapes.items() if m is not gone}
+        return found
+
+    def _variant(self, inputs: tuple) -> tuple[Model, Sequence[Any]]:
+        """The model for the shapes of these inputs, and the inputs in order."""
+        by_name = len(inputs) == 1 and isinstance(inputs[0], Mapping)
+        given = ordered(self.graph, inputs[0] if by_name else inputs)
+        shapes = []
+        for value, a in zip(self.graph.inputs, given, strict=True):
+            shape = getattr(a, "shape", None)
+            if shape is None:
+                found = host_array(a)
+                if found is None:
+                    raise GraphError(f"input `{value.name}` must be an array, got {type(a).__name__}")
+                shape = found.array.shape
+            shapes.append(tuple(map(int, shape)))
+        model = self._by_shapes[tuple(shapes)] = self.at(self.graph.sizes_of(shapes))
+        return model, given
+
+    def __call__(self, *inputs, out: Any = None) -> list[Any]:
+        """The outputs for inputs of any sizes; otherwise as `Model.__call__`."""
+        try:
+            model = self._by_shapes[tuple([a.shape for a in inputs])]
+        except (AttributeError, KeyError, TypeError):
+            model, given = self._variant(inputs)
+            return model(*given, out=out)
+        return model(*inputs, out=out)
+
+    def bind(self, *inputs, outputs: Any = None) -> Callable[[], list[Any]]:
+        """The call with these arrays as a function without arguments, as `Model.bind`."""
+        model, given = self._variant(inputs)
+        return model.bind(*given, outputs=outputs)
+
+    def profile(self, *inputs, runs: int = 10) -> Profile:
+        """The profile of a call, as `Model.profile`."""
+        model, given = self._variant(inputs)
+        return model.profile(*given, runs=runs)
+
+    @property
+    def models(self) -> list[Model]:
+        """The models of all sizes so far, those of named ones first."""
+        return [*self.named.values(), *self._others.values()]
+
+    @property
+    def weights_nbytes(self) -> int:
+        """The bytes of the constants of all models, each block once."""
+        blocks = {id(block): block.nbytes for model in self.models for block in model.weights.values()}
+        return sum(blocks.values())
+
+    @property
+    def threads(self) -> int | None:
+        """The number of threads of each kernel, as `Model.threads`; None where it was not set, and is that of the target."""
+        return self._threads
+
+    @threads.setter
+    def threads(self, number: int) -> None:
+        with self._lock:
+            for model in self.models:
+                model.threads = number
+            self._threads = number
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.graph.inputs))
+        return f"<OpenModel {self.name}({inputs}) -> {', '.join(self.graph.outputs)}>"
+
+    def __str__(self) -> str:
+        """The inputs and outputs by name, the sizes that models are compiled for, and the memory of constants."""
+        lines = [f"network {self.name} of open sizes", *(f"  input {v}" for v in self.graph.inputs)]
+        lines += [f"  output {name}" for name in self.graph.outputs]
+        rows = [", ".join(f"{k} = {n}" for k, n in zip(self.graph.sizes, key, strict=True)) for key in self.named]
+        lines += [f"  compiled for {row}" for row in rows] + [f"  weights: {self.weights_nbytes:,} bytes"]
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,137 @@
+"""Networks of open sizes: right at all sizes, one copy of equal constants, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import tir
+from graph import Graph, GraphError, OpenGraph, OpenModel
+from graph.onnx import load_onnx
+from tests.codegen.harness import ONE, at_once
+
+from .models import model
+
+RNG = np.random.default_rng(0)
+W = RNG.uniform(-1, 1, (24, 24)).astype("float32")
+EPS = np.finfo("float32").eps
+
+
+def proto(first=("batch", "seq", 24), second=("batch", "seq", 24)):
+    """y = (x w + z) summed over the rows of each batch, whose number of rows comes in by the shape of x, too."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Add", ["a", "z"], ["b"]),
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "one"], ["rows"]),
+        helper.make_node("Cast", ["rows"], ["count"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceSum", ["b", "one"], ["sum"], keepdims=0),
+        helper.make_node("Mul", ["sum", "count"], ["y"]),
+    ]
+    constants = {"w": W, "one": np.array([1])}
+    inputs = {"x": (TensorProto.FLOAT, first), "z": (TensorProto.FLOAT, second)}
+    return model(nodes, inputs, ["y", "b"], constants)
+
+
+@pytest.fixture(scope="module")
+def net() -> OpenModel:
+    return tir.compile(load_onnx(proto()), ONE, sizes={"batch": (1, 3), "seq": (1, 13)})
+
+
+def given(batch: int, seq: int) -> list[np.ndarray]:
+    return [RNG.uniform(-1, 1, (batch, seq, 24)).astype("float32") for _ in range(2)]
+
+
+def check(found, x, z):
+    b, s = x.astype("float64") @ W + z, x.shape[1]
+    bound = np.abs(x).astype("float64") @ np.abs(W) + np.abs(z)
+    assert [a.shape for a in found] == [(x.shape[0], 24), b.shape]
+    assert (np.abs(found[1] - b) <= 26 * EPS * bound).all()
+    assert (np.abs(found[0] - s * b.sum(1)) <= (28 + s) * EPS * s * bound.sum(1)).all()
+
+
+@pytest.mark.parametrize(("batch", "seq"), [(1, 1), (3, 13), (1, 13), (2, 7), (5, 1), (1, 0), (0, 3)])
+def test_all_sizes(net, batch, seq):
+    x, z = given(batch, seq)
+    check(net(x, z), x, z)
+    check(net({"z": z, "x": x}), x, z)
+    assert set(net.named) == {(1, 1), (1, 13), (3, 1), (3, 13)}
+    out = [np.empty_like(a) for a in net(x, z)]
+    assert all(a is b for a, b in zip(net(x, z, out=out), out, strict=True))
+    check(out, x, z)
+    run = net.bind(x, z)
+    x *= 2
+    check(run(), x, z)
+    static = tir.compile(load_onnx(proto(), {"batch": batch, "seq": seq}), ONE)
+    assert all(np.array_equal(a, b) for a, b in zip(static(x, z), net(x, z), strict=True))
+
+
+def test_equal_constants_are_held_once(net):
+    packed = {tuple(sorted(a.tobytes() for a in m.graph.constants.values())) for m in net.models}
+    distinct = {content for contents in packed for content in contents}
+    assert len(packed) < len(net.models) and net.weights_nbytes <= sum(map(len, distinct)) + 64 * len(distinct)
+
+
+def test_a_variant_is_a_model_of_its_own(net, tmp_path):
+    x, z = given(2, 7)
+    variant = net.at({"batch": 2, "seq": 7})
+    check(tir.load(variant.save(tmp_path / "net.model"))(x, z), x, z)
+    assert "compiled for batch = 1, seq = 13" in str(net)
+    assert repr(net) == "<OpenModel test(x: float32[batch, seq, 24], z: float32[batch, seq, 24]) -> y, b>"
+    assert len(net.profile(x, z, runs=1).kernels) == len(variant.kernels)
+
+
+def test_calls_of_several_threads(net):
+    def calls(seed):
+        rng = np.random.default_rng(seed)
+        rows = [(x, z) for _ in range(6) for x, z in [rng.uniform(-1, 1, (2, 1, *rng.integers(1, 4, 1), 24)).astype("float32")]]
+
+        def run():
+            for x, z in rows:
+                check(net(x, z), x, z)
+
+        return run
+
+    at_once(*map(calls, range(4)))
+
+
+def test_the_oldest_variants_go(net, monkeypatch):
+    monkeypatch.setattr("graph.variants.MAX_KEPT_VARIANTS", 2)
+    for seq in (20, 21, 22, 20):
+        x, z = given(1, seq)
+        check(net(x, z), x, z)
+    assert list(net._others) == [(1, 22), (1, 20)] and len(net._by_shapes) <= len(net.models)
+
+
+def test_open_graphs():
+    graph = load_onnx(proto())
+    assert isinstance(graph, OpenGraph) and graph.sizes == ("batch", "seq")
+    assert str(graph).splitlines()[1:] == [
+        "    input x: float32[batch, seq, 24]", "    input z: float32[batch, seq, 24]", "    output y, b",
+    ]  # fmt: skip
+    part = load_onnx(proto(), {"batch": 4})
+    assert isinstance(part, OpenGraph) and part.inputs[0].shape == (4, "seq", 24)
+    assert isinstance(load_onnx(proto(), {"x": (4, 5, 24)}), Graph)  # which says the sizes of z
+    unnamed = load_onnx(proto(first=(None, 5, 24), second=(4, 5, 24)))
+    assert unnamed.sizes == ("x.0",) and unnamed.at({"x.0": 4}).inputs[0].shape == (4, 5, 24)
+
+
+def test_refusals(net):
+    graph = load_onnx(proto())
+    x, z = given(1, 1)
+    for call, message in (
+        (lambda: net(x[0], z), r"^input `x` must have shape \[batch, seq, 24\], got \[1, 24\]$"),
+        (lambda: net(x, given(2, 1)[0]), "^the size `batch` is 1 in the input `x`, but 2 in `z`$"),
+        (lambda: net(x), r"^test: the inputs are x, z; got 1 array\(s\)$"),
+        (lambda: net(x, [[0]]), "^input `z` must be an array, got list$"),
+        (lambda: net(x.astype("float64"), z), "^input `x` must have dtype float32, got float64$"),
+        (lambda: net.at({"batch": 1}), "^test: the sizes are batch, seq; got batch$"),
+        (lambda: graph.at({"batch": 1, "seq": -1}), "^test: a size must be an int of at least 0, got seq = -1$"),
+    ):
+        with pytest.raises(GraphError, match=message):
+            call()
+    with pytest.raises(ValueError, match=r"^sizes names sizes for all of batch, seq of test; seq is left out$"):
+        tir.compile(graph, ONE, sizes={"batch": 1})
+    with pytest.raises(ValueError, match=r"^sizes was given, but no size of test is open$"):
+        tir.compile(graph.at({"batch": 1, "seq": 1}), ONE, sizes={"batch": 1})
