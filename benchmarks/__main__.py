@@ -95,7 +95,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = list(dict.fromkeys(args.names)) or list(DEFAULT)
     if unknown := [n for n in names if n not in BENCHMARKS]:
         p.error(f"no benchmark is named {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
-    modules = {name: import_module(f"benchmarks.{name}") for name in (BENCHMARKS if args.list and not args.names else names)}
+    modules = {}
+    for name in BENCHMARKS if args.list and not args.names else names:
+        try:
+            modules[name] = import_module(f"benchmarks.{name}")
+        except ModuleNotFoundError as error:
+            if not args.list:
+                p.error(f"{name} needs the package {error.name}, which is not installed: pip install {error.name}")
+            print(f"{name}: not available without the package {error.name}")
     if args.list:
         for name, module in modules.items():
             print(f"{name}: {(module.__doc__ or '').splitlines()[0]}\n    {', '.join(module.ROWS)}")

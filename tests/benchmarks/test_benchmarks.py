@@ -6,6 +6,7 @@ Nothing here asserts a time.
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from importlib import import_module
 from math import isnan
@@ -700,3 +701,14 @@ def test_published_programs_may_be_absent(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(published, "FOLDER", tmp_path / "published")
     with pytest.raises(FileNotFoundError, match=r"00_lowered_naive\.py is not in published beside the checkout"):
         published.source("00_lowered_naive")
+
+
+def test_a_benchmark_without_its_package_is_named(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "benchmarks.distributed", raising=False)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert main(["--list"]) == 0
+    out = capsys.readouterr().out
+    assert "distributed: not available without the package distributed\n" in out and "\ncpu: " in out
+    with pytest.raises(SystemExit) as end:
+        main(["distributed"])
+    assert end.value.code == 2 and "pip install distributed" in capsys.readouterr().err
