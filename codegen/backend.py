@@ -145,7 +145,17 @@ def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
         host = (mcpu, mattr, mtriple) == (*host_processor(), "") and {"vector_bits", "l1", "l2", "l3"}.isdisjoint(given)
         memory = machine_record.recorded() if host else ""
     found = {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits, "move_threads": move, "mtriple": mtriple}
-    return {**found, "memory": _memory(memory)}
+    return {**_caches(mcpu, mtriple, given), **found, "memory": _memory(memory)}
+
+
+def _caches(mcpu: str, mtriple: str, given: Mapping[str, Any]) -> dict[str, int]:
+    """The caches, as described, of another processor than the host's; without those that are given. A processor that is not
+    described, as a whole family such as x86-64-v3, is taken to have the host's."""
+    from schedule.machines import described
+
+    other = None if (mcpu, mtriple) == (host_processor()[0], "") else described(mcpu)
+    sizes = () if other is None else zip(("l1", "l2", "l3"), other.caches, strict=True)
+    return {name: size for name, size in sizes if given.get(name) is None}
 
 
 def _memory(text: Any) -> str:

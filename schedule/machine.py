@@ -10,11 +10,13 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from math import inf, log2
+from math import log2
 from typing import Any, NamedTuple
 
 from tir.memory import WARP
 from tir.notices import degraded
+
+from .machines import Core, Memory, described, memory_of
 
 CACHE_LINE_BYTES = 64  # bytes of a cache line: all x86 processors, and most others
 TILE_ENTRY_CYCLES = 20.0  # cycles to enter the loop of a register tile: a mispredicted branch, and addresses
@@ -25,94 +27,14 @@ PANEL_VECTOR_LOADS, ROW_ELEMENT_CYCLES = 0.5, 0.12
 Amount = Any  # a number, or an object that has one for each candidate
 
 
-@dataclass(frozen=True, slots=True)
-class Core:
-    """Throughputs of a core, and the latency of a float operation in cycles. The bits are those of fused multiply-adds, other
-    vector arithmetic, loads and stores in a cycle. At most two multiply-adds and `reads` loads begin in a cycle, and `issue`
-    instructions of all kinds."""
-
-    fma_bits: int
-    vector_bits: int
-    load_bits: int
-    store_bits: int
-    issue: int
-    latency: int
-    reads: int = 2
-
-
-# From the vendors' optimisation guides and Agner Fog's instruction tables; by LLVM's name of the processor.
-CORES: tuple[tuple[str, Core], ...] = (
-    (r"znver[5-9]", Core(1024, 2048, 1024, 512, 8, 4)),
-    (r"znver4", Core(512, 1024, 512, 256, 6, 4)),  # its units have 256 bits: longer vectors take two micro-operations
-    (r"znver[23]", Core(512, 1024, 512, 256, 6, 4)),
-    (r"skylake-avx512|cascadelake|cooperlake", Core(1024, 1024, 1024, 512, 4, 4)),
-    (r"icelake|sapphirerapids|emeraldrapids|graniterapids", Core(1024, 1024, 1024, 512, 5, 4)),
-    (r"haswell|broadwell", Core(512, 768, 512, 256, 4, 5)),
-    (r"skylake|alderlake|raptorlake|meteorlake|arrowlake", Core(512, 768, 512, 256, 4, 4)),
-)
-
-
-ANY_STREAMS = 8  # of processors not measured: as on Sapphire Rapids, and a Zen 3 reads no less so than of four
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Cycles of a core for a cache line from L2, from L3 and from memory. `line` is for lines that follow each other, and are
-    prefetched. `row` is for lines in different rows of a matrix, a page apart, as in a panel of columns. `l3` is the number of
-    bytes that L3 holds for this process, 0 where it holds what the processor has. `streams` is the number of rows, far apart,
-    of which a core reads most bytes at once."""
-
-    line: tuple[float, float, float]
-    row: tuple[float, float, float]
-    l3: int = 0
-    streams: int = ANY_STREAMS
-
-    @classmethod
-    def parse(cls, text: str) -> Memory:
-        """The inverse of `str`. ValueError where a number is missing, or is not positive."""
-        found = re.fullmatch(r"([^+]*)(?:\+(\d+)(?:x(\d+))?)?", text)
-        if found is None:
-            raise ValueError(text)
-        cycles, mebibytes, streams = found.groups()
-        line, row = (tuple(map(float, part.split(","))) for part in cycles.split("/"))
-        if len(line) != 3 or len(row) != 3 or not all(0 < n < inf for n in (*line, *row)) or streams == "0":
-            raise ValueError(text)
-        return cls(line, row, int(mebibytes or 0) << 20, int(streams or ANY_STREAMS))
-
-    def __str__(self) -> str:
-        cycles = "/".join(",".join(f"{n:g}" for n in part) for part in (self.line, self.row))
-        return f"{cycles}+{self.l3 >> 20}x{self.streams}"
-
-
-# Round figures, in cycles of a core at 3 to 4 GHz. `line`: 32 bytes a cycle from L2, 10 from L3, 4.5 from memory. `row`: the
-# latency of a level divided by the misses that a core has in flight, but no less than `line`. Zen's L3 has 50 cycles and 24
-# misses, that of other servers 200 and 12 (vendors' optimisation guides); memory has some 100 ns. Sapphire Rapids: measured by
-# `tir.calibrate` on a rented machine with 105 MiB of L3, of which 16 were fast. `streams`: on a Zen 5 two were faster than one
-# and four; on a Zen 4 two, four and eight read 30.9, 31.9 and 28.8 GB/s; on a Zen 3 one, two, three and four read 13, 16, 19 and
-# 19, more no more; on Sapphire Rapids two, four and eight read 12.6, 15.8 and 16.2.
-MEMORIES: tuple[tuple[str, Memory], ...] = (
-    (r"znver4", Memory((2.0, 6.0, 14.0), (2.0, 6.0, 18.0), streams=4)),
-    (r"znver[5-9]", Memory((2.0, 6.0, 14.0), (2.0, 6.0, 18.0), streams=2)),
-    (r"znver", Memory((2.0, 6.0, 14.0), (2.0, 6.0, 18.0), streams=4)),
-    (r"sapphirerapids|emeraldrapids|graniterapids", Memory((2.0, 8.0, 22.6), (2.0, 22.6, 45.3), 16 << 20)),
-    (r"", Memory((2.0, 6.0, 14.0), (2.0, 16.0, 30.0))),  # all others: to pack in vain costs less than to read from far away
-)
-
-
-def memory_of(mcpu: str) -> Memory:
-    """The memory of a processor by LLVM's name, as `MEMORIES` describes it."""
-    return next(memory for pattern, memory in MEMORIES if re.match(pattern, mcpu))
-
-
 LEVELS = re.compile(r"x86-64|generic")  # LLVM's names of whole families of processors
 
 
 @lru_cache(64)
 def core_of(mcpu: str, vector_bits: int) -> Core:
-    """The core of a processor by LLVM's name; for one not in `CORES`, one with two full-width multiply-add and load units."""
-    for pattern, core in CORES:
-        if re.match(pattern, mcpu):
-            return core
+    """The core of a processor by LLVM's name; for one not described, one with two full-width multiply-add and load units."""
+    if found := described(mcpu):
+        return found.core
     if mcpu and not LEVELS.match(mcpu):
         degraded(
             f"the throughputs of a core of `{mcpu}` are not known: schedules are made for two multiply-add and two load units of "
@@ -161,7 +83,7 @@ class CPU:
     @property
     def fmas(self) -> float:
         """Multiply-adds of whole vectors that begin in a cycle."""
-        return min(2, self.core.fma_bits / self.vector_bits)
+        return min(self.core.multiply_adds, self.core.fma_bits / self.vector_bits)
 
     @property
     def loads(self) -> float:
@@ -171,7 +93,7 @@ class CPU:
     @property
     def uops_per_vector(self) -> float:
         """Micro-operations of a whole vector: two where the units of the core are half as wide."""
-        return 2 / self.fmas
+        return max(1.0, 2 / self.fmas)
 
     @property
     def masks(self) -> bool:

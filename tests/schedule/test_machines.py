@@ -1,0 +1,99 @@
+"""The files that describe processors, and what holds of schedules on all of them."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+
+import tir
+from codegen.processor import host_caches, host_processor, known_processor
+from schedule.machine import CPU
+from schedule.machines import ANY_MEMORY, described, files, memory_of
+from schedule.primitive import find_block
+from schedule.templates import gemm
+from tir import te
+
+X86 = (
+    "znver1",
+    "znver3",
+    "znver4",
+    "znver5",
+    "haswell",
+    "skylake",
+    "alderlake",
+    "skylake-avx512",
+    "icelake-server",
+    "sapphirerapids",
+)
+ARM = ("neoverse-n1", "neoverse-v2", "apple-m1")
+MACHINES = [f"llvm -mcpu {name} -num-cores 1" for name in X86]
+MACHINES += [f"llvm -mtriple aarch64-linux-gnu -mcpu {name} -num-cores 1" for name in ARM]
+
+
+def product(M, N, K):
+    A, B, k = te.placeholder((M, K), name="A"), te.placeholder((K, N), name="B"), te.reduce_axis((0, K), name="k")
+    return te.create_prim_func([A, B, te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
+
+
+@pytest.mark.parametrize("name", X86 + ARM)
+def test_a_name_has_one_description_with_growing_levels(name):
+    assert sum(re.match(pattern, name) is not None for pattern, _ in files()) == 1
+    found = described(name)
+    assert all(a < b for a, b in pairwise(found.caches))
+    for cycles in (found.memory.line, found.memory.row):
+        assert all(a <= b for a, b in pairwise(cycles))
+    assert all(a <= b for a, b in zip(found.memory.line, found.memory.row, strict=True))
+    assert known_processor(name, "aarch64-linux-gnu" if name in ARM else "")
+
+
+def test_each_file_describes_one_of_them():
+    assert len({described(name) for name in X86 + ARM}) == len(files()) == len(X86 + ARM)
+
+
+@pytest.mark.parametrize("name", ["", "generic", "x86-64-v3", "goldmont"])
+def test_families_and_others_have_no_description(name):
+    assert described(name) is None and memory_of(name) == ANY_MEMORY
+
+
+def test_another_processor_has_its_own_caches_whatever_the_host_has():
+    other = "znver3" if host_processor()[0] != "znver3" else "znver5"
+    assert tir.Target("llvm", mcpu=other).machine_as(CPU).caches == described(other).caches
+    given = tir.Target("llvm", mcpu=other, l2=1 << 22)
+    assert (given.l1, given.l2) == (described(other).caches[0], 1 << 22)
+    assert tir.Target(str(given)) == given
+    assert tir.Target("llvm", mcpu="x86-64-v3").machine_as(CPU).caches == host_caches()
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_tiles_fit_registers_and_caches(machine):
+    """Accumulators, a vector and an element fit the registers, and hide the latency of a multiply-add. Packed blocks of rows and
+    of columns fit L2 beside each other."""
+    target = tir.Target(machine)
+    processor = target.machine_as(CPU)
+    for M, N, K in ((4096, 4096, 4096), (1024, 512, 700), (97, 1021, 509), (32, 4096, 1000)):
+        c = gemm.matches(find_block(product(M, N, K), "C"))
+        t = gemm.tiles(c, processor)
+        vectors = -(-t.nr // processor.lanes(32))
+        assert t.mr * vectors + min(t.mr, vectors) < processor.registers
+        assert t.mr * vectors >= processor.fmas * processor.core.latency  # no step waits for the one before it
+        held = 4 * t.kc * ((t.mr * t.mc if t.left else 0) + (t.nr * t.nc if t.right else 0))
+        assert held <= processor.l2, (M, N, K)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_more_l2_never_makes_blocks_smaller(machine):
+    c = gemm.matches(find_block(product(4096, 4096, 4096), "C"))
+    sizes = []
+    for l2 in (1 << 18, 1 << 19, 1 << 20, 1 << 21):
+        t = gemm.tiles(c, tir.Target(machine, l2=l2).machine_as(CPU))
+        sizes.append((t.mc * t.mr * t.kc, t.nc * t.nr * t.kc))
+    assert all(a <= b for smaller, larger in pairwise(sizes) for a, b in zip(smaller, larger, strict=True))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_more_work_never_ends_sooner_with_any_number_of_cores(machine):
+    many = tir.Target(machine, num_cores=64).machine_as(CPU)
+    counts = [many.threads(1000 * 1.3**n) for n in range(40)]
+    assert counts == sorted(counts) and (counts[0], counts[-1]) == (1, 64)
