@@ -27,7 +27,7 @@ GUIDES = {
     "Schedules": ("primitives", "legality", "first-primitive", "library", "explorer", "ladder", "examples"),
     "Kernels": ("targets", "codegen", "cuda"),
     "Search": ("tuning", "search", "sketch-rules", "cost-model", "policies", "experiments", "distributed"),
-    "Networks": ("networks", "one-convolution"),
+    "Networks": ("networks", "torch", "one-convolution"),
     "Own parts": ("adding",),
 }
 
@@ -65,7 +65,10 @@ REFERENCE: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "Networks": (
         "docs/networks.md",
-        {"tir": "load_onnx Graph GraphError quantise tune_graph", "graph": "Model Call Value"},
+        {
+            "tir": "load_onnx from_torch torch_backend Graph GraphError quantise tune_graph",
+            "graph": "Builder Model Call Value operator composite",
+        },
     ),
 }
 

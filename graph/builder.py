@@ -20,7 +20,7 @@ import numpy as np
 
 from tir.traverse import fresh
 
-from .ir import Attribute, Call, Graph, GraphError, TensorSequence, Value, constant, type_text, typed, verify
+from .ir import Attribute, Call, Graph, GraphError, TensorSequence, Value, constant, numpy_type, type_text, typed, verify
 from .ops import Operator, alternatives, find, function_name, result_types, unknown
 from .ops.narrow import held_as, narrow_name
 from .ops.registry import HOW_TO_ADD
@@ -55,7 +55,9 @@ class Builder:
 
     def constant(self, array: Any, dtype: str | None = None, name: str = "constant") -> Value:
         """A new constant, an array that is not copied, or numbers. Those of a narrow type are in the type that holds them."""
-        array, name = np.asarray(array, dtype), self.fresh(name)
+        array, name = np.asarray(array), self.fresh(name)
+        if dtype is not None and array.dtype.name != dtype:
+            array = array.astype(numpy_type(dtype))
         if kind := narrow_name(array.dtype):
             self.narrow[name], array = kind, array.astype(held_as(kind))
         self.constants[name] = array

@@ -146,11 +146,16 @@ def constant(name: str, array: np.ndarray) -> Value:
 
 def typed(array: np.ndarray, dtype: str) -> np.ndarray:
     """Storage of an element type as an array whose dtype has its name, as constants are: bfloat16 is that of ml_dtypes."""
+    return array if dtype != "bfloat16" else array.view(numpy_type(dtype))
+
+
+def numpy_type(dtype: str) -> np.dtype:
+    """numpy's type of an element type, of its name."""
     if dtype != "bfloat16":
-        return array
+        return np.dtype(dtype)
     import ml_dtypes
 
-    return array.view(ml_dtypes.bfloat16)
+    return np.dtype(ml_dtypes.bfloat16)
 
 
 def rounded(values: np.ndarray, dtype: str) -> np.ndarray:

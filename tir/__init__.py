@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from codegen.build import build, dump
     from explorer import explore
     from graph import Graph, GraphError, compile, load, load_onnx, quantise, tune_graph
+    from graph.torch import from_torch, torch_backend
     from schedule import Schedule, ScheduleError, TensorIntrin, replay
     from search import NothingFound, Records, autotune, best_schedule, default_schedule, tune_tasks
     from search.equivalence import equivalent
@@ -57,6 +58,7 @@ _NAMES = {
         "graph.onnx": ("load_onnx",),
         "graph.quantisation.quantise": ("quantise",),
         "graph.saved": ("load",),
+        "graph.torch": ("from_torch", "torch_backend"),
         "graph.tuning": ("tune_graph",),
         "codegen.build": ("build", "dump"),
         "codegen.runtime.kernel": ("Kernel",),
@@ -75,8 +77,9 @@ __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Graph", "GraphError", "IndexMap", "Kernel", "Kind", "Node",
     "NothingFound", "PrimFunc", "Records", "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine",
     "analysis", "autotune", "best_schedule", "build", "compare", "compile", "default_schedule", "diff", "dtypes", "dump",
-    "equivalent", "explore", "interpreter", "ir", "jit", "load", "load_onnx", "quantise", "replay", "run", "script", "simplify",
-    "specialize", "structural_equal", "study", "te", "traverse", "tune_graph", "tune_tasks", "verify", "workloads",
+    "equivalent", "explore", "from_torch", "interpreter", "ir", "jit", "load", "load_onnx", "quantise", "replay", "run",
+    "script", "simplify", "specialize", "structural_equal", "study", "te", "torch_backend", "traverse", "tune_graph",
+    "tune_tasks", "verify", "workloads",
 ]  # fmt: skip
 
 

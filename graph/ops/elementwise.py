@@ -14,7 +14,7 @@ from tir.elementwise import toward_zero
 from tir.ir import Expr
 
 from .narrow import NARROW, narrowed
-from .registry import composite, element, function_name, need, operator, shape_of, wide
+from .registry import NEWEST, composite, element, function_name, need, operator, shape_of, wide
 
 Formula = Callable[..., Any]
 
@@ -134,6 +134,11 @@ unary("Atanh", 9, te.atanh)
 unary("Not", 1, te.logical_not, "bool")
 unary("BitwiseNot", 18, lambda x: te.bit_xor(x, like(x, _ones(x.dtype))), "integer")
 unary("IsNaN", 9, lambda x: te.not_equal(x, x))
+unary("Trunc", NEWEST, te.trunc)
+unary("Expm1", NEWEST, te.expm1)
+unary("Log1p", NEWEST, te.log1p)
+unary("Log2", NEWEST, te.log2)
+unary("Log10", NEWEST, te.log10)
 
 
 def _is_infinite(x: Expr, *, detect_negative=1, detect_positive=1) -> Expr:
@@ -217,6 +222,7 @@ def _remainder(x: Expr, y: Expr, *, fmod=0) -> Expr:
     return te.fmod(x, y) if dtypes.is_float(x.dtype) else toward_zero("%", x, y)
 
 
+_binary("Atan2", NEWEST, te.atan2, "float")
 _binary("BitShift", 11, _shift, "integer", "bit_shift")
 _binary("Mod", 10, _remainder)
 

@@ -54,7 +54,7 @@ class Apply(Protocol):
         """The output of the newest operator of that name, or the tuple of them."""
 
     def constant(self, array: Any, dtype: str | None = None) -> Value:
-        """A new constant."""
+        """A new constant, of an array or numbers; of an element type where that is given."""
 
     def dtype(self, value: Value) -> str:
         """The element type of a value in the file, which may be a narrow one (see `narrow`)."""

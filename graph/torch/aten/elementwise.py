@@ -1,0 +1,359 @@
+"""Elementwise operators."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tir import dtypes
+
+from ...ir import Value
+from ...ops.registry import Apply
+from .types import aten, cast, floating, promoted, together
+
+OF_FLOATS = {  # of integers, too, which then are floats
+    "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh", "cos": "Cos",
+    "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "expm1": "Expm1", "log": "Log", "log10": "Log10", "log1p": "Log1p",
+    "log2": "Log2", "reciprocal": "Reciprocal", "sigmoid": "Sigmoid", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt",
+    "tan": "Tan", "tanh": "Tanh",
+}  # fmt: skip
+ACTIVATIONS = {"celu": "Celu", "mish": "Mish", "selu": "Selu"}
+OF_NUMBERS = {"abs": "Abs", "neg": "Neg", "relu": "Relu", "sign": "Sign", "sgn": "Sign"}
+ROUNDINGS = {"ceil": "Ceil", "floor": "Floor", "round": "Round", "trunc": "Trunc"}  # which leave integers alone
+COMPARISONS = {"eq": "Equal", "ge": "GreaterOrEqual", "gt": "Greater", "le": "LessOrEqual", "lt": "Less"}
+BITS = {"bitwise_and": ("BitwiseAnd", "And"), "bitwise_or": ("BitwiseOr", "Or"), "bitwise_xor": ("BitwiseXor", "Xor")}
+
+
+def _register() -> None:
+    for name, operator in OF_FLOATS.items():
+        aten(name)(lambda apply, x, operator=operator: apply(operator, cast(apply, x, floating(x.dtype))))
+    for name, operator in OF_NUMBERS.items():
+        aten(name)(lambda apply, x, operator=operator: x if x.dtype == "bool" else apply(operator, x))
+    for name, operator in ACTIVATIONS.items():
+        aten(name)(lambda apply, x, operator=operator, **attributes: apply(operator, x, **attributes))
+    for name, operator in ROUNDINGS.items():
+        aten(name)(lambda apply, x, operator=operator: apply(operator, x) if dtypes.is_float(x.dtype) else x)
+    for name, operator in COMPARISONS.items():
+        aten(f"{name}.Tensor", f"{name}.Scalar")(lambda apply, x, y, operator=operator: compared(apply, operator, x, y))
+    for name, operators in BITS.items():
+
+        def bits(apply, x, y, operators=operators):
+            dtype = promoted(x, y)
+            return apply(operators[dtype == "bool"], *together(apply, x, y, dtype=dtype))
+
+        aten(f"{name}.Tensor", f"{name}.Scalar", f"{name}.Scalar_Tensor")(bits)
+    for name, operator in {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}.items():
+        aten(name)(lambda apply, x, y, operator=operator: apply(operator, *together(apply, x, y, dtype="bool")))
+
+
+_register()
+
+
+def compared(apply: Apply, operator: str, x: Any, y: Any) -> Value:
+    """A comparison of two operands of one element type; a bool compares as a number."""
+    dtype = promoted(x, y)
+    if dtype == "bool" and operator != "Equal":
+        dtype = "uint8"
+    return apply(operator, *together(apply, x, y, dtype=dtype))
+
+
+@aten("ne.Tensor", "ne.Scalar")
+def not_equal(apply, x, y):
+    return apply("Not", compared(apply, "Equal", x, y))
+
+
+@aten("bitwise_not")
+def bitwise_not(apply, x):
+    return apply("Not", x) if x.dtype == "bool" else apply("BitwiseNot", x)
+
+
+@aten("logical_not")
+def logical_not(apply, x):
+    return apply("Not", cast(apply, x, "bool"))
+
+
+@aten("isnan")
+def is_nan(apply, x):
+    return apply("IsNaN", x) if dtypes.is_float(x.dtype) else apply("Xor", *[cast(apply, x, "bool")] * 2)
+
+
+@aten("isinf")
+def is_infinite(apply, x):
+    return apply("IsInf", x) if dtypes.is_float(x.dtype) else is_nan(apply, x)
+
+
+@aten("isfinite")
+def is_finite(apply, x):
+    return apply("Not", apply("Or", is_nan(apply, x), is_infinite(apply, x)))
+
+
+# --- arithmetic --------------------------------------------------------------------------------------------------------
+
+
+def _scaled(apply: Apply, y: Value, alpha: float) -> Value:
+    return y if alpha == 1 else apply("Mul", y, cast(apply, alpha, y.dtype))
+
+
+@aten("add.Tensor", "add.Scalar")
+def add(apply, x, y, alpha=1):
+    a, b = together(apply, x, y)
+    return apply("Or", a, b) if a.dtype == "bool" else apply("Add", a, _scaled(apply, b, alpha))
+
+
+@aten("sub.Tensor", "sub.Scalar")
+def subtract(apply, x, y, alpha=1):
+    a, b = together(apply, x, y)
+    return apply("Sub", a, _scaled(apply, b, alpha))
+
+
+@aten("rsub.Tensor", "rsub.Scalar")
+def reverse_subtract(apply, x, y, alpha=1):
+    return subtract(apply, y, x, alpha) if alpha == 1 else subtract(apply, y, apply("Mul", *together(apply, x, alpha)))
+
+
+@aten("mul.Tensor", "mul.Scalar")
+def multiply(apply, x, y):
+    a, b = together(apply, x, y)
+    return apply("And", a, b) if a.dtype == "bool" else apply("Mul", a, b)
+
+
+@aten("div.Tensor", "div.Scalar", "true_divide.Tensor")
+def divide(apply, x, y):
+    return apply("Div", *together(apply, x, y, dtype=floating(promoted(x, y))))
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode")
+def divide_rounded(apply, x, y, *, rounding_mode=None):
+    """A quotient, rounded toward zero or down; that of integers is exact."""
+    if rounding_mode is None:
+        return divide(apply, x, y)
+    a, b = together(apply, x, y)
+    quotient = apply("Div", a, b)
+    if dtypes.is_float(a.dtype):
+        return apply("Trunc" if rounding_mode == "trunc" else "Floor", quotient)
+    if rounding_mode == "trunc" or dtypes.TABLE[a.dtype].kind == "uint":
+        return quotient
+    rest = apply("Mod", a, b)  # of the divisor's sign
+    return apply("Div", apply("Sub", a, rest), b)
+
+
+@aten("floor_divide", "floor_divide.Scalar")
+def floor_divide(apply, x, y):
+    return divide_rounded(apply, x, y, rounding_mode="floor")
+
+
+@aten("fmod.Tensor", "fmod.Scalar")
+def remainder_of_dividend(apply, x, y):
+    return apply("Mod", *together(apply, x, y), fmod=1)
+
+
+@aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+def remainder(apply, x, y):
+    """The remainder with the sign of the divisor."""
+    a, b = together(apply, x, y)
+    if not dtypes.is_float(a.dtype):
+        return apply("Mod", a, b)
+    zero, rest = apply.constant(0, a.dtype), apply("Mod", a, b, fmod=1)
+    other_sign = apply("Xor", apply("Less", rest, zero), apply("Less", b, zero))
+    moved = apply("And", other_sign, apply("Not", apply("Equal", rest, zero)))
+    return apply("Where", moved, apply("Add", rest, b), rest)
+
+
+@aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def power(apply, x, y):
+    dtype = promoted(x, y)
+    if not isinstance(y, Value) and y == 1:
+        return cast(apply, x, dtype)
+    return apply("Pow", *together(apply, x, y, dtype=dtype))
+
+
+@aten("rsqrt")
+def reciprocal_root(apply, x):
+    return apply("Reciprocal", apply("Sqrt", cast(apply, x, floating(x.dtype))))
+
+
+@aten("square")
+def square(apply, x):
+    return apply("Mul", x, x)
+
+
+@aten("atan2")
+def angle(apply, y, x):
+    return apply("Atan2", *together(apply, y, x, dtype=floating(promoted(y, x))))
+
+
+@aten("maximum")
+def maximum(apply, x, y):
+    a, b = together(apply, x, y)
+    return apply("Or", a, b) if a.dtype == "bool" else apply("Max", a, b)
+
+
+@aten("minimum")
+def minimum(apply, x, y):
+    a, b = together(apply, x, y)
+    return apply("And", a, b) if a.dtype == "bool" else apply("Min", a, b)
+
+
+@aten("clamp")
+def clamp(apply, x, min=None, max=None):
+    """Numbers as near as bounds allow. The lower bound comes first, so that the upper one decides where they cross."""
+    dtype = promoted(x, min, max)
+    low, high = (None if bound is None else _bound(bound, dtype) for bound in (min, max))
+    return apply("Clip", cast(apply, x, dtype), min=low, max=high)
+
+
+def _bound(number: float, dtype: str) -> float | int | None:
+    """A bound in an element type; None where all its numbers are within."""
+    if dtypes.is_float(dtype):
+        return float(number)
+    low, high = dtypes.limits(dtype)
+    return int(number) if math.isfinite(number) and low <= number <= high else None
+
+
+@aten("hardtanh")
+def hard_tanh(apply, x, min=-1.0, max=1.0):
+    return clamp(apply, x, min, max)
+
+
+@aten("clamp.Tensor")
+def clamp_to(apply, x, low=None, high=None):
+    bounds = [v for v in (low, high) if v is not None]
+    dtype = promoted(x, *bounds)
+    if low is not None:
+        x = apply("Max", *together(apply, x, low, dtype=dtype))
+    return x if high is None else apply("Min", *together(apply, x, high, dtype=dtype))
+
+
+@aten("clamp_min", "clamp_min.Tensor")
+def clamp_min(apply, x, low):
+    return clamp_to(apply, x, low) if isinstance(low, Value) else clamp(apply, x, low)
+
+
+@aten("clamp_max", "clamp_max.Tensor")
+def clamp_max(apply, x, high):
+    return clamp_to(apply, x, None, high) if isinstance(high, Value) else clamp(apply, x, None, high)
+
+
+@aten("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
+def where(apply, condition, x, y):
+    return apply("Where", cast(apply, condition, "bool"), *together(apply, x, y))
+
+
+@aten("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(apply, x, mask, value):
+    return apply("Where", mask, cast(apply, value, x.dtype), x)
+
+
+@aten("lerp.Scalar", "lerp.Tensor")
+def interpolated(apply, x, y, weight):
+    return add(apply, x, multiply(apply, subtract(apply, y, x), weight))
+
+
+@aten("addcmul")
+def add_product(apply, x, a, b, *, value=1):
+    return add(apply, x, multiply(apply, a, b), value)
+
+
+@aten("addcdiv")
+def add_quotient(apply, x, a, b, *, value=1):
+    return add(apply, x, divide(apply, a, b), value)
+
+
+# --- activations -------------------------------------------------------------------------------------------------------
+
+
+@aten("gelu")
+def gelu(apply, x, *, approximate="none"):
+    return apply("Gelu", x, approximate=approximate)
+
+
+@aten("silu")
+def silu(apply, x):
+    return apply("Swish", x)
+
+
+@aten("elu")
+def elu(apply, x, alpha=1.0, scale=1.0, input_scale=1.0):
+    if input_scale != 1:
+        raise ValueError("input_scale other than 1 is not supported")
+    return _scaled(apply, apply("Elu", x, alpha=float(alpha)), scale)
+
+
+@aten("leaky_relu")
+def leaky_relu(apply, x, negative_slope=0.01):
+    return apply("LeakyRelu", x, alpha=float(negative_slope))
+
+
+@aten("hardsigmoid")
+def hard_sigmoid(apply, x):
+    return apply("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+
+
+@aten("hardswish")
+def hard_swish(apply, x):
+    return apply("HardSwish", x)
+
+
+@aten("relu6")
+def relu6(apply, x):
+    return clamp(apply, x, 0, 6)
+
+
+@aten("prelu", "_prelu_kernel")
+def prelu(apply, x, weight):
+    """Each channel has a slope, or all have one."""
+    if len(x.shape) > 2 and len(weight.shape) == 1 and weight.shape[0] > 1:
+        weight = apply("Reshape", weight, shape=(-1, *(1,) * (len(x.shape) - 2)))
+    return apply("PRelu", x, weight)
+
+
+@aten("softplus")
+def softplus(apply, x, beta=1, threshold=20):
+    """log(1 + e^(beta x)) / beta; beta x above the threshold stays."""
+    given = _scaled(apply, x, beta)
+    result = apply("Softplus", given)
+    if beta != 1:
+        result = apply("Div", result, cast(apply, beta, x.dtype))
+    return apply("Where", compared(apply, "Greater", given, threshold), x, result)
+
+
+@aten("log_sigmoid_forward", "log_sigmoid")
+def log_sigmoid(apply, x):
+    result = apply("Neg", apply("Softplus", apply("Neg", x)))
+    return result, result
+
+
+@aten("hardshrink")
+def hard_shrink(apply, x, lambd=0.5):
+    inside = compared(apply, "LessOrEqual", apply("Abs", x), lambd)
+    return apply("Where", inside, apply.constant(0, x.dtype), x)
+
+
+@aten("softshrink")
+def soft_shrink(apply, x, lambd=0.5):
+    return apply("Shrink", x, bias=float(lambd), lambd=float(lambd))
+
+
+@aten("threshold")
+def threshold(apply, x, threshold, value):
+    return apply("Where", compared(apply, "Greater", x, threshold), x, cast(apply, value, x.dtype))
+
+
+@aten("glu")
+def gated(apply, x, dim=-1):
+    half, gate = apply("Split", x, axis=dim, num_outputs=2)
+    return apply("Mul", half, apply("Sigmoid", gate))
+
+
+# --- element types -----------------------------------------------------------------------------------------------------
+
+
+@aten("_to_copy", "prims.convert_element_type", "to.dtype")
+def to_copy(apply, x, dtype=None):
+    """A conversion, of floats to integers toward zero."""
+    return cast(apply, x, dtype or x.dtype)
+
+
+@aten("view.dtype")
+def view_as(apply, x, dtype):
+    return apply("BitCast", x, to=dtype)

@@ -1,0 +1,95 @@
+"""Normalisations, for inference."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tir import dtypes
+
+from ...ir import Value
+from ...ops.registry import Apply
+from .making import filled
+from .moving import reshaped
+from .types import aten, cast
+
+
+def _nothing(apply: Apply, dtype: str) -> Value:
+    """The statistics that inference does not give."""
+    return apply.constant([], dtype)
+
+
+@aten("native_layer_norm")
+def layer_norm(apply, x, shape, weight, bias, eps):
+    """The normalised rows, their means, and 1 / their deviations."""
+    scale = filled(apply, shape, 1, x.dtype) if weight is None else weight
+    if not len(shape):
+        raise ValueError("a norm without dimensions is not supported")
+    return apply("LayerNormalization", x, scale, bias, axis=-len(shape), epsilon=float(eps))
+
+
+@aten("layer_norm")
+def layer_norm_alone(apply, x, shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
+    return layer_norm(apply, x, shape, weight, bias, eps)[0]
+
+
+@aten("rms_norm")
+def rms_norm(apply, x, shape, weight=None, eps=None):
+    scale = filled(apply, shape, 1, x.dtype) if weight is None else weight
+    epsilon = dtypes.TABLE[x.dtype].eps if eps is None else eps
+    return apply("RMSNormalization", x, cast(apply, scale, x.dtype), axis=-len(shape), epsilon=float(epsilon))
+
+
+@aten("_fused_rms_norm")
+def fused_rms_norm(apply, x, shape, weight, eps):
+    return rms_norm(apply, x, shape, weight, eps), _nothing(apply, x.dtype)
+
+
+@aten("native_group_norm")
+def group_norm(apply, x, weight, bias, n, c, size, groups, eps):
+    """Each group of channels of an image normalised, then scaled by channel; the means and 1 / the deviations of groups."""
+    rows = reshaped(apply, x, (n, groups, c // groups * size))
+    ones = filled(apply, (c // groups * size,), 1, x.dtype)
+    normal, mean, factor = apply("LayerNormalization", rows, ones, axis=-1, epsilon=float(eps))
+    result, shape = reshaped(apply, normal, x.shape), (c, *(1,) * (len(x.shape) - 2))
+    if weight is not None:
+        result = apply("Mul", result, reshaped(apply, weight, shape))
+    if bias is not None:
+        result = apply("Add", result, reshaped(apply, bias, shape))
+    statistics = (cast(apply, reshaped(apply, v, (n, groups)), x.dtype) for v in (mean, factor))
+    return result, *statistics
+
+
+@aten("group_norm")
+def group_norm_alone(apply, x, groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
+    n, c, *rest = x.shape
+    return group_norm(apply, x, weight, bias, n, c, prod(rest), groups, eps)[0]
+
+
+@aten("_native_batch_norm_legit_no_training", "native_batch_norm")
+def batch_norm(apply, x, weight, bias, mean, variance, *training_momentum_eps):
+    """Channels normalised by given statistics."""
+    *training, _, eps = training_momentum_eps
+    if any(training):
+        raise ValueError("batch norms in training are not supported: call model.eval()")
+    channels = (x.shape[1],)
+    scale = filled(apply, channels, 1, x.dtype) if weight is None else weight
+    shift = filled(apply, channels, 0, x.dtype) if bias is None else bias
+    result = apply("BatchNormalization", x, scale, shift, mean, variance, epsilon=float(eps))
+    return result, _nothing(apply, x.dtype), _nothing(apply, x.dtype)
+
+
+@aten("_native_batch_norm_legit.no_stats")
+def instance_norm(apply, x, weight, bias, training, momentum, eps):
+    """Channels normalised by their own statistics, over the batch; instance norms reach here with a batch of 1."""
+    axes = (0, *range(2, len(x.shape)))
+    shape = (1, x.shape[1], *(1,) * (len(x.shape) - 2))
+    mean = apply("ReduceMean", x, axes=axes)
+    off = apply("Sub", x, mean)
+    spread = apply("ReduceMean", apply("Mul", off, off), axes=axes)
+    factor = apply("Reciprocal", apply("Sqrt", apply("Add", spread, apply.constant(float(eps), x.dtype))))
+    result = apply("Mul", off, factor)
+    if weight is not None:
+        result = apply("Mul", result, reshaped(apply, weight, shape))
+    if bias is not None:
+        result = apply("Add", result, reshaped(apply, bias, shape))
+    return result, reshaped(apply, mean, (x.shape[1],)), reshaped(apply, factor, (x.shape[1],))

@@ -1,0 +1,72 @@
+"""Products of matrices, and convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tir import dtypes
+
+from ...ir import Value
+from ...ops.registry import Apply
+from .moving import reshaped
+from .types import aten, cast, pair
+
+
+@aten("mm", "bmm", "matmul", "mv", "dot")
+def matmul(apply, a, b):
+    return apply("MatMul", a, b)
+
+
+def _times(apply: Apply, x: Value, factor: float) -> Value:
+    return x if factor == 1 else apply("Mul", x, cast(apply, factor, x.dtype))
+
+
+@aten("addmm", "addmv", "baddbmm", "addbmm_")
+def add_product(apply, bias, a, b, *, beta=1, alpha=1):
+    """beta bias + alpha a b, with the bias broadcast."""
+    product = apply("MatMul", a, b)
+    if beta == 0:
+        return _times(apply, product, alpha)
+    return apply("Add", _times(apply, product, alpha), _times(apply, bias, beta))
+
+
+@aten("linear")
+def linear(apply, x, weight, bias=None):
+    order = tuple(range(len(weight.shape)))[::-1]
+    product = apply("MatMul", x, apply("Transpose", weight, perm=order) if len(order) > 1 else weight)
+    return product if bias is None else apply("Add", product, bias)
+
+
+@aten("einsum")
+def einsum(apply, equation, tensors):
+    return apply("Einsum", *tensors, equation=equation)
+
+
+@aten("outer")
+def outer(apply, a, b):
+    return apply("Mul", reshaped(apply, a, (*a.shape, 1)), b)
+
+
+@aten("convolution", "_convolution")
+def convolution(
+    apply: Apply, x: Value, weight: Value, bias: Value | None, stride: Any, padding: Any, dilation: Any, transposed: bool,
+    output_padding: Any, groups: int, *flags: bool,
+) -> Value:  # fmt: skip
+    """A convolution, or a transposed one, of images of any number of dimensions; without a batch, of one image."""
+    n = len(weight.shape) - 2
+    if len(x.shape) == n + 1:
+        image = reshaped(apply, x, (1, *x.shape))
+        found = convolution(apply, image, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+        return reshaped(apply, found, found.shape[1:])
+    pads = pair(padding, n)
+    window: dict[str, Any] = {"strides": pair(stride, n), "dilations": pair(dilation, n), "pads": (*pads, *pads), "group": groups}
+    if not dtypes.is_float(x.dtype):
+        raise TypeError(f"the input must be of floats, got {x.dtype}")
+    if transposed:
+        return apply("ConvTranspose", x, weight, bias, output_padding=pair(output_padding, n), **window)
+    return apply("Conv", x, weight, bias, **window)
+
+
+@aten("conv1d", "conv2d", "conv3d")
+def conv(apply, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    return convolution(apply, x, weight, bias, stride, padding, dilation, False, 0, groups)

@@ -1,0 +1,63 @@
+"""Images at other sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir import Value
+from ...ops.registry import Apply
+from .types import aten
+
+
+def _sizes(x: Value, size: Any, factors: Any) -> tuple[list[int], list[float | None]]:
+    """The new extents, and the factors that were given for them, else None."""
+    extents = x.shape[2:]
+    if size is not None:
+        return list(size), [None] * len(extents)
+    return [int(e * f) for e, f in zip(extents, factors, strict=True)], list(factors)
+
+
+def resized(apply: Apply, x: Value, size: Any, factors: Any, **how: Any) -> Value:
+    """An image of other extents. Elements lie by the factors where these are given, else by the extents."""
+    extents, given = _sizes(x, size, factors)
+    for axis, (extent, factor) in enumerate(zip(extents, given, strict=True), 2):
+        exact = factor is not None and factor * x.shape[axis] == extent
+        by = {"sizes": (extent,)} if factor is None or exact else {"scales": (float(factor),)}
+        x = apply("Resize", x, axes=(axis,), **by, **how)
+    return x
+
+
+@aten("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec")
+def nearest(apply, x, size, factors):
+    return resized(apply, x, size, factors, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+
+
+@aten("_upsample_nearest_exact1d.vec", "_upsample_nearest_exact2d.vec", "_upsample_nearest_exact3d.vec")
+def nearest_exact(apply, x, size, factors):
+    return resized(apply, x, size, factors, mode="nearest", nearest_mode="round_prefer_ceil")
+
+
+def _smooth(apply: Apply, x: Value, size: Any, align_corners: bool, factors: Any, mode: str, antialias: int = 0) -> Value:
+    corners = "align_corners" if align_corners else "half_pixel"
+    return resized(apply, x, size, factors, mode=mode, coordinate_transformation_mode=corners, antialias=antialias)
+
+
+@aten("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec")
+def linear(apply, x, size, align_corners, factors):
+    return _smooth(apply, x, size, align_corners, factors, "linear")
+
+
+@aten("upsample_bicubic2d.vec")
+def bicubic(apply, x, size, align_corners, factors):
+    return _smooth(apply, x, size, align_corners, factors, "cubic")
+
+
+@aten("_upsample_bilinear2d_aa.vec")
+def bilinear_antialias(apply, x, size, align_corners, factors):
+    return _smooth(apply, x, size, align_corners, factors, "linear", 1)
+
+
+@aten("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")
+def grid_sampler(apply, x, grid, mode, padding, align_corners):
+    modes, paddings = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")
+    return apply("GridSample", x, grid, mode=modes[mode], padding_mode=paddings[padding], align_corners=int(align_corners))

@@ -1,0 +1,224 @@
+"""Programs of `torch.export` as graphs, and `torch.compile` with the backend, against torch itself in eager mode."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import tir
+from graph import GraphError
+from graph.reference import evaluate
+
+torch = pytest.importorskip("torch")
+nn, functional = torch.nn, torch.nn.functional
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield
+
+
+class Block(nn.Module):
+    """A convolution with a batch norm, a shortcut, and attention with a mask of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(6, 6, 3, padding=1, groups=3, bias=False)
+        self.norm = nn.BatchNorm2d(6)
+        self.attention = nn.MultiheadAttention(6, 2, batch_first=True)
+        self.register_buffer("mask", torch.ones(35, 35).tril().bool())
+
+    def forward(self, x):
+        y = functional.hardswish(self.norm(self.conv(x))) + x
+        rows = y.flatten(2).transpose(1, 2)
+        found, weights = self.attention(rows, rows, rows, attn_mask=~self.mask)
+        return {"rows": found, "weights": weights, "mean": rows.mean(1)}
+
+
+class Updated(nn.Module):
+    """Writes in place, to views of its input's copy, and to a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(3))
+        self.register_buffer("table", torch.arange(12.0).reshape(4, 3))
+
+    def forward(self, x, n):
+        y = x.clone()
+        y[:, 1].mul_(2)
+        y[0] += self.table[n]
+        self.steps.add_(1)
+        return y, y.t(), self.steps * 2
+
+
+def close(found, wanted, roundings=64):
+    """Each result is within so many roundings of the largest element of torch's in float64, and of its type."""
+    assert len(found) == len(wanted)
+    for a, (b, dtype) in zip(found, wanted, strict=True):
+        a = torch.as_tensor(a)
+        assert (a.shape, a.dtype) == (b.shape, dtype)
+        eps = torch.finfo(dtype).eps if dtype.is_floating_point else 0
+        assert (a.double() - b.double()).abs().max() <= roundings * eps * b.double().abs().max()
+
+
+def in_float64(module, inputs):
+    """The tensors that a module gives in float64, with their types in its own."""
+    own = [t.dtype for t in torch.utils._pytree.tree_leaves(module(*inputs))]
+    wide = [x.double() if x.is_floating_point() else x for x in inputs]
+    module = module if not isinstance(module, nn.Module) else type(module).double(module)
+    return list(zip(torch.utils._pytree.tree_leaves(module(*wide)), own, strict=True))
+
+
+def test_an_exported_program():
+    module, inputs = Block().eval(), (torch.randn(2, 6, 5, 7),)
+    program = torch.export.export(module, inputs)
+    graph = tir.from_torch(program)
+    assert [(v.name, v.shape, v.dtype) for v in graph.inputs] == [("x", (2, 6, 5, 7), "float32")]
+    found = tir.compile(graph, cache=None)(*inputs)
+    pointers = {p.data_ptr() for p in module.parameters()}
+    assert {a.ctypes.data for a in graph.constants.values()} & pointers, "parameters share their memory"
+    close(found, in_float64(module, inputs))
+
+
+def test_views_buffers_and_integers():
+    module, x, n = Updated(), torch.randn(4, 3), torch.tensor(2)
+    program = torch.export.export(module, (x, n))
+    graph = tir.from_torch(program)
+    assert [v.name for v in graph.inputs] == ["b_steps", "x", "n"]
+    found = evaluate(graph, [np.full(3, 5, "float32"), x.numpy(), n.numpy()])
+    y = x.clone()
+    y[:, 1].mul_(2)
+    y[0] += module.table[2]
+    for array, wanted in zip(found, (y, y.t(), np.full(3, 12), np.full(3, 6)), strict=True):
+        np.testing.assert_array_equal(array, wanted)
+
+
+def test_open_shapes_are_given():
+    class Rows(nn.Module):
+        def forward(self, x):
+            return x.reshape(x.shape[0] * 3, -1) + x.shape[0]
+
+    x = torch.randn(4, 6)
+    program = torch.export.export(Rows(), (x,), dynamic_shapes={"x": {0: torch.export.Dim("n")}})
+    with pytest.raises(GraphError, match=r"program: the shape of the input `x` is open, \[s\w+, 6\]; give it: shapes="):
+        tir.from_torch(program)
+    graph = tir.from_torch(program, shapes={"x": (5, 6)})
+    given = torch.randn(5, 6)
+    np.testing.assert_array_equal(evaluate(graph, [given.numpy()])[0], given.reshape(15, 2) + 5)
+    with pytest.raises(GraphError, match=r"the shape \[5, 7\] of the input `x` contradicts the program: \[s\w+, 6\]"):
+        tir.from_torch(program, shapes={"x": (5, 7)})
+    with pytest.raises(GraphError, match="shapes names `y`; the inputs are x"):
+        tir.from_torch(program, shapes={"x": (5, 6), "y": (1,)})
+
+
+def missing(x):
+    return torch.fft.rfft(x).abs() + torch.special.i0(x).sum()
+
+
+class Missing(nn.Module):
+    def forward(self, x):
+        return missing(x)
+
+
+def test_what_is_missing_is_one_error():
+    with pytest.raises(GraphError) as raised:
+        tir.from_torch(torch.export.export(Missing(), (torch.randn(8),)))
+    first, *lines = str(raised.value).splitlines()
+    assert first == "program: the program cannot be imported"
+    assert [line.split(":")[0].strip() for line in lines[:2]] == ["aten._fft_r2c", "aten.i0"]
+    assert "there is no such operator (1 call)" in lines[0] and "graph.composite" in lines[-1]
+    with pytest.raises(
+        TypeError, match=r"from_torch takes a program, such as torch.export.export\(model, args\) gives, got Missing"
+    ):
+        tir.from_torch(Missing())
+
+
+def compiled(module, *inputs, **how):
+    """A module compiled by the backend, and the warnings of its first call."""
+    function = torch.compile(module, backend=tir.torch_backend, **how)
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        found = function(*inputs)
+    return function, found, [str(w.message) for w in noted if "eager mode" in str(w.message)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_torch_compile(dtype):
+    module = nn.Sequential(nn.Linear(13, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 7)).eval().to(dtype)
+    x = torch.randn(5, 13).to(dtype)
+    function, found, noted = compiled(module, x)
+    assert not noted
+    again = function(x)
+    assert torch.equal(found, again)
+    close([found], in_float64(module, (x,)))
+
+
+def test_new_sizes_and_new_parameters():
+    module = nn.Linear(7, 3).eval()
+    function, _, noted = compiled(module, torch.randn(2, 7))
+    for rows in (4, 9, 2, 1):
+        x = torch.randn(rows, 7)
+        torch.testing.assert_close(function(x), module(x))
+    module.weight.mul_(2)
+    torch.testing.assert_close(function(x), module(x))
+    module.bias = nn.Parameter(torch.ones(3))
+    torch.testing.assert_close(function(x), module(x))
+    assert not noted
+
+
+def test_several_outputs_and_a_changed_input():
+    def function(x, flag):
+        x.add_(1)
+        return x * 2, x.view(-1), flag, x.shape[0]
+
+    x, wanted = torch.randn(3, 5), torch.zeros(())
+    given = x.clone()
+    wanted = function(given, True)
+    mine = x.clone()
+    _, found, noted = compiled(function, mine, True)
+    assert not noted and found[2:] == wanted[2:]
+    torch.testing.assert_close((mine, *found[:2]), (given, *wanted[:2]))
+    assert found[1].data_ptr() == mine.data_ptr()
+
+
+def test_strides_and_empty_results():
+    def function(x, y):
+        return x.t() @ y[::2], y[:0]
+
+    x, y = torch.randn(7, 4).t().contiguous().t(), torch.randn(14, 3)
+    _, found, noted = compiled(function, x, y)
+    torch.testing.assert_close(found, function(x, y))
+    assert not noted
+
+
+def test_what_is_missing_runs_in_eager_mode():
+    x = torch.randn(8)
+    function, found, noted = compiled(missing, x)
+    torch.testing.assert_close(found, missing(x))
+    assert len(noted) == 1 and "aten._fft_r2c" in noted[0]
+    torch.testing.assert_close(function(x), missing(x))
+
+
+def test_training_runs_in_eager_mode():
+    module, x = nn.Linear(7, 3), torch.randn(2, 7)
+    with torch.enable_grad():
+        _, found, noted = compiled(module, x)
+        found.sum().backward()
+    assert module.weight.grad is not None
+    assert noted == [
+        "tir compiles inference only, and a model that needs gradients runs in eager mode: call it under torch.no_grad()"
+    ]
+
+
+def test_options():
+    x = torch.randn(2, 7)
+    _, found, _ = compiled(nn.Linear(7, 3), x, options={"cache": None, "target": "llvm -num-cores 1"})
+    assert found.shape == (2, 3)
+    with pytest.raises(Exception, match="tir has no option 'record'; there are cache, plan, records, target, winograd"):
+        compiled(nn.Linear(7, 3), x, options={"record": "tune.db"})
