@@ -24,6 +24,7 @@ from .model import Model
 from .passes import PASSES, Pass, optimize
 from .passes.integers import in_fewer_cycles
 from .passes.quantised import stay_quantised
+from .passes.weights import keep_weights_narrow
 from .passes.winograd import fastest, filter_minimally
 from .prepare import Constants, filled, prepared
 from .sizes import OpenGraph
@@ -135,12 +136,12 @@ def final(graph: Graph, target: Target, winograd: bool = True) -> Graph:
 
 
 def passes_for(target: Target) -> tuple[Pass, ...]:
-    """All passes but minimal filtering: PASSES, after the one that keeps quantised numbers integers where that is fastest."""
+    """All passes but minimal filtering: PASSES, after those that keep quantised numbers and weights integers."""
 
     def stay_integers(graph: Graph) -> Graph:
         return stay_quantised(graph, in_fewer_cycles(target))
 
-    return stay_integers, *PASSES
+    return stay_integers, keep_weights_narrow, *PASSES
 
 
 def assembled(

@@ -2,7 +2,7 @@
 
 from . import (  # noqa: F401, I001
     activations, channels_last, control, convolution, earlier, elementwise, indexing, layout, norms, pooling, products,
-    quantization, recurrence, resampling, resize, rows, sequences, winograd,
+    quantization, recurrence, resampling, resize, rows, sequences, unpacked, winograd,
 )  # fmt: skip
 from .registry import (
     Apply, Operator, alternatives, anonymous, composite, find, function, function_name, is_view, names, operator, placeholder,

@@ -24,6 +24,7 @@ from tir.ir import Block, Load, PrimFunc
 from . import (
     annotate,
     attention,
+    blocked_sums,
     conv2d,
     depthwise,
     dots,
@@ -94,10 +95,14 @@ def build(s: OpenSchedule) -> list[str]:
     """Schedule the recognised blocks with open numbers, and return the others. The scheduled blocks are still to be annotated.
 
     Products come first, as they take their epilogues along, then rows, then the rest. Blocks are scheduled in normal form, or as
-    written where only then all are recognised. Convolutions by minimal filtering, which `graph.ops` alone writes, are scheduled
-    as written.
+    written where only then all are recognised. Convolutions by minimal filtering, and sums of scaled blocks,
+    are scheduled as `graph.ops` alone writes them.
     """
     _schedule_filtered(s)
+    for name in s.unscheduled():
+        sums = blocked_sums.matches(s, name) if s.is_unscheduled(name) else None
+        if sums is not None and blocked_sums.suits(sums, s.target.machine):
+            _schedule_with(s, name, blocked_sums.NAME, blocked_sums.build, sums)
     written = s.copy()
     normal_form.apply(s)
     if _build_as_is(s) and s.made and not _build_as_is(written):

@@ -1,0 +1,194 @@
+"""Weights of 8 and 4 bits: products that convert them where they are read, against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import tir
+from graph.compilation import passes_for
+from graph.fusion import fuse
+from graph.ir import Graph
+from graph.ops.unpacked import BITS, MIDDLE, PER_WORD, packed
+from graph.passes import optimize
+from graph.passes import weights as graph_weights
+from graph.passes.check import check_passes
+from graph.passes.weights import MAX_ROWS_IN_REGISTERS, keep_weights_narrow
+from graph.reference import evaluate
+from tir import load_onnx
+
+from .models import model
+
+ONE = "llvm -num-cores 1"
+UNIT = 2.0**-24  # the unit roundoff of float32
+RNG = np.random.default_rng(0)
+
+
+class Case:
+    """A product of x by weights (number - zero) * scale, and what it is in float64. Numbers of 4 bits are in blocks along the sum."""
+
+    def __init__(self, rows, steps, columns, block=0, symmetric=True, operator="MatMul", transposed=False, bias=False):
+        low, high = (-8, 8) if symmetric and block else (0, 16) if block else (-127, 128)
+        self.numbers = RNG.integers(low, high, (steps, columns)).astype("int8" if symmetric else "uint8")
+        groups = -(-steps // block) if block else 1
+        self.scales = RNG.uniform(0.5, 1, (groups, columns)).astype("f4")
+        self.zeros = None if symmetric else RNG.integers(0, 16, self.scales.shape).astype("uint8")
+        self.x, self.bias = RNG.standard_normal((rows, steps)).astype("f4"), RNG.standard_normal(columns).astype("f4")
+        turned = [
+            None if a is None else a.T if transposed and a.ndim == 2 else a for a in (self.numbers, self.scales, self.zeros)
+        ]
+        constants = {n: a for n, a in zip("wsz", turned, strict=True) if a is not None} | ({"b": self.bias} if bias else {})
+        if not block:
+            constants["s"] = self.scales[0]
+        axis = {"axis": int(transposed), "block_size": block} if block else {"axis": int(not transposed)}
+        names = [n for n in "wsz" if n in constants]
+        nodes = [
+            helper.make_node("DequantizeLinear", names, ["d"], **axis),
+            helper.make_node(operator, ["x", "d", *(["b"] if bias else [])], ["y"], **({"transB": 1} if transposed else {})),
+        ]
+        self.graph = load_onnx(model(nodes, {"x": self.x}, ["y"], constants, opset=21))
+        by_step = np.repeat(np.arange(groups), block or steps)[:steps]
+        zero = 0 if self.zeros is None else self.zeros[by_step].astype("f8")
+        weights = (self.numbers - zero) * self.scales[by_step].astype("f8")
+        x, add = self.x.astype("f8"), self.bias if bias else 0
+        self.exact, self.size = x @ weights + add, np.abs(x) @ np.abs(weights) + np.abs(add)
+        # Of products by numbers as they are stored, from 0 to 15, before what the zero points add is taken away.
+        self.stored = np.abs(x) @ (16 * self.scales[by_step].astype("f8")) if block else 0
+
+    def check(self, found: np.ndarray) -> None:
+        steps = self.x.shape[1]
+        bound = UNIT * ((steps + 2) * self.size + 4 * np.sqrt(steps) * self.stored)
+        assert (np.abs(found - self.exact) <= bound).all()
+        assert np.abs(self.exact).max() > 100 * bound.max(), "the bound says something"
+
+
+def operators(graph: Graph) -> list[str]:
+    return [c.operator for c in graph.calls]
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize(
+    ("rows", "steps", "columns", "block"),
+    [(1, 64, 48, 32), (1, 200, 109, 64), (3, 130, 33, 128), (7, 96, 16, 32), (1, 33, 5, 32)],
+)
+def test_blocks_of_4_bits(rows, steps, columns, block, symmetric):
+    """Whole and partial vectors; sums that end within a block, and within a word."""
+    case = Case(rows, steps, columns, block, symmetric)
+    compiled = tir.compile(case.graph, ONE)
+    assert operators(compiled.graph)[0] == "BlockProduct"
+    case.check(compiled(case.x)[0])
+    narrow = keep_weights_narrow(case.graph)
+    case.check(evaluate(narrow, [case.x])[0])
+    assert {a.dtype.name for a in narrow.constants.values()} == {"int32", "float32", *([] if symmetric else ["uint8"])}
+
+
+def test_many_rows_unpack_blocks_once():
+    case = Case(MAX_ROWS_IN_REGISTERS + 1, 70, 24, 32)
+    compiled = tir.compile(case.graph, ONE)
+    assert operators(compiled.graph)[:2] == ["UnpackBlocks", "MatMul"]
+    case.check(compiled(case.x)[0])
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_bytes_by_columns(rows):
+    case = Case(rows, 70, 109)
+    compiled = tir.compile(case.graph, ONE)
+    assert operators(compiled.graph)[:2] == ["ByteProduct", "Mul"]
+    case.check(compiled(case.x)[0])
+
+
+@pytest.mark.parametrize("block", [0, 32])
+def test_layers_with_a_bias(block):
+    """Gemm with its weights transposed, as exporters write it."""
+    case = Case(2, 70, 24, block, operator="Gemm", transposed=True, bias=True)
+    compiled = tir.compile(case.graph, ONE)
+    assert {"ByteProduct", "BlockProduct"} & set(operators(compiled.graph))
+    case.check(compiled(case.x)[0])
+
+
+def weight_bytes(case: Case) -> int:
+    return sum(a.nbytes for a in tir.compile(case.graph, ONE).weights.values())
+
+
+def test_weights_take_the_bytes_of_their_numbers():
+    case = Case(1, 256, 128, 32)
+    numbers, scales = 256 * 128 // 2, 256 // 32 * 128 * 4
+    assert numbers + scales <= weight_bytes(case) < 1.1 * (numbers + scales) + 4096
+    case = Case(1, 256, 128)
+    assert weight_bytes(case) < 1.1 * 256 * 128 + 4096
+
+
+def test_numbers_are_packed_the_first_lowest():
+    numbers = RNG.integers(0, 1 << BITS, (40, 3))
+    words = packed(numbers, 16, 3).view("uint32")
+    assert words.shape == (3, 2, 3)
+    for step, column in np.ndindex(48, 3):
+        word = int(words[step // 16, step % 16 // PER_WORD, column])
+        wanted = numbers[step, column] if step < 40 else MIDDLE
+        assert word >> BITS * (step % PER_WORD) & 15 == wanted
+
+
+def test_a_product_of_one_row_keeps_its_sums_in_registers():
+    """Words and scales are packed in tiles of whole vectors; the sums of a block have a tile of their own."""
+    (group,) = fuse(optimize(Case(1, 64, 256, 32).graph, passes_for(tir.Target(ONE))))
+    script = tir.default_schedule(group.func, "llvm -num-cores 1 -mcpu znver4").func.script()
+    assert "for ax2 in T.vectorized(128)" in script or "T.vectorized(128)" in script
+    assert script.count("_global = T.alloc_buffer") == 2
+
+
+@pytest.mark.parametrize("kind", ["correct", "wrong"])
+def test_the_pass_is_checked(kind, monkeypatch):
+    case = Case(2, 70, 24, 32)
+    if kind == "wrong":
+        monkeypatch.setattr(graph_weights, "packed", lambda numbers, *sizes: packed(numbers[::-1], *sizes))
+        with pytest.raises(ValueError, match="the pass keep_weights_narrow changes the output"):
+            check_passes(case.graph, [case.x], passes_for(tir.Target(ONE)))
+        return
+    check_passes(case.graph, [case.x], passes_for(tir.Target(ONE)))
+
+
+def test_other_weights_become_floats():
+    """Blocks of 8 bits, and blocks that words do not divide."""
+    for block, numbers in ((32, 100), (12, 7)):
+        constants = {"w": np.full((36, 5), numbers, "int8"), "s": np.ones((-(-36 // block), 5), "f4")}
+        nodes = [
+            helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=0, block_size=block),
+            helper.make_node("MatMul", ["x", "d"], ["y"]),
+        ]
+        x = RNG.standard_normal((2, 36)).astype("f4")
+        graph = load_onnx(model(nodes, {"x": x}, ["y"], constants, opset=21))
+        assert not {"BlockProduct", "ByteProduct"} & set(operators(keep_weights_narrow(graph)))
+        np.testing.assert_allclose(tir.compile(graph, ONE)(x)[0], evaluate(graph, [x])[0], rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [1, MAX_ROWS_IN_REGISTERS + 1])
+@pytest.mark.parametrize("zeros", [True, False])
+def test_matmul_nbits(rows, zeros):
+    """Of onnxruntime's domain, by its definition; blocks of an odd number of zero points."""
+    length, columns, block = 80, 7, 32
+    numbers, points = RNG.integers(0, 16, (columns, 96)), RNG.integers(0, 16, (columns, 4))
+    scales = RNG.uniform(0.5, 1, (columns, 3)).astype("f4")
+    constants = {"b": (numbers[:, ::2] | numbers[:, 1::2] << 4).astype("u1").reshape(columns, 3, 16), "s": scales.reshape(-1)}
+    constants |= {"z": (points[:, ::2] | points[:, 1::2] << 4).astype("u1").reshape(-1)} if zeros else {}
+    x = RNG.standard_normal((2, rows, length)).astype("f4")
+    node = helper.make_node(
+        "MatMulNBits", ["x", *constants], ["y"], domain="com.microsoft", K=length, N=columns, block_size=block
+    )
+    proto = model([node], {"x": x}, ["y"], constants)
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    graph = load_onnx(proto)
+    zero = np.repeat(points[:, :3] if zeros else np.full((columns, 3), 8), block, axis=1)
+    weights = ((numbers - zero) * np.repeat(scales.astype("f8"), block, axis=1))[:, :length]
+    (found,) = tir.compile(graph, ONE)(x)
+    bound = UNIT * (length + 2) * 16 * np.abs(x).sum(axis=-1, keepdims=True)
+    assert (np.abs(found - x @ weights.T) <= bound).all()
+
+
+def test_matmul_nbits_refusals():
+    constants = {"b": np.zeros((7, 1, 32), "u1"), "s": np.ones(7, "f4")}
+    node = helper.make_node("MatMulNBits", ["x", "b", "s"], ["y"], domain="com.microsoft", K=32, N=7, block_size=32, bits=8)
+    proto = model([node], {"x": np.ones((2, 32), "f4")}, ["y"], constants)
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    with pytest.raises(ValueError, match="weights of 4 bits, in order, are supported, got bits=8"):
+        load_onnx(proto)
