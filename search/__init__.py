@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tir.nearest import no_attribute
+
 if TYPE_CHECKING:
     from .measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer
     from .measure.distributed.measurer import DaskMeasurer
@@ -54,4 +56,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         return getattr(import_module(f".{_NAMES[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise no_attribute(__name__, name, __all__)

@@ -204,6 +204,21 @@ def test_unknown_names_suggest_the_nearest():
     assert not hasattr(tir, "__wrapped__")
 
 
+@pytest.mark.parametrize(
+    "module", ["affine", "analysis", "dtypes", "interpreter", "ir", "script", "te", "traverse", "tune", "workloads"]
+)
+def test_unknown_names_of_public_modules_suggest_the_nearest(module):
+    import tir
+
+    assert module in tir._MODULES
+    known = vars(getattr(tir, module))
+    near = [n for n in known.get("__all__", known) if len(n) > 4 and n[0] != "_"][-1]
+    with pytest.raises(
+        AttributeError, match=rf"^module '(tir\.)?{module}' has no attribute '{near[:-1]}x{near[-1]}'; did you mean '\w+'\?$"
+    ):
+        getattr(getattr(tir, module), f"{near[:-1]}x{near[-1]}")
+
+
 def test_functions_keep_their_names():
     """Importing the module tir.verify must not hide the function tir.verify."""
     code = "import tir, tir.arith.simplify, tir.verify; print(tir.verify.__name__, callable(tir.verify), callable(tir.simplify))"

@@ -7,6 +7,8 @@ from functools import cache
 
 import numpy as np
 
+from .nearest import did_you_mean
+
 
 @dataclass(frozen=True, slots=True)
 class DType:
@@ -50,14 +52,23 @@ _STORAGE = {"bfloat16": np.dtype("uint16")}
 NO_FLOAT8 = "LLVM has no floats of 8 bits; there are float16, bfloat16, and int8 with a scale"
 
 
-def check(name: str) -> str:
-    """Return `name` if it is a known element type; raise TypeError naming the known ones otherwise."""
-    if not isinstance(name, str):
-        raise TypeError(f"a dtype is a string such as 'float32', got {name!r}")
+DTypeLike = str | np.dtype | type[np.generic]
+
+
+def check(dtype: DTypeLike) -> str:
+    """The name of an element type, given by its name or as numpy's; TypeError for any other, with the known ones."""
+    if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
+        given = np.dtype(dtype)
+        name = given.name if given.isnative else str(given)
+    elif isinstance(dtype, str):
+        name = dtype
+    else:
+        raise TypeError(f"a dtype is a string such as 'float32', or numpy's, got {dtype!r}")
     if name not in TABLE:
         if any(x in name for x in ("float8", "e4m3", "e5m2")):
             raise TypeError(f"{name!r} is not supported: {NO_FLOAT8}")
-        raise TypeError(f"unknown dtype {name!r}; known are {', '.join(TABLE)}")
+        near = did_you_mean(name, TABLE)
+        raise TypeError(f"unknown dtype {name!r}; {f'{near} ' if near else ''}known are {', '.join(TABLE)}")
     return name
 
 

@@ -210,21 +210,23 @@ def _shifted(shift: Callable, op: str, a, b) -> Expr:
     return shift(a, b)
 
 
-def infinity(dtype: str) -> Expr:
+def infinity(dtype: dtypes.DTypeLike) -> Expr:
     """Infinity in a floating dtype; TypeError for other dtypes."""
-    if not dtypes.is_float(dtypes.check(dtype)):
+    if not dtypes.is_float(dtype := dtypes.check(dtype)):
         raise TypeError(f"infinity is for floats, not {dtype}")
     return const(float("inf"), dtype)
 
 
-def max_value(dtype: str) -> Expr:
+def max_value(dtype: dtypes.DTypeLike) -> Expr:
     """The largest finite value of a dtype."""
-    return const(dtypes.TABLE[dtypes.check(dtype)].largest or dtypes.limits(dtype)[1], dtype)
+    dtype = dtypes.check(dtype)
+    return const(dtypes.TABLE[dtype].largest or dtypes.limits(dtype)[1], dtype)
 
 
-def min_value(dtype: str) -> Expr:
+def min_value(dtype: dtypes.DTypeLike) -> Expr:
     """The smallest finite value of a dtype."""
-    return const(-dtypes.TABLE[dtypes.check(dtype)].largest or dtypes.limits(dtype)[0], dtype)
+    dtype = dtypes.check(dtype)
+    return const(-dtypes.TABLE[dtype].largest or dtypes.limits(dtype)[0], dtype)
 
 
 # The counterparts of numpy's functions of elements under other names.

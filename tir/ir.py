@@ -194,7 +194,7 @@ class Expr(Operators, Node):
     def not_equal(self, other) -> Expr:
         return binary("!=", self, other)
 
-    def astype(self, dtype: str) -> Expr:
+    def astype(self, dtype: dtypes.DTypeLike) -> Expr:
         """This value converted to `dtype`: floats truncate toward zero to integers, anything nonzero becomes True."""
         return cast(self, dtype)
 
@@ -601,7 +601,7 @@ def need_func(value: Any, caller: str) -> PrimFunc:
 # --- construction ------------------------------------------------------------------------------------------------------
 
 
-def const(value, dtype: str | None = None) -> Const:
+def const(value, dtype: dtypes.DTypeLike | None = None) -> Const:
     """A literal; without `dtype`, Python's int is int32 (int64 where it does not fit), float is float32, bool is bool."""
     if type(value) is int and dtype in (None, "int32") and -(2**31) <= value < 2**31:  # most often
         return Const(value)
@@ -618,7 +618,7 @@ def const(value, dtype: str | None = None) -> Const:
             raise TypeError(
                 f"cannot make an expression of {value!r} ({type(value).__name__}); use numbers, indices, elements A[i, j]"
             )
-    dtypes.check(dtype)
+    dtype = dtypes.check(dtype)
     if dtypes.is_float(dtype):
         try:
             return Const(float(value) if value == value else math.nan, dtype)  # one NaN object, which equals itself in a tuple
@@ -652,8 +652,8 @@ def as_index(value) -> Expr:
     return result
 
 
-def cast(value: Expr, dtype: str) -> Expr:
-    dtypes.check(dtype)
+def cast(value: Expr, dtype: dtypes.DTypeLike) -> Expr:
+    dtype = dtypes.check(dtype)
     return value if value.dtype == dtype else Cast(dtype, value)
 
 

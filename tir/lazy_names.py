@@ -8,17 +8,24 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from .nearest import attributes_of, no_attribute
+
 
 def lazy_names(package: str, names: Mapping[str, str], modules: Collection[str] = ()) -> Callable[[str], Any]:
     """The `__getattr__` of a package. It imports each of `names` from the module that it stands for, and submodules.
 
-    A submodule, once imported, does not take the place of a name that is the same.
+    A submodule, once imported, does not take the place of a name that is the same. A misspelt name of a public submodule is an
+    error with the nearest one.
     """
 
     class Package(ModuleType):
         def __setattr__(self, name: str, value: Any) -> None:
-            if not (name in names and isinstance(value, ModuleType)):
-                super().__setattr__(name, value)
+            if isinstance(value, ModuleType):
+                if name in names:
+                    return
+                if name in modules:
+                    vars(value).setdefault("__getattr__", attributes_of(value.__name__))
+            super().__setattr__(name, value)
 
     module = sys.modules[package]
     module.__class__ = Package
@@ -30,12 +37,6 @@ def lazy_names(package: str, names: Mapping[str, str], modules: Collection[str] 
             value = getattr(import_module(names[name], package), name)
             setattr(module, name, value)
             return value
-        hint = ""
-        if not name.startswith("_"):
-            from .nearest import nearest_name
-
-            near = nearest_name(name, (*modules, *names))
-            hint = f"; did you mean {near!r}?" if near else ""
-        raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
+        raise no_attribute(package, name, (*modules, *names))
 
     return found

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
 
 def nearest_name(wanted: Any, names: Iterable[str]) -> str | None:
@@ -25,3 +26,19 @@ def no_such(what: str, wanted: Any, names: Iterable[str]) -> str:
     known = list(dict.fromkeys(names))
     near = nearest_name(wanted, known)
     return f"no {what} is named {wanted!r}; {f'did you mean {near}? ' if near else ''}there are: {', '.join(known)}"
+
+
+def no_attribute(module: str, name: str, names: Iterable[str]) -> AttributeError:
+    """The error for an unknown name of a module, with the nearest of the names that it has."""
+    near = None if name.startswith("_") else nearest_name(name, names)
+    return AttributeError(f"module {module!r} has no attribute {name!r}{f'; did you mean {near!r}?' if near else ''}")
+
+
+def attributes_of(module: str) -> Callable[[str], NoReturn]:
+    """The `__getattr__` of a module with all its names: an error with the nearest of `__all__`, or of its public ones."""
+
+    def refuse(name: str) -> NoReturn:
+        own = vars(sys.modules[module])
+        raise no_attribute(module, name, own.get("__all__") or (n for n in own if not n.startswith("_")))
+
+    return refuse

@@ -6,13 +6,14 @@
     func = te.create_prim_func([A, B, C])
 
 The vocabulary is that of Halide and TVM's `te`. Each `compute` becomes one block of spatial axes (and reduce axes, with the
-reducer's identity as its init).
+reducer's identity as its init). A reduction inside a formula has a block of its own.
 """
 
 from __future__ import annotations
 
 import builtins
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
@@ -21,7 +22,20 @@ from . import dtypes
 from .constants import with_constants
 from .elementwise import *  # noqa: F403
 from .elementwise import __all__ as elementwise
-from .elementwise import all, any, as_condition, equal, floordiv, floormod, intrinsic, maximum, minimum, of_numpy, select
+from .elementwise import (
+    all,
+    any,
+    as_condition,
+    equal,
+    floordiv,
+    floormod,
+    if_then_else,
+    intrinsic,
+    maximum,
+    minimum,
+    of_numpy,
+    select,
+)
 from .ir import (
     TRUE,
     Annotations,
@@ -53,16 +67,17 @@ from .ir import (
     seq,
     with_deep_recursion,
 )
-from .traverse import fresh, rewrite, substitute, too_large, walk
+from .traverse import fresh, map_children, rewrite, substitute, too_large, walk
 
 __all__ = [
     *elementwise, "Reducer", "ReduceAxis", "Tensor", "argmax", "argmin", "comm_reducer", "compute", "const", "create_prim_func",
-    "indexdiv", "indexmod", "intrinsic", "max", "min", "of_numpy", "placeholder", "prod", "reduce_axis", "scan", "scatter",
-    "size_var", "sum", "var",
+    "indexdiv", "indexmod", "intrinsic", "max", "mean", "min", "of_numpy", "placeholder", "prod", "reduce_axis", "scan",
+    "scatter", "size_var", "sum", "var", "where",
 ]  # fmt: skip
 
 
 indexdiv, indexmod = floordiv, floormod
+where = if_then_else
 
 
 class Tensor(Operators):
@@ -83,6 +98,18 @@ class Tensor(Operators):
     @property
     def ndim(self) -> int:
         return len(self._shape)
+
+    @property
+    def T(self) -> Tensor:
+        """A tensor of the same elements with the order of its dimensions reversed."""
+        return compute(self._shape[::-1], lambda *i: self[i[::-1]], name=f"{self.name}_T")
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        """The matrix product, as of numpy's arrays: more than two dimensions are a batch, one is a vector.
+
+        Raises ValueError for shapes that do not fit.
+        """
+        return _matmul(self, other) if isinstance(other, Tensor) else NotImplemented
 
     def __getitem__(self, indices) -> TensorRead:
         indices = indices if isinstance(indices, tuple) else (indices,)
@@ -157,14 +184,7 @@ class Reducer:
         `axis` is a `reduce_axis`, or several; `where`, a bool expression, leaves out the iterations for which it is false.
         Raises TypeError where an axis is something else, or none is given.
         """
-        if axis is None:
-            raise TypeError(f"{self.name}: an axis to reduce over is missing: k = te.reduce_axis((0, n)), then axis=k")
-        sources, axes = tuple(map(as_expr, _as_tuple(expr))), _as_tuple(axis)
-        for a in axes:
-            if not isinstance(a, ReduceAxis):
-                raise TypeError(f"{self.name}: axis must be a te.reduce_axis, as te.reduce_axis((0, n)) makes, got {a!r}")
-        if not axes:
-            raise TypeError(f"{self.name}: at least one axis is needed")
+        sources, axes = tuple(map(as_expr, _as_tuple(expr))), _reduce_axes(self.name, axis)
         identities = _as_tuple(self.identity(*(s.dtype for s in sources)))
         if len(identities) != len(sources):
             raise TypeError(f"{self.name}: {len(sources)} value(s) to reduce, but the identity has {len(identities)}")
@@ -177,9 +197,21 @@ class Reducer:
         return results if isinstance(expr, (tuple, list)) else results[0]
 
 
+def _reduce_axes(name: str, axis: Any) -> tuple[ReduceAxis, ...]:
+    if axis is None:
+        raise TypeError(f"{name}: an axis to reduce over is missing: k = te.reduce_axis((0, n)), then axis=k")
+    axes = _as_tuple(axis)
+    for a in axes:
+        if not isinstance(a, ReduceAxis):
+            raise TypeError(f"{name}: axis must be a te.reduce_axis, as te.reduce_axis((0, n)) makes, got {a!r}")
+    if not axes:
+        raise TypeError(f"{name}: at least one axis is needed")
+    return axes
+
+
 @node
 class Reduce(Expr):
-    """Value `index` of a reduction; allowed only as the whole body of a `compute`."""
+    """Value `index` of a reduction."""
 
     reducer: Reducer
     sources: tuple[Expr, ...]
@@ -248,17 +280,18 @@ def _shape(shape, name: str) -> tuple[Expr, ...]:
     return tuple(const(d.value, "int64") if wide and isinstance(d, Const) else d for d in result)
 
 
-def var(name: str = "n", dtype: str = "int32") -> Var:
+def var(name: str = "n", dtype: dtypes.DTypeLike = "int32") -> Var:
     """A symbolic size: a scalar parameter of the function, of an integer dtype."""
-    if not dtypes.is_int(dtypes.check(dtype)):
-        raise TypeError(f"var {name}: a size must be an integer, got dtype {dtype}")
-    return Var(need_name(name), dtype)
+    of = dtypes.check(dtype)
+    if not dtypes.is_int(of):
+        raise TypeError(f"var {name}: a size must be an integer, got dtype {of}")
+    return Var(need_name(name), of)
 
 
 size_var = var
 
 
-def placeholder(shape: Sequence[int | Expr], dtype: str = "float32", name: str = "placeholder") -> Tensor:
+def placeholder(shape: Sequence[int | Expr], dtype: dtypes.DTypeLike = "float32", name: str = "placeholder") -> Tensor:
     """An input tensor of the given shape (integers of at least 0, and sizes that `te.var` makes) and dtype (see `tir.dtypes`).
 
     Raises TypeError or ValueError for any other shape, dtype or name.
@@ -309,10 +342,11 @@ def compute(
 ) -> Tensor | tuple[Tensor, ...]:
     """A tensor whose element at `(i, j, ...)` is `fcompute(i, j, ...)`.
 
-    `fcompute` returns an expression or a reduction; for a tuple of these the result is a tuple of tensors of one shape, computed
-    together. Its parameters name the axes; the dtype of its expression is the tensor's. `attrs`, JSON data, become annotations of
-    the block. Raises TypeError for another number of indices than of dimensions, for other results, and for a reduction that is
-    not the whole body. Raises ValueError for a body that is too large.
+    `fcompute` returns an expression; for a tuple of these the result is a tuple of tensors of one shape, computed together. Its
+    parameters name the axes; the dtype of its expression is the tensor's. A reduction that is not the whole body is computed
+    before, as a tensor of its own. `attrs`, JSON data, become annotations of the block. Raises TypeError for another number of
+    indices than of dimensions, for other results, and for a reduction inside a reduction or under `if_then_else`. Raises
+    ValueError for a body that is too large.
     """
     shape = _shape(shape, need_name(name))
     _need_function(fcompute, f"{name}: fcompute is a function of the indices, such as `lambda i, j: A[j, i]`")
@@ -342,26 +376,96 @@ def compute(
         values = tuple(as_expr(v) for v in _as_tuple(result))
     except TypeError as error:
         raise TypeError(f"{name}: the function gives {result!r}: {error}") from None
-    reduces = [v for v in values if isinstance(v, Reduce)]
-    if reduces and (len(reduces) != len(values) or builtins.any(r.sources is not reduces[0].sources for r in reduces)):
-        raise TypeError(f"{name}: several outputs that reduce must all come from one reducer")
     for v in values:
         if excess := too_large(*_parts(v)):
             raise ValueError(f"{name}: written out, the body has {excess}; give parts of it a compute of their own")
-        for n in (n for part in _parts(v) for n in walk(part)):
-            if isinstance(n, Reduce):
-                raise TypeError(
-                    f"{name}: a reduction must be the whole body of a compute; give `{n.reducer.name}` a compute of its own"
-                )
-            if isinstance(n, ReduceAxis) and n not in (v.axes if isinstance(v, Reduce) else ()):
-                raise TypeError(f"{name}: nothing reduces over `{n.var}`; put it in, as in te.sum(..., axis={n.var})")
+    values = with_deep_recursion(lambda: _reductions_apart(name, axes, shape, values))
+    for v in values:
+        _check_reductions(name, v)
     op = Compute(name, axes, shape, values, tuple(sorted((attrs or {}).items())))
     many = isinstance(result, (tuple, list))
     outputs = tuple(Tensor(op, i, shape, v.dtype, f"{name}_v{i}" if many else name) for i, v in enumerate(values))
     return outputs if many else outputs[0]
 
 
-def scan(shape: Sequence[int | Expr], fcompute: Callable, axis: int, dtype: str = "float32", name: str = "scan") -> Tensor:
+def _reductions_apart(name: str, axes: tuple[Var, ...], shape: tuple[Expr, ...], values: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The values of a formula with each reduction inside them read from a tensor of its own: `te.sum(x, axis=k) / 7` divides what
+    another block sums. A choice of `if_then_else` stays as it is, for its reads may be out of bounds elsewhere."""
+    if builtins.all(isinstance(v, Reduce) and v.sources is getattr(values[0], "sources", None) for v in values):
+        return values
+    apart: dict[tuple, Compute] = {}
+
+    def visit(n: Node) -> Node:
+        if isinstance(n, Reduce):
+            key = (n.reducer, n.sources, n.axes, n.condition)
+            if key not in apart:
+                outputs = tuple(Reduce(n.reducer, n.sources, n.identities, n.axes, n.condition, i) for i in range(len(n.sources)))
+                for output in outputs:
+                    _check_reductions(name, output)
+                apart[key] = Compute(f"{name}_{n.reducer.name}", axes, shape, outputs)
+            op = apart[key]
+            label = f"{op.name}_v{n.index}" if len(op.values) > 1 else op.name
+            return TensorRead(tensors.setdefault((op, n.index), Tensor(op, n.index, shape, n.dtype, label)), axes)
+        return n if isinstance(n, (Var, Const)) or (isinstance(n, Select) and n.lazy) else map_children(n, visit)
+
+    tensors: dict[tuple[Compute, int], Tensor] = {}
+    return tuple(visit(v) for v in values)  # type: ignore[misc]
+
+
+def _check_reductions(name: str, value: Expr) -> None:
+    """Refuse a reduction inside the parts of a value, and an axis over which nothing reduces."""
+    for n in (n for part in _parts(value) for n in walk(part)):
+        if isinstance(n, Reduce):
+            place = "inside a reduction" if isinstance(value, Reduce) else "under if_then_else"
+            raise TypeError(f"{name}: `{n.reducer.name}` is {place}; give it a compute of its own")
+        if isinstance(n, ReduceAxis) and n not in (value.axes if isinstance(value, Reduce) else ()):
+            raise TypeError(f"{name}: nothing reduces over `{n.var}`; put it in, as in te.sum(..., axis={n.var})")
+
+
+def _matmul(a: Tensor, b: Tensor) -> Tensor:
+    """The product of two tensors by the rules of numpy's `@`."""
+    what = f"{a.name} @ {b.name}"
+    if not a.ndim or not b.ndim:
+        raise ValueError(f"{what}: a tensor without dimensions is a number; write `*`")
+    columns = b.ndim > 1
+    if a.shape[-1] != b.shape[-2 if columns else -1]:
+        raise ValueError(
+            f"{what}: the last dimension of {a.shape} must be the {'last but one' if columns else 'one'} of {b.shape}"
+        )
+    k = reduce_axis((0, a._shape[-1]), name="k")
+    batch = _broadcast(what, a, b)
+    rows = a._shape[-2:-1]
+
+    def element(*index: Var) -> Expr:
+        row, column = index[len(batch) : len(batch) + len(rows)], index[len(batch) + len(rows) :]
+        left, right = (_broadcast_index(t, index[: len(batch)]) for t in (a, b))
+        return sum(a[(*left, *row, k)] * b[(*right, k, *column)], axis=k)
+
+    return compute((*batch, *rows, *(b._shape[-1:] if columns else ())), element, name="matmul")
+
+
+def _broadcast(what: str, a: Tensor, b: Tensor) -> tuple[Expr, ...]:
+    """The dimensions of a batch of two tensors: all but the last two, aligned at their ends, where 1 fits any extent."""
+    ranks = builtins.max(a.ndim, b.ndim) - 2
+    one = const(1)
+    batch = []
+    for left, right in zip(*(((one,) * ranks + t._shape[:-2])[-ranks:] if ranks > 0 else () for t in (a, b)), strict=True):
+        if left != right and not left.is_one and not right.is_one:
+            raise ValueError(f"{what}: the batches of {a.shape} and {b.shape} differ")
+        batch.append(right if left.is_one else left)
+    return tuple(batch)
+
+
+def _broadcast_index(t: Tensor, index: tuple[Var, ...]) -> tuple[Expr, ...]:
+    """The index into the batch of one tensor at an index of the batch of a product."""
+    extents = t._shape[:-2]
+    own = index[len(index) - len(extents) :]
+    return tuple(const(0, i.dtype) if e.is_one else i for i, e in zip(own, extents, strict=True))
+
+
+def scan(
+    shape: Sequence[int | Expr], fcompute: Callable, axis: int, dtype: dtypes.DTypeLike = "float32", name: str = "scan"
+) -> Tensor:
     """A tensor computed in order along `axis`: `fcompute(y, i, j, ...)` may read earlier elements of the tensor itself, `y`.
 
     A running sum: `te.scan((n,), lambda y, i: x[i] + te.if_then_else(i >= 1, y[i - 1], 0.0), axis=0)`. Raises as `compute` does,
@@ -375,7 +479,7 @@ def scan(shape: Sequence[int | Expr], fcompute: Callable, axis: int, dtype: str 
     if not 0 <= axis < len(axes):
         raise ValueError(f"{name}: the axis {axis} does not exist; the tensor has {len(axes)} dimension(s)")
     result = Tensor(Placeholder(name), 0, extents, dtypes.check(dtype), name)  # its own formula may read it
-    result.op = Compute(name, axes, result._shape, (cast(as_expr(fcompute(result, *axes)), dtype),), ordered=axis)
+    result.op = Compute(name, axes, result._shape, (cast(as_expr(fcompute(result, *axes)), result.dtype),), ordered=axis)
     return result
 
 
@@ -455,6 +559,22 @@ min = comm_reducer(minimum, lambda dtype: const(dtypes.limits(dtype)[1], dtype),
 # Of pairs (index, value): `te.argmax((k, A[i, k]), axis=k)`; of equal values the first.
 argmax = comm_reducer(_first(">"), lambda index, value: (_no_index(index), const(dtypes.limits(value)[0], value)), name="argmax")
 argmin = comm_reducer(_first("<"), lambda index, value: (_no_index(index), const(dtypes.limits(value)[1], value)), name="argmin")
+
+
+def mean(expr, axis=None, where=None) -> Expr:
+    """The mean of a float over `axis`, a `reduce_axis` or several; `where` leaves out the iterations for which it is false.
+
+    The sum and the division are blocks of their own. Halves are summed in float32. Raises TypeError for other dtypes.
+    """
+    value, axes = as_expr(expr), _reduce_axes("mean", axis)
+    if not dtypes.is_float(value.dtype):
+        raise TypeError(f"mean needs a floating argument, got {value.dtype}; use .astype('float32')")
+    wide = dtypes.computed(value.dtype)
+    if where is None:
+        count = math.prod((cast(a.extent, wide) for a in axes), start=const(1.0, wide))
+    else:
+        count = sum(cast(as_condition(where), wide), axes)
+    return cast(sum(cast(value, wide), axes, where) / count, value.dtype)
 
 
 # --- conversion to a function ------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tir import dtypes
 from tir.nearest import no_such
 
 from . import attention, convolutions, products, rows, transposed
@@ -67,10 +68,10 @@ def get(name: str) -> Workload:
     return _WORKLOADS[name]
 
 
-def make(name: str, shape: Sequence[int] | None = None, dtype: str = "float32") -> Instance:
+def make(name: str, shape: Sequence[int] | None = None, dtype: dtypes.DTypeLike = "float32") -> Instance:
     """The workload `name` at `shape` (sizes in the order of its parameters, None for its default) in float32 or float64."""
     workload = get(name)
-    sizes = workload.sizes(shape)
+    sizes, dtype = workload.sizes(shape), dtypes.check(dtype)
     if dtype not in DTYPES:
         raise ValueError(f"{name}: workloads compute in {' or '.join(DTYPES)}, got dtype {dtype!r}")
     return Instance(workload, sizes, dtype, workload.build(dtype, *sizes), workload.flop(*sizes), workload.numpy(dtype, *sizes))

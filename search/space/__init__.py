@@ -5,6 +5,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from tir.nearest import no_attribute
+
 from .derivation import GPU_SPACES, SPACES, Derivation, Space, best_first, departures
 
 if TYPE_CHECKING:
@@ -21,4 +23,4 @@ def __getattr__(name: str) -> Any:
         from . import generation
 
         return getattr(generation, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise no_attribute(__name__, name, __all__)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,32 @@ def test_every_dtype_is_copied_by_script_interpreter_and_llvm(dtype):
         b = np.zeros_like(a)
         run(a, b)
         assert (b == a[::-1]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.dtype("float32"), np.dtype("float32").type])
+def test_dtypes_of_numpy_stand_for_their_names(dtype):
+    n, A = te.var("n", np.int64), te.placeholder((7,), dtype, name="A")
+    made = (
+        A,
+        A[0].astype(np.float64).astype(dtype),
+        te.const(1, dtype),
+        te.infinity(dtype),
+        te.max_value(dtype),
+        te.min_value(dtype),
+    )
+    assert n.dtype == "int64" and {type(x.dtype) for x in made} == {str} and {x.dtype for x in made} == {"float32"}
+    assert te.scan((7,), lambda y, i: 1.0, 0, dtype).dtype == tir.workloads.make("gmm", (7, 13, 5), dtype).dtype == "float32"
+    assert te.placeholder((7,), np.bool_).dtype == "bool"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "message"),
+    [("flaot32", "unknown dtype 'flaot32'; did you mean `float32`? known are"), (np.complex64, "unknown dtype 'complex64'"),
+     (np.dtype(">f4"), "unknown dtype '>f4'"), (np.dtype("datetime64[s]"), "unknown dtype"), (float, "a dtype is a string such as")],
+)  # fmt: skip
+def test_other_dtypes_are_refused(dtype, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
+        te.placeholder((7,), dtype)
 
 
 def test_integers_that_floats_hold_exactly_are_folded():

@@ -134,6 +134,98 @@ def test_argmax_and_argmin(name, shape, dtype):
     assert w.dtype == np.int32 and v.dtype == dtype
 
 
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((7, 13), (13, 5)), ((13,), (13, 5)), ((7, 13), (13,)), ((13,), (13,)), ((3, 7, 13), (13, 5)), ((3, 1, 7, 2), (5, 2, 1)),
+     ((1, 7, 13), (3, 13, 5)), ((2, 1, 3), (2, 3, 1)), ((1, 1), (1, 1))],
+)  # fmt: skip
+def test_products_are_those_of_numpy(left, right):
+    A, B = te.placeholder(left, "int64", name="A"), te.placeholder(right, "int64", name="B")
+    a, b = integers(left, "int64"), integers(right, "int64", 1)
+    C = A @ B
+    assert C.shape == (a @ b).shape
+    np.testing.assert_array_equal(result(te.create_prim_func([A, B, C]), a, b)[0], a @ b)
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (7, 13), (2, 3, 5)])
+def test_transposed(shape):
+    A = te.placeholder(shape, name="A")
+    a = integers(shape, "float32")
+    np.testing.assert_array_equal(result(te.create_prim_func([A, A.T]), a)[0], a.T)
+
+
+def test_a_product_of_symbolic_sizes():
+    n, m = te.var("n"), te.var("m")
+    A, B = te.placeholder((n, m), name="A"), te.placeholder((7, m), name="B")
+    func = te.create_prim_func([A, B, A @ B.T])
+    a, b, c = integers((5, 13), "float32"), integers((7, 13), "float32", 1), np.empty((5, 7), "float32")
+    run(func, a, b, c, 5, 13)
+    np.testing.assert_array_equal(c, a @ b.T)
+    with pytest.raises(ValueError, match="the last dimension"):
+        A @ te.placeholder((n, m), name="C")
+
+
+def test_reductions_inside_a_formula_have_blocks_of_their_own():
+    """Twice the same one is one block; of pairs, each output; a tuple of other reductions, too."""
+    X = te.placeholder((7, 13), name="X")
+    Y = te.compute(
+        (7,),
+        lambda i: (
+            te.sum(X[i, k], axis=k) * 3.0 + te.max(X[i, k], axis=k) - te.sum(X[i, k], axis=k),
+            te.argmax((k, X[i, k]), axis=k)[0] * 2,
+        ),
+        name="Y",
+    )
+    func = te.create_prim_func([X, *Y])
+    assert [b.name for b in blocks(func)] == ["Y_sum", "Y_max", "Y_argmax", "Y"]
+    x = integers((7, 13), "float32")
+    y, place = result(func, x)
+    np.testing.assert_array_equal(y, x.sum(1) * 2 + x.max(1))
+    np.testing.assert_array_equal(place, x.argmax(1) * 2)
+    same(func)
+    low, high = te.compute((7,), lambda i: (te.min(X[i, k], axis=k), te.max(X[i, k], axis=k)), name="ends")
+    y, z = result(te.create_prim_func([X, low, high]), x)
+    np.testing.assert_array_equal(y, x.min(1))
+    np.testing.assert_array_equal(z, x.max(1))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_mean(dtype):
+    """Of sums that are exact, so that only the division rounds; a half's sum may exceed the half."""
+    X, n = te.placeholder((7, 16, 4), dtype, name="X"), te.reduce_axis((0, 16), name="n")
+    p = te.reduce_axis((0, 4), name="p")
+    mean = te.compute((7,), lambda i: te.mean(X[i, n, p], axis=[n, p]), name="mean")
+    some = te.compute((7,), lambda i: te.mean(X[i, n, p], [n, p], where=X[i, n, p] > 0) + te.mean(X[i, 0, p], p), name="some")
+    x = integers((7, 16, 4), dtype)
+    numbers = plain(x, dtype).astype(np.float64)
+    unit = dtypes.unit(dtype)
+    for found, wanted in zip(
+        result(te.create_prim_func([X, mean, some]), x),
+        (numbers.mean((1, 2)), numbers.mean((1, 2), where=numbers > 0) + numbers[:, 0].mean(1)),
+        strict=True,
+    ):
+        assert (abs(plain(found, dtype) - wanted) <= 4 * unit * abs(numbers).mean()).all()
+    if dtype == "float16":
+        assert result(te.create_prim_func([X, mean]), np.full((7, 16, 4), 60_000, dtype))[0][0] == np.float16(60_000)
+
+
+def test_a_mean_over_a_symbolic_size_and_over_nothing():
+    m = te.var("m")
+    X, n = te.placeholder((7, m), name="X"), te.reduce_axis((0, m), name="n")
+    func = te.create_prim_func([X, te.compute((7,), lambda i: te.mean(X[i, n], axis=n), name="Y")])
+    for extent in (4, 0):
+        x, y = integers((7, extent), "float32"), np.empty(7, "float32")
+        run(func, x, y, extent)
+        np.testing.assert_array_equal(y, x.sum(1) / 4 if extent else np.full(7, np.nan, "float32"))
+
+
+def test_where_chooses_and_reads_nothing_else():
+    X = te.placeholder((7,), name="X")
+    func = te.create_prim_func([X, te.compute((9,), lambda i: te.where(te.all(i > 0, i < 8), X[i - 1], 3.0), name="Y")])
+    x = integers((7,), "float32")
+    np.testing.assert_array_equal(result(func, x)[0], np.pad(x, 1, constant_values=3))
+
+
 def test_where_leaves_iterations_out():
     """The sum of the lower triangle; the part left out is not even read, though it is out of bounds."""
     A = te.placeholder((13, 13), name="A")
@@ -367,7 +459,7 @@ def doubled(e, times: int):
 COMPARED = "`==` and `!=` compare structure; te.equal and te.not_equal compare values"
 
 A = te.placeholder((7, 13), name="A")
-k = te.reduce_axis((0, 13), name="k")
+k, q = te.reduce_axis((0, 13), name="k"), te.reduce_axis((0, 5), name="q")
 N = te.placeholder((7,), "int32", name="N")
 MISTAKES = (
     (lambda: A[1], IndexError, "A has 2 dimension(s) (7, 13), but was indexed with 1"),
@@ -379,10 +471,36 @@ MISTAKES = (
         "B: the shape has 1 dimension(s), but the function takes 2 index(es)",
     ),
     (
-        lambda: te.compute((7,), lambda i: te.sum(A[i, k], axis=k) + 1.0, name="B"),
+        lambda: te.compute((7,), lambda i: te.max(te.sum(A[i, k], axis=k), axis=q), name="B"),
         TypeError,
-        "B: a reduction must be the whole body of a compute; give `sum` a compute of its own",
+        "B: `sum` is inside a reduction; give it a compute of its own",
     ),
+    (
+        lambda: te.compute((7,), lambda i: te.exp(te.max(te.sum(A[i, k], axis=k), axis=q)), name="B"),
+        TypeError,
+        "B: `sum` is inside a reduction; give it a compute of its own",
+    ),
+    (
+        lambda: te.compute((7,), lambda i: te.if_then_else(i > 0, te.sum(A[i - 1, k], axis=k), 0.0), name="B"),
+        TypeError,
+        "B: `sum` is under if_then_else; give it a compute of its own",
+    ),
+    (
+        lambda: te.compute((7,), lambda i: te.sum(A[i, k], axis=k) + A[i, k], name="B"),
+        TypeError,
+        "B: nothing reduces over `k`; put it in, as in te.sum(..., axis=k)",
+    ),
+    (lambda: te.mean(N[k], axis=k), TypeError, "mean needs a floating argument, got int32; use .astype('float32')"),
+    (lambda: te.mean(A[0, k]), TypeError, "mean: an axis to reduce over is missing: k = te.reduce_axis((0, n)), then axis=k"),
+    (lambda: A @ N, ValueError, "A @ N: the last dimension of (7, 13) must be the one of (7,)"),
+    (lambda: A @ A, ValueError, "A @ A: the last dimension of (7, 13) must be the last but one of (7, 13)"),
+    (lambda: A @ te.placeholder((), name="x"), ValueError, "A @ x: a tensor without dimensions is a number; write `*`"),
+    (
+        lambda: te.placeholder((2, 5, 7), name="X") @ te.placeholder((3, 7, 5), name="Y"),
+        ValueError,
+        "X @ Y: the batches of (2, 5, 7) and (3, 7, 5) differ",
+    ),
+    (lambda: A @ 3, TypeError, "unsupported operand type(s) for @: 'Tensor' and 'int'"),
     (
         lambda: te.compute((7,), lambda i: A[i, k], name="B"),
         TypeError,
@@ -441,7 +559,11 @@ MISTAKES = (
         ValueError,
         "B: the body is nested too deeply for Python (maximum recursion depth exceeded); give parts of it a compute of their own",
     ),
-    (lambda: te.placeholder((7,), float), TypeError, "a dtype is a string such as 'float32', got <class 'float'>"),
+    (
+        lambda: te.placeholder((7,), float),
+        TypeError,
+        "a dtype is a string such as 'float32', or numpy's, got <class 'float'>",
+    ),
     (
         lambda: te.placeholder((7, 2.5), name="X"),
         TypeError,

@@ -36,4 +36,6 @@ def __getattr__(name: str) -> Any:
             f"{__name__} has no relax: of a module, it reads the functions under @T.prim_func; take out those under "
             "@R.function, and R from the import"
         )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ..nearest import no_attribute
+
+    raise no_attribute(__name__, name, __all__)

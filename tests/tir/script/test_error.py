@@ -105,7 +105,7 @@ ERRORS = {
         ),
         (
             "x = T.alloc_buffer((4,), «'float23'»)",
-            f"unknown dtype 'float23'; known are {', '.join(dtypes.TABLE)}",
+            f"unknown dtype 'float23'; did you mean `float32`? known are {', '.join(dtypes.TABLE)}",
         ),
         (
             "x = T.alloc_buffer((4,), scope=«'locl'»)",
