@@ -11,8 +11,9 @@ import pytest
 
 import codegen
 from codegen.llvm import native_call
-from codegen.runtime.arguments import DECLINED, ArgumentError
+from codegen.runtime.arguments import ArgumentError
 from codegen.runtime.kernel import _locked_size
+from codegen.runtime.memory import DECLINED
 from tests.codegen.harness import ONE
 from tir import te
 
