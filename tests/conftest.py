@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING
@@ -24,8 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take the place of the host as `--host` says, and of the bytecode; follow the workers. Schedules are those of a machine that
-    was not calibrated, and a farm's devices may become as slow as they like beside other tests."""
+    """Take the place of the host as `--host` says, of the user's caches, and of the bytecode; follow the workers. Schedules are
+    those of a machine that was not calibrated, and a farm's devices may become as slow as they like beside other tests."""
     from codegen import machine_record
 
     os.environ["DASK_TIR__DRIFT"] = "inf"
@@ -34,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if name := config.getoption("--host"):
         _become(name)
     _build_in_one_process()
+    _keep_caches(config)
     _keep_bytecode(config)
     lost_workers.register(config)
     sweeps.register(config)
@@ -75,6 +77,15 @@ def _build_in_one_process() -> None:
     from search.measure import local
 
     local.MAX_WORKERS = 1
+
+
+def _keep_caches(config: pytest.Config) -> None:
+    """A run has caches of its own, which its workers and the processes that they start share: neither objects nor the calibration
+    of the user's machine decide what tests do."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.TemporaryDirectory(prefix="tir-cache-", ignore_cleanup_errors=True)
+        os.environ["XDG_CACHE_HOME"] = folder.name
+        config.add_cleanup(folder.cleanup)
 
 
 def _keep_bytecode(config: pytest.Config) -> None:

@@ -141,7 +141,7 @@ class Pretended(LocalMeasurer):
 def test_a_seed_decides_the_candidates_for_any_number_of_builders_and_after_a_resume(tmp_path):
     def candidates(workers: int, seed: int = 3):
         result = autotune(
-            matmul(7, 13, 40), TARGET, 20, seed=seed, records=tmp_path / f"{workers}-{seed}.db",
+            matmul(7, 13, 40), TARGET, 8, seed=seed, records=tmp_path / f"{workers}-{seed}.db",
             policy=lambda task: make_policy(task, settings=Settings(population=64, generations=2)),
             measurer=lambda task: Pretended(task, workers=workers, limits=QUICK, seed=seed),
         )  # fmt: skip
@@ -149,7 +149,7 @@ def test_a_seed_decides_the_candidates_for_any_number_of_builders_and_after_a_re
 
     first, again = candidates(1), candidates(1)
     assert (first, again) == (candidates(2), candidates(2))
-    assert len(first) == len(again) == 20 and not set(first) & set(again)  # what is recorded is not measured again
+    assert len(first) == len(again) == 8 and not set(first) & set(again)  # what is recorded is not measured again
     assert candidates(1, seed=4) != first
 
 
