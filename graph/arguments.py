@@ -55,40 +55,39 @@ def ordered(graph: Signature | OpenGraph, inputs: Mapping[str, Any] | Sequence[A
     return list(inputs)
 
 
-def named_outputs(graph: Signature, out: Any) -> list[Any]:
-    """The arrays given for the outputs of a graph, in their order: one, several or a dict of them. Raises GraphError."""
+def named_outputs(name: str, values: Sequence[Value], out: Any) -> list[Any]:
+    """The arrays given for these outputs of a network, in their order: one, several or a dict of them. Raises GraphError."""
+    names = [v.name for v in values]
     if isinstance(out, Mapping):
-        names = [v.name for v in graph.outputs]
         if sorted(out) != sorted(names):
-            raise GraphError(f"{graph.name}: the outputs are {', '.join(names)}; out has {', '.join(map(str, out)) or 'none'}")
+            raise GraphError(f"{name}: the outputs are {', '.join(names)}; out has {', '.join(map(str, out)) or 'none'}")
         return [out[n] for n in names]
     found = list(out) if isinstance(out, (list, tuple)) else [out]
-    if len(found) != len(graph.outputs):
-        names = [v.name for v in graph.outputs]
-        raise GraphError(f"{graph.name}: the outputs are {', '.join(names)}; out has {len(found)} array(s)")
+    if len(found) != len(names):
+        raise GraphError(f"{name}: the outputs are {', '.join(names)}; out has {len(found)} array(s)")
     return found
 
 
-def writable(graph: Signature, inputs: Sequence[np.ndarray], outputs: Sequence[Any]) -> list[np.ndarray]:
-    """The memory of arrays that a call writes. Raises GraphError where one has another shape, element type or layout, cannot be
-    written, or overlaps an input or another output."""
-    found = []
-    for value, given in zip(graph.outputs, outputs, strict=True):
-        try:
-            array = host_array(given)
-            if array is None:
-                raise TypeError(f"must be an array, got {type(given).__name__}")
-            refuse_other(array, value.dtype, value.shape)
-            if not array.array.flags.c_contiguous or not array.array.flags.aligned:
-                raise TypeError("must be C-contiguous and aligned to its elements; np.ascontiguousarray makes one")
-            refuse_written(array, given)
-        except TypeError as error:
-            raise GraphError(f"output `{value.name}` {error}") from None
-        found.append(array.array)
-    spans = [(address(a), address(a) + a.nbytes) for a in (*inputs, *found)]
-    names = [f"input `{v.name}`" for v in graph.inputs] + [f"output `{v.name}`" for v in graph.outputs]
-    for n in range(len(inputs), len(spans)):
-        for m in range(n):
-            if spans[m][0] < spans[n][1] and spans[n][0] < spans[m][1]:
-                raise GraphError(f"{graph.name}: {names[n]} overlaps {names[m]} in memory; pass another array as out")
-    return found
+def writable(value: Value, given: Any, what: str) -> np.ndarray:
+    """The memory of an array that a call writes. Raises GraphError where it has another shape, element type or layout, or cannot
+    be written."""
+    try:
+        array = host_array(given)
+        if array is None:
+            raise TypeError(f"must be an array, got {type(given).__name__}")
+        refuse_other(array, value.dtype, value.shape)
+        if not array.array.flags.c_contiguous or not array.array.flags.aligned:
+            raise TypeError("must be C-contiguous and aligned to its elements; np.ascontiguousarray makes one")
+        refuse_written(array, given)
+    except TypeError as error:
+        raise GraphError(f"{what} `{value.name}` {error}") from None
+    return array.array
+
+
+def refuse_overlap(name: str, written: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> None:
+    """Raise GraphError where an array that is written overlaps another one; the keys say what they are."""
+    spans = {what: (address(a), address(a) + a.nbytes) for what, a in {**others, **written}.items()}
+    for what in written:
+        for other, (begin, end) in spans.items():
+            if other != what and begin < spans[what][1] and spans[what][0] < end:
+                raise GraphError(f"{name}: {what} overlaps {other} in memory; pass another array")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
@@ -15,6 +15,7 @@ from search.sizes import named_rows
 from tir.ir import PrimFunc, Var
 from tir.te import Tensor, create_prim_func
 
+from .donation import donations, fuse_in_place, planned_graph
 from .fusion import fuse
 from .ir import Graph
 from .kernels import compiled
@@ -48,6 +49,7 @@ def compile(
     cache: Cache = "user",
     plan: Plan = "estimate",
     winograd: bool = True,
+    donate: Mapping[str, str] | None = None,
 ) -> Model: ...
 @overload
 def compile(
@@ -59,6 +61,7 @@ def compile(
     plan: Plan = "estimate",
     winograd: bool = True,
     sizes: Sizes | None = None,
+    donate: Mapping[str, str] | None = None,
 ) -> OpenModel: ...
 @overload
 def compile(
@@ -72,7 +75,7 @@ def compile(
 ) -> Kernel | CudaKernel: ...
 
 
-def compile(computation, target=None, *, records=None, cache="user", plan="estimate", winograd=True, sizes=None):
+def compile(computation, target=None, *, records=None, cache="user", plan="estimate", winograd=True, sizes=None, donate=None):
     """A network as one native function for a processor, or an unscheduled function as a kernel for any `target` (default: this
     processor). A function may be given as the tensors that `te.create_prim_func` takes.
 
@@ -85,9 +88,12 @@ def compile(computation, target=None, *, records=None, cache="user", plan="estim
     (`te.var`) becomes a kernel for all of them; `sizes`, such as `{"n": (1, 128)}`, are those to be fast at. A network of open
     sizes becomes a model for all of them, compiled here for `sizes`, and for others when they are first called.
 
-    Raises TypeError for any other computation, GraphError for a malformed graph, RecordsError for an unusable file. Raises
-    ValueError for `sizes` that the function does not have, for another plan, or for one that cannot be measured here, and the
-    errors of `tir.build`.
+    `donate` names outputs of a network by the inputs whose memory they take, as {"past": "present"}. A call then changes that
+    input, in the elements that differ alone (see `donation`).
+
+    Raises TypeError for any other computation, GraphError for a malformed graph or an impossible donation, RecordsError for an
+    unusable file. Raises ValueError for `sizes` that the function does not have, for another plan, or for one that cannot be
+    measured here, and the errors of `tir.build`.
     """
     target = Target("llvm" if target is None else target)
     objects = users_cache() if cache == "user" else cache
@@ -104,12 +110,13 @@ def compile(computation, target=None, *, records=None, cache="user", plan="estim
             case Graph() if sizes is not None:
                 raise ValueError(f"sizes was given, but no size of {computation.name} is open")
             case Graph():
-                return assembled(final(computation, target, winograd), target, known, objects, plan)
+                return assembled(final(computation, target, winograd), target, known, objects, plan, donate=donate)
             case OpenGraph():
                 rows = named_rows(computation.sizes, sizes, computation.name) if sizes is not None else []
                 compile_at = partial(
-                    _variant, constants=Constants(), target=target, records=records, cache=objects, plan=plan, winograd=winograd
-                )
+                    _variant, constants=Constants(), target=target, records=records, cache=objects, plan=plan, winograd=winograd,
+                    donate=donate,
+                )  # fmt: skip
                 return OpenModel(computation, compile_at, rows)
     kind = type(computation).__name__
     raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, a PrimFunc or a list of tensors, got {kind}")
@@ -123,10 +130,11 @@ def _variant(
     cache: ObjectCache | None,
     plan: Plan,
     winograd: bool,
+    donate: Mapping[str, str] | None,
 ) -> Model:
     """The model of a network at known sizes, which shares `constants` with those at other sizes."""
     with recorded(records, plan) as known:
-        return assembled(final(graph, target, winograd), target, known, cache, plan, constants)
+        return assembled(final(graph, target, winograd), target, known, cache, plan, constants, donate)
 
 
 def final(graph: Graph, target: Target, winograd: bool = True) -> Graph:
@@ -151,17 +159,29 @@ def assembled(
     cache: ObjectCache | None,
     plan: Plan = "estimate",
     constants: Constants | None = None,
+    donate: Mapping[str, str] | None = None,
 ) -> Model:
     """A graph after all passes as one native function; `constants` are shared with other models."""
-    groups = fuse(graph)
+    found = donations(graph, donate or {})
+    whole = graph
+    groups = fuse_in_place(graph, found) if found else fuse(graph)
+    graph = planned_graph(graph, found)
     if plan == "measure" and records is not None:
         measure((g.func for g in groups), target, records)
-    found = compiled((g.func for g in groups), target, records, cache)
-    kernels = [found[g.func] for g in groups]
+    by_func = compiled((g.func for g in groups), target, records, cache)
+    kernels = [by_func[g.func] for g in groups]
     groups, preparations = prepared(graph, groups, kernels)
-    layout = planned_memory(graph, groups)
+    layout = planned_memory(graph, groups, {d.output: d.input for d in found})
     graph, weights = filled(graph, layout, preparations)
-    if constants is None:
-        return Model(graph, groups, kernels, layout, {WEIGHTS: weights}, target)
-    graph, layout, blocks = constants.shared(graph, layout)
-    return Model(graph, groups, kernels, layout, blocks, target)
+    blocks = {WEIGHTS: weights}
+    if constants is not None:
+        graph, layout, blocks = constants.shared(graph, layout)
+    return Model(
+        whole.with_(constants=graph.constants),
+        groups,
+        kernels,
+        layout,
+        blocks,
+        target,
+        {d.output.name: d.input.name for d in found},
+    )

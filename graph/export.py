@@ -119,6 +119,7 @@ def description(model: Model, symbols: Mapping[str, str | None]) -> dict[str, An
         "objects": [],
         "inputs": [(v.name, v.shape, v.dtype) for v in model.inputs],
         "outputs": [(v.name, v.shape, v.dtype) for v in model.outputs],
+        "donated": model.donated,
         "arena": model.plan.nbytes,
         "weights": model.plan.weights_nbytes,
         "labels": model.labels,
@@ -151,11 +152,11 @@ def header_text(model: Model, name: str, path: Path, parallel: bool) -> str:
         f"Both begin at a multiple of {alignment}.",
     ]
     taken = {*KEYWORDS, "weights", "arena"}
-    inputs, outputs = map(buffer, model.graph.inputs), [buffer(v) for v in model.graph.outputs]
+    inputs, outputs = map(buffer, model.graph.inputs), [buffer(v) for v in model.made]
     given = [
         Parameter("const void *weights", f"weights[{weights}]", "read"),
         Parameter("void *arena", f"arena[{arena}]", "written"),
-        *parameters(list(inputs), frozenset(), taken),
+        *parameters(list(inputs), frozenset(model.donated.values()), taken),
         *parameters(outputs, {b.name for b in outputs}, taken),
     ]
     includes = {p.include for p in given if p.include}

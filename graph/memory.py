@@ -70,17 +70,21 @@ def output_base(n: int) -> str:
     return f"output.{n}"
 
 
-def plan(graph: Graph, groups: Sequence[Group]) -> MemoryPlan:
-    """The memory plan of a graph whose calls are in these groups."""
+def plan(graph: Graph, groups: Sequence[Group], donated: Mapping[Value, Value] = {}) -> MemoryPlan:
+    """The memory plan of a graph whose calls are in these groups. Outputs that are keys of `donated` are inputs of the graph, and
+    lie in the memory of those that are their values."""
     inside = places(graph)
     read = [inside[v].root for v in (*(v for g in groups for v in g.inputs), *graph.outputs)]
     made = {inside[v].root for v in (*graph.inputs, *(v for g in groups for v in g.outputs))}
     weights, weights_nbytes = consecutive([v for v in dict.fromkeys(read) if v not in made])
     addresses = {v: Address(WEIGHTS, offset) for v, offset in weights.items()}
     addresses |= {v: Address(input_base(n)) for n, v in enumerate(graph.inputs)}
+    addresses |= {v: addresses[old] for v, old in donated.items()}
     copied: list[int] = []
     for n, value in enumerate(graph.outputs):
         root = inside[value].root
+        if value in donated:
+            continue
         if root in addresses or root.nbytes != value.nbytes:
             copied.append(n)
         else:

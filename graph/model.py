@@ -38,7 +38,7 @@ class Model(Network):
 
     def __init__(
         self, graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel], plan: MemoryPlan,
-        weights: Mapping[str, np.ndarray], target: Target,
+        weights: Mapping[str, np.ndarray], target: Target, donated: Mapping[str, str] = {},
     ):  # fmt: skip
         self.graph, self.groups, self.kernels, self.plan, self.target = graph, tuple(groups), tuple(kernels), plan, target
         self.steps: list[Step] = [
@@ -48,10 +48,12 @@ class Model(Network):
         self.steps += plan.copies
         self.codes = {k.main.symbol: k.main.code for k in self.kernels}
         self.keeping = [name for name, code in self.codes.items() if f"{name}{RELEASE}\0".encode() in code]
-        self.bases = [*weights, ARENA, *map(input_base, range(len(graph.inputs))), *map(output_base, range(len(graph.outputs)))]
+        self.bases = [*weights, ARENA, *map(input_base, range(len(graph.inputs)))]
+        self.bases += [output_base(n) for n, v in enumerate(graph.outputs) if v.name not in donated]
         labels = [kernel_label(k.func) for k in self.kernels]
         super().__init__(
-            graph.name, graph.inputs, graph.outputs, weights, plan.nbytes, labels, len(self.steps), target.num_cores
+            graph.name, graph.inputs, graph.outputs, weights, plan.nbytes, labels, len(self.steps), target.num_cores,
+            donated,
         )  # fmt: skip
         if not backend(target).missing(target):
             self._run  # noqa: B018 (loaded here, and not in the first call, or in several at once)
@@ -59,7 +61,7 @@ class Model(Network):
     def __reduce__(self) -> tuple[Any, ...]:
         own = self.joined()
         graph = own.graph.with_(constants={})  # they lie in the weights
-        return _restored, (graph, own.groups, own.kernels, own.plan, np.asarray(own.weights[WEIGHTS]), own.target)
+        return _restored, (graph, own.groups, own.kernels, own.plan, np.asarray(own.weights[WEIGHTS]), own.target, own.donated)
 
     def joined(self) -> Model:
         """The model with its constants in one block; itself unless it shares several."""
@@ -67,7 +69,7 @@ class Model(Network):
             return self
         store = Constants()
         graph, plan, weights = store.shared(self.graph, self.plan)
-        return Model(graph, self.groups, self.kernels, plan, weights, self.target)
+        return Model(graph, self.groups, self.kernels, plan, weights, self.target, self.donated)
 
     @cached_property
     def _functions(self) -> tuple[Entry, Entry | None, Entry | None]:
@@ -82,8 +84,8 @@ class Model(Network):
 
     def _native(self, written: bool) -> Entry:
         named = [*(_bytes(name, block.nbytes) for name, block in self.weights.items()), _bytes(ARENA, self.plan.nbytes)]
-        params = [*named, *map(buffer, (*self.inputs, *self.outputs))]
-        names = frozenset(v.name for v in self.outputs) if written else frozenset()  # new arrays overlap no other
+        params = [*named, *map(buffer, (*self.inputs, *self.made))]
+        names = {*self.donated.values(), *(v.name for v in self.made if written)}  # new arrays overlap no other
         return native_call(self._functions[0], params, names, short=False)
 
     def _fault(self, step: int, status: int) -> Exception:
@@ -128,8 +130,9 @@ def kernel_label(func: PrimFunc) -> str:
 
 
 def _restored(
-    graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel], plan: MemoryPlan, weights: np.ndarray, target: Target
-) -> Model:
+    graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel], plan: MemoryPlan, weights: np.ndarray, target: Target,
+    donated: Mapping[str, str],
+) -> Model:  # fmt: skip
     """A model that was pickled."""
     graph, block = with_constants(graph, plan, weights)
-    return Model(graph, groups, kernels, plan, {WEIGHTS: block}, target)
+    return Model(graph, groups, kernels, plan, {WEIGHTS: block}, target, donated)

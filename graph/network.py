@@ -13,7 +13,7 @@ from codegen.processor import host_cores
 from codegen.runtime.memory import DECLINED, address, aligned_memory, maker
 from tir.arrays import result_conversion
 
-from .arguments import arranged, named_outputs, ordered, writable
+from .arguments import arranged, named_outputs, ordered, refuse_overlap, writable
 from .ir import GraphError, Value
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ class Profile:
 
 class Network:
     """A network that can be called. `inputs` and `outputs` are its values. `weights` are the blocks of memory of its constants,
-    by name: one, or several where models share them.
+    by name: one, or several where models share them. `donated` names inputs by the outputs that take their memory; `made` are the
+    other outputs.
 
     Each call has an arena of `arena_nbytes` bytes of its own, which later calls reuse, so any number of threads may call a
     network at the same time. `labels` are those of the kernels in the order of their calls, `num_steps` counts copies, too.
@@ -68,14 +69,15 @@ class Network:
 
     def __init__(
         self, name: str, inputs: tuple[Value, ...], outputs: tuple[Value, ...], weights: Mapping[str, np.ndarray],
-        arena_nbytes: int,
-        labels: Sequence[str], num_steps: int, threads: int,
+        arena_nbytes: int, labels: Sequence[str], num_steps: int, threads: int, donated: Mapping[str, str] = {},
     ):  # fmt: skip
         self.name, self.inputs, self.outputs = name, inputs, outputs
         self.weights, self.arena_nbytes = dict(weights), arena_nbytes
         self._blocks = tuple(weights.values())
         self.labels, self.num_steps, self.max_threads = tuple(labels), num_steps, threads
-        self._new_outputs = [maker(v.shape, v.dtype) for v in outputs]
+        self.donated = dict(donated)
+        self.made = tuple(v for v in outputs if v.name not in self.donated)
+        self._new_outputs = [maker(v.shape, v.dtype) for v in self.made]
         self._arenas: list[np.ndarray] = []  # of calls that have ended, at most one for each core
 
     # --- what a subclass has: native code --------------------------------------------------------------------------------
@@ -109,37 +111,42 @@ class Network:
         """The outputs, new arrays in the order of `outputs`, for inputs in the order of `inputs`, or a dict of them.
 
         Inputs are arrays of numpy or other libraries; outputs are of the first library that is not numpy. With `out`, one array
-        or several in order or by name, outputs are written there, and no array is made. Elements of inputs are not checked: an
+        or several in order or by name, outputs are written there, and no array is made. An output that has the memory of a
+        donated input is that input, and not in `out`. Elements of inputs are not checked: an
         index out of bounds, as into an embedding, becomes the nearest one inside. Raises GraphError for a missing input, another
         shape or element type, and an `out` that cannot be written or overlaps another array; MemoryError without memory for a
         kernel's temporaries; ZeroDivisionError for a division of an integer by zero; UnsupportedProcessor for a target that this
         processor cannot run, which is for `export`.
         """
         if out is not None:
-            return self._into(inputs, named_outputs(self, out))
+            return self._into(inputs, named_outputs(self.name, self.made, out))
         outputs = [new() for new in self._new_outputs]
         if self._called(self._run, inputs, outputs) == DECLINED:
             given = self._ordered(inputs)
-            self._called_at(arranged(self, given), outputs)
-            return self._like(given, outputs)
-        return outputs
+            self._called_at(self._arranged(given), outputs)
+            return self._results(given, self._like(given, outputs))
+        return self._results(inputs, outputs) if self.donated else outputs
 
     def _into(self, inputs: tuple, outputs: list[Any]) -> list[Any]:
         if self._called(self._run_into, inputs, outputs) == DECLINED:
-            arrays = arranged(self, self._ordered(inputs))
-            self._called_at(arrays, writable(self, arrays, outputs))
-        return outputs
+            given = self._ordered(inputs)
+            arrays = self._arranged(given)
+            self._called_at(arrays, self._writable(arrays, outputs))
+            inputs = tuple(given)
+        return self._results(inputs, outputs) if self.donated else outputs
 
     def bind(self, *inputs, outputs: Any = None) -> Callable[[], list[Any]]:
         """A function without arguments: the call with these arrays, kept alive and read anew each time. `outputs` are arrays to
         write, as `out` of a call; without, each call makes new ones. Raises as a call does."""
         given = self._ordered(inputs)
-        arrays = arranged(self, given)
+        arrays = self._arranged(given)
         if outputs is not None:
-            results = named_outputs(self, outputs)
-            return self._bound(arrays, writable(self, arrays, results), results)
+            own = named_outputs(self.name, self.made, outputs)
+            return self._bound(arrays, self._writable(arrays, own), self._results(given, own))
         call = partial(self, *arrays)
-        return call if result_conversion(given) is None else lambda: self._like(given, call())
+        if result_conversion(given) is None:
+            return call
+        return lambda: self._results(given, self._like(given, call(), self.outputs))
 
     def _bound(self, arrays: Sequence[np.ndarray], memory: Sequence[np.ndarray], results: list[Any]) -> Callable[[], list[Any]]:
         def call() -> list[Any]:
@@ -149,14 +156,39 @@ class Network:
 
         return call
 
+    def _results(self, inputs: Sequence[Any], made: Sequence[Any]) -> list[Any]:
+        """All outputs: those that a call made, or has them already, and the inputs in whose memory the others lie."""
+        if not self.donated or len(made) == len(self.outputs):
+            return list(made)
+        given = dict(zip((v.name for v in self.inputs), inputs, strict=True))
+        own = iter(made)
+        return [given[self.donated[v.name]] if v.name in self.donated else next(own) for v in self.outputs]
+
+    def _arranged(self, given: Sequence[Any]) -> list[np.ndarray]:
+        """The arrays of inputs; those that are donated must be such that a call can change them."""
+        arrays = arranged(self, given)
+        changed = {*self.donated.values()}
+        kinds = [f"input `{v.name}`" for v in self.inputs]
+        found = {what: writable(v, a, "input") for what, v, a in zip(kinds, self.inputs, given, strict=True) if v.name in changed}
+        refuse_overlap(self.name, found, dict(zip(kinds, arrays, strict=True)))
+        return arrays
+
+    def _writable(self, inputs: Sequence[np.ndarray], outputs: Sequence[Any]) -> list[np.ndarray]:
+        """The memory of arrays for outputs, none of which overlaps another array of the call."""
+        found = {f"output `{v.name}`": writable(v, a, "output") for v, a in zip(self.made, outputs, strict=True)}
+        refuse_overlap(self.name, found, {f"input `{v.name}`": a for v, a in zip(self.inputs, inputs, strict=True)})
+        return list(found.values())
+
     def _ordered(self, inputs: tuple) -> list[Any]:
         by_name = len(inputs) == 1 and isinstance(inputs[0], Mapping)
         return ordered(self, inputs[0] if by_name else inputs)
 
-    def _like(self, inputs: Sequence[Any], outputs: list[np.ndarray]) -> list[Any]:
-        """Outputs as arrays of the library of the inputs."""
+    def _like(self, inputs: Sequence[Any], outputs: Sequence[np.ndarray], values: Sequence[Value] | None = None) -> list[Any]:
+        """Arrays of `values`, by default the outputs that a call makes, as those of the library of the inputs."""
         back = result_conversion(inputs)
-        return outputs if back is None else [back.of(a, v.dtype) for a, v in zip(outputs, self.outputs, strict=True)]
+        if back is None:
+            return list(outputs)
+        return [back.of(a, v.dtype) for a, v in zip(outputs, self.made if values is None else values, strict=True)]
 
     def _called_at(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], *further: np.ndarray) -> None:
         """Run once, on arrays of the right shapes and element types; `further` are for the entry that takes times."""
@@ -222,7 +254,7 @@ class Network:
         """
         if self._functions[1] is None:
             raise GraphError(f"{self.name}: a library that was exported takes no times; Model.save writes one that does")
-        arrays = arranged(self, self._ordered(inputs))
+        arrays = self._arranged(self._ordered(inputs))
         times = np.empty((self.num_steps + 1, TIMESPEC_WORDS), np.int64)
         samples = np.empty((runs + 1, self.num_steps))
         for row in samples:

@@ -59,7 +59,7 @@ class Saved(Network):
         )
         super().__init__(
             description["name"], inputs, outputs, {"weights": weights}, description["arena"], description["labels"],
-            description["steps"], description["threads"],
+            description["steps"], description["threads"], description["donated"],
         )  # fmt: skip
         self._functions  # noqa: B018 (loaded here, and not in the first call, or in several at once)
 
@@ -69,7 +69,7 @@ class Saved(Network):
     @cached_property
     def _functions(self) -> tuple[Entry, Entry | None, Entry | None]:
         found = self._description
-        count = 2 + len(self.inputs) + len(self.outputs)
+        count = 2 + len(self.inputs) + len(self.made)
         arguments = {"run": count, "timed": count + 1, "limit": 1}
         names = {part: name for part, name in found["symbols"].items() if name}
         if found["parallel"]:

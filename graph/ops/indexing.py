@@ -171,6 +171,21 @@ def tensor_scatter(past, update, start=None, *, axis=-2, mode="linear"):
     return te.compute(past.shape, formula, name="tensor_scatter")
 
 
+def rows_scattered(past, update, start=None, *, axis=-2, mode="linear") -> te.Tensor:
+    """The result of TensorScatter as a copy of the cache in which the new elements are stored, one after the other."""
+    (along,) = normal_axes([axis], past.ndim)
+    extent = shape_of(past)[along]
+
+    def formula(_: te.Tensor, *k: Expr) -> tuple[Sequence[Expr], Expr, Expr]:
+        begin = te.const(0, "int64") if start is None else start[k[0]].astype("int64")
+        row = begin + k[along].astype("int64")
+        row = row % extent if mode == "circular" else row
+        inside = te.all(row >= te.const(0, "int64"), row < te.const(extent, "int64"))
+        return replaced(k, along, nearest(row, extent)), update[k], inside
+
+    return te.scatter(past, shape_of(update), formula)
+
+
 @operator("OneHot", 9, operands={1: "depth"})
 def one_hot(indices, values, *, depth, axis=-1):
     """`values[1]` where the index along a new axis is an element of `indices`, `values[0]` elsewhere."""

@@ -187,7 +187,7 @@ def test_refused_outputs(case):
     fixed = np.empty((2, 3), "float32")
     fixed.flags.writeable = False
     further = {
-        "overlap": (x, "^test: output `y` overlaps input `x` in memory; pass another array as out$"),
+        "overlap": (x, "^test: output `y` overlaps input `x` in memory; pass another array$"),
         "readonly": (fixed, "^output `y` is written but the array is read-only$"),
     }
     out, message = (OUTS | further)[case]
