@@ -75,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--best", metavar="DIR", help="with --schedule tuned: no search, but the schedules in DIR/*.json")
     p.add_argument("--save", metavar="DIR", help=f"{', '.join(SAVING)}: keep what is found in DIR, and a page of it")
+    p.add_argument("--types", metavar="TYPES", help="networks: rows of these types alone, as in float32,int8")
     p.add_argument("--models", metavar="DIR", help="networks: the folder of the exported files, made where they are missing")
     p.add_argument(
         "--seconds", type=positive_float, metavar="S", help="to time a row for (default 2); quality: to search for (default 300)"
@@ -114,6 +115,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError(f"--best needs --schedule tuned, not {args.schedule}")
         if args.save and not set(SAVING) & set(names):
             raise ValueError(f"--save is for {', '.join(SAVING)}, not {', '.join(names)}")
+        if args.types and "networks" not in names:
+            raise ValueError(f"--types is for networks, not {', '.join(names)}")
+        if args.types:
+            chosen["networks"] = modules["networks"].of_types(chosen["networks"], args.types)
         if args.models and "networks" not in names:
             raise ValueError(f"--models is for networks, not {', '.join(names)}")
         if args.minutes is not None and not set(SEARCHING) & set(names):

@@ -1,9 +1,10 @@
-"""A process that runs a network in one library: `python -m benchmarks.network_contender LIBRARY FILE THREADS`.
+"""A process that runs a network in one library: `python -m benchmarks.network_contender LIBRARY FILE THREADS TYPE`.
 
-It reads FILE, an export of `benchmarks.torch_networks`, and inputs and outputs beside it, and answers on standard output with one
-JSON object a line: first what loading took, the memory that it took beside the library itself, and how far the outputs are from
-those in float64; then, for each number of calls that it reads, the seconds of one, on average; and for `profile` the seconds of
-each kernel, where the library is ours.
+It reads FILE, an export of `benchmarks.torch_networks`, and inputs and outputs beside it. In the TYPE int8, ours quantises it,
+and the others read the file that `benchmarks.static_quantiser` made of it. It answers on standard output with one JSON object a
+line: first what loading took, the memory that it took beside the library itself, and how far the outputs are from those in
+float64; then, for each number of calls that it reads, the seconds of one, on average; and for `profile` the seconds of each
+kernel, where the library is ours.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Arrays = list[np.ndarray]
 Call = Callable[[], Arrays]
 
 
-def tir_call(file: Path, inputs: Arrays, threads: int) -> tuple[Call, dict[str, Any], Any]:
+def tir_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tuple[Call, dict[str, Any], Any]:
     """Ours, compiled twice: as never before, and as found in a cache."""
     import tempfile
 
@@ -32,6 +33,10 @@ def tir_call(file: Path, inputs: Arrays, threads: int) -> tuple[Call, dict[str, 
 
     graph = tir.load_onnx(file)
     target = tir.Target("llvm", num_cores=threads)
+    if kind == "int8":
+        from .static_quantiser import samples
+
+        graph = tir.quantise(graph, samples([v.name for v in graph.inputs], inputs), target=target)
     with tempfile.TemporaryDirectory() as folder:
         cache = ObjectCache(Path(folder))
         cold, model = timed(lambda: tir.compile(graph, target, cache=cache))
@@ -40,24 +45,24 @@ def tir_call(file: Path, inputs: Arrays, threads: int) -> tuple[Call, dict[str, 
     return model.bind(*inputs), {"compile_s": cold, "again_s": warm}, lambda: model.profile(*inputs)
 
 
-def onnxruntime_call(file: Path, inputs: Arrays, threads: int) -> tuple[Call, dict[str, Any], Any]:
+def onnxruntime_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tuple[Call, dict[str, Any], Any]:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
-    seconds, session = timed(lambda: ort.InferenceSession(file, options, providers=["CPUExecutionProvider"]))
+    seconds, session = timed(lambda: ort.InferenceSession(typed(file, kind), options, providers=["CPUExecutionProvider"]))
     given = {i.name: a for i, a in zip(session.get_inputs(), inputs, strict=True)}
     return lambda: session.run(None, given), {"compile_s": seconds}, None
 
 
-def openvino_call(file: Path, inputs: Arrays, threads: int) -> tuple[Call, dict[str, Any], Any]:
-    """Held to float32: otherwise it computes in bfloat16 where the processor has that."""
+def openvino_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tuple[Call, dict[str, Any], Any]:
+    """Its floats are held to float32: otherwise it computes in bfloat16 where the processor has that."""
     import openvino as ov
 
     hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
     core = ov.Core()
-    seconds, model = timed(lambda: core.compile_model(core.read_model(file), "CPU", hints))
+    seconds, model = timed(lambda: core.compile_model(core.read_model(typed(file, kind)), "CPU", hints))
     request = model.create_infer_request()
 
     def call() -> Arrays:
@@ -67,7 +72,7 @@ def openvino_call(file: Path, inputs: Arrays, threads: int) -> tuple[Call, dict[
     return call, {"compile_s": seconds}, None
 
 
-def torch_call(file: Path, inputs: Arrays, threads: int) -> tuple[Call, dict[str, Any], Any]:
+def torch_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tuple[Call, dict[str, Any], Any]:
     """The module that was exported, as it is."""
     import torch
 
@@ -83,6 +88,11 @@ def torch_call(file: Path, inputs: Arrays, threads: int) -> tuple[Call, dict[str
         return [x.numpy() for x in (found if isinstance(found, tuple) else (found,))]
 
     return call, {"build_s": seconds}, None
+
+
+def typed(file: Path, kind: str) -> Path:
+    """The file of an export in a type: in float32 the export itself."""
+    return file if kind == "float32" else file.with_name(f"{file.name.split('.')[0]}.{kind}.onnx")
 
 
 LIBRARIES = {"tir": tir_call, "onnxruntime": onnxruntime_call, "openvino": openvino_call, "torch": torch_call}
@@ -108,11 +118,16 @@ def arrays_beside(file: Path) -> tuple[Arrays, Arrays]:
         return [found[f"input_{n}"] for n in range(count)], [found[f"output_{n}"] for n in range(len(found.files) - count)]
 
 
-def error(outputs: Sequence[np.ndarray], exact: Sequence[np.ndarray]) -> float | None:
-    """The largest difference of an element, as a part of its output's root mean square; None where that is no number."""
+def root_mean_square(array: np.ndarray) -> Any:
+    return np.sqrt(np.mean(np.square(array)))
+
+
+def error(outputs: Sequence[np.ndarray], exact: Sequence[np.ndarray], of: Callable[[np.ndarray], Any] = np.max) -> float | None:
+    """The largest difference of an element, or their root mean square, as a part of its output's root mean square; None where
+    that is no number."""
     if [a.shape for a in outputs] != [a.shape for a in exact]:
         return None
-    found = [np.max(np.abs(a - b)) / max(np.sqrt(np.mean(np.square(b))), 1e-30) for a, b in zip(outputs, exact, strict=True)]
+    found = [of(np.abs(a - b)) / max(root_mean_square(b), 1e-30) for a, b in zip(outputs, exact, strict=True)]
     return float(max(found)) if np.isfinite(found).all() else None
 
 
@@ -123,7 +138,7 @@ def resident() -> float:
     return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith("VmRSS:")), 0.0)
 
 
-def main(library: str, file: str, threads: str) -> None:
+def main(library: str, file: str, threads: str, kind: str = "float32") -> None:
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints
     inputs, exact = arrays_beside(Path(file))
@@ -135,8 +150,9 @@ def main(library: str, file: str, threads: str) -> None:
         for module in LOADED[library]:
             import_module(module)
         before = resident()
-        call, about, profile = LIBRARIES[library](Path(file), inputs, int(threads))
-        send(**about, off=error(call(), exact), memory_mb=(resident() - before) / 1e6)
+        call, about, profile = LIBRARIES[library](Path(file), inputs, int(threads), kind)
+        off = error(call(), exact, np.max if kind == "float32" else root_mean_square)
+        send(**about, off=off, memory_mb=(resident() - before) / 1e6)
     except Exception as failure:  # the outermost frame: whatever a library cannot do is a result
         send(error=f"{type(failure).__name__}: {failure}".strip())
         return

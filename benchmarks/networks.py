@@ -1,8 +1,10 @@
 """Whole networks beside onnxruntime, OpenVINO and torch: correctness, time, memory, and what compiling takes.
 
-A row is a network of `benchmarks.torch_networks` and one of its exports, as in `resnet50-folded`; the exports are made where they
-are not in `--models DIR`. Each library runs in a process of its own, and they are called in turns, batch 1, float32, on the same
-number of threads. The outputs are compared with torch's in float64 first; what is wrong is not timed. With `--save DIR` results
+A row is a network of `benchmarks.torch_networks` and one of its exports, as in `resnet50-folded`, or a type in which the folded
+one is computed, `resnet50-int8`. Files are made where they are not in `--models DIR`. Each library runs in a process of its own,
+and they are called in turns, batch 1, on the same number of threads. `--types float32,int8` selects rows. In int8, ours is what
+`tir.quantise` makes, of the samples that onnxruntime's static quantiser has, whose file OpenVINO reads, too.
+ The outputs are compared with torch's in float64 first; what is wrong is not timed. With `--save DIR` results
 are kept in `DIR/networks.json` and shown in `DIR/networks.md`; a row that is there at this commit is not measured again.
 
 It needs the extra `networks`.
@@ -22,6 +24,7 @@ from typing import Any
 from codegen.runtime.timing import duration
 
 from . import pages
+from .network_contender import typed
 from .options import Options
 from .runner import ROOT, Effort, circumstances, commit, race, ratios, warm
 
@@ -31,13 +34,16 @@ NETWORKS = (
 )  # fmt: skip
 EXPORTS = ("folded", "unfolded", "torchscript")
 MALFORMED = ("r3d_18-unfolded",)  # torch writes biases of two dimensions, which onnxruntime refuses, too
-ROWS = tuple(row for network in NETWORKS for export in EXPORTS if (row := f"{network}-{export}") not in MALFORMED)
+TYPES = {"float32": "folded", "int8": "int8"}  # the export of each, in names of rows
+NARROW = ("int8",)
+ROWS = tuple(row for network in NETWORKS for export in (*EXPORTS, *NARROW) if (row := f"{network}-{export}") not in MALFORMED)
 DEFAULT = tuple(f"{network}-folded" for network in NETWORKS)
 THREADED = True
 
 PEERS = ("onnxruntime", "openvino", "torch")
 RIVALS = PEERS[:2]  # of which the faster one is what we are compared with
 TOLERANCE = 5e-4  # the largest difference of an element, as a part of its output's root mean square
+WORSE = 1.25  # most of our error in a narrow type, of the root mean square, as a multiple of onnxruntime's
 PATIENCE = 30.0  # seconds in which a process ends by itself
 SHOWN = 8  # kernels of ours in a result, those that take longest
 
@@ -45,8 +51,8 @@ SHOWN = 8  # kernels of ours in a result, those that take longest
 class Contender:
     """A library that runs a network, in a process of its own."""
 
-    def __init__(self, library: str, file: Path, threads: int):
-        command = [sys.executable, "-m", "benchmarks.network_contender", library, str(file), str(threads)]
+    def __init__(self, library: str, file: Path, threads: int, kind: str = "float32"):
+        command = [sys.executable, "-m", "benchmarks.network_contender", library, str(file), str(threads), kind]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         self.about = self._answer()
 
@@ -100,14 +106,19 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     result: dict[str, Any] = {"threads": options.threads, "network": network, "export": export, **circumstances()}
     with ExitStack() as stack:
         folder = Path(options.models or stack.enter_context(tempfile.TemporaryDirectory()))
+        kind = export if export in NARROW else "float32"
         file = exported(network, export, folder)
-        libraries = {name: stack.enter_context(Contender(name, file, options.threads)) for name in ("tir", *PEERS)}
+        peers = PEERS if kind == "float32" else RIVALS
+        libraries = {name: stack.enter_context(Contender(name, file, options.threads, kind)) for name in ("tir", *peers)}
         result |= {name: contender.about for name, contender in libraries.items()}
-        ours = result["tir"]
-        if why := wrong(ours):
+        most = TOLERANCE
+        if kind != "float32":
+            most = WORSE * (result.get("onnxruntime", {}).get("off") or float("inf"))
+        if why := wrong(result["tir"], most):
             yield {**result, "error": why}
             return
-        right = {name: contender for name, contender in libraries.items() if not wrong(contender.about)}
+        allowed = TOLERANCE if kind == "float32" else float("inf")
+        right = {name: contender for name, contender in libraries.items() if name == "tir" or not wrong(contender.about, allowed)}
         timings = race(right, Effort(seconds=options.seconds, warm=warm(options.threads)))
         kernels = sorted(libraries["tir"].kernels(), key=lambda k: -k[2])
     for name, timing in timings.items():
@@ -120,24 +131,42 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     yield result
 
 
-def wrong(about: dict[str, Any]) -> str:
+def wrong(about: dict[str, Any], most: float = TOLERANCE) -> str:
     """Why what a library says of itself is no reason to time it; empty where it is."""
     if "error" in about:
         return about["error"]
     if about["off"] is None:
         return "wrong result: not finite, or of another shape"
-    return "" if about["off"] <= TOLERANCE else f"wrong result: off by {about['off']:.3g} of its root mean square"
+    return "" if about["off"] <= most else f"wrong result: off by {about['off']:.3g} of its root mean square"
 
 
 def exported(network: str, export: str, folder: Path) -> Path:
     """The file of an export, which is made in a process of its own if it is not there. RuntimeError if it cannot be."""
-    file = folder / f"{network}.{export}.onnx"
+    file = folder / f"{network}.{'folded' if export in NARROW else export}.onnx"
     if not file.exists() or not (folder / f"{network}.npz").exists():
-        command = [sys.executable, "-m", "benchmarks.torch_networks", str(folder), network]
-        made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        if not file.exists():
-            raise RuntimeError(f"the network could not be exported: {made.stderr.strip().splitlines()[-1:]}")
+        _make(file, "exported", "benchmarks.torch_networks", str(folder), network)
+    if export in NARROW and not (narrow := typed(file, export)).exists():
+        _make(narrow, "quantised", "benchmarks.static_quantiser", str(file), str(narrow))
     return file
+
+
+def _make(file: Path, done: str, module: str, *words: str) -> None:
+    made = subprocess.run([sys.executable, "-m", module, *words], cwd=ROOT, capture_output=True, text=True)
+    if not file.exists():
+        raise RuntimeError(f"the network could not be {done}: {made.stderr.strip().splitlines()[-1:]}")
+
+
+def of_types(rows: Sequence[str], types: str) -> tuple[str, ...]:
+    """The rows of some types, separated by commas, of all that were chosen. ValueError for an unknown type."""
+    exports = []
+    for name in types.split(","):
+        if name not in TYPES:
+            raise ValueError(f"--types takes {', '.join(TYPES)}, separated by commas, got {name!r}")
+        exports.append(TYPES[name])
+    chosen = {row.rpartition("-")[0] for row in rows}
+    return tuple(
+        row for network in NETWORKS for export in exports if network in chosen and (row := f"{network}-{export}") in ROWS
+    )
 
 
 # --- what is shown -----------------------------------------------------------------------------------------------------
@@ -147,7 +176,7 @@ COLUMNS = ("row", "ms", "quartiles", "× best", *(f"× {name}" for name in PEERS
 
 def best(r: dict[str, Any]) -> tuple[str, float] | None:
     """The faster of RIVALS, and how many times faster than it ours is."""
-    found = [(name, r[name]["ratio"]) for name in RIVALS if "ratio" in r[name]]
+    found = [(name, r[name]["ratio"]) for name in RIVALS if "ratio" in r.get(name, {})]
     return min(found, key=lambda pair: pair[1], default=None)
 
 
@@ -157,7 +186,7 @@ def cells(r: dict[str, Any]) -> tuple[str, ...]:
     low, high = (f"{1e3 * s:.3g}" for s in ours["quartiles_s"])
     return (
         r["row"], f"{1e3 * ours['median_s']:.3g}", f"{low}..{high}", "-" if rival is None else f"{rival[1]:.2f} ({rival[0]})",
-        *(f"{r[name]['ratio']:.2f}" if "ratio" in r[name] else "-" for name in PEERS),
+        *(f"{r[name]['ratio']:.2f}" if "ratio" in r.get(name, {}) else "-" for name in PEERS),
         f"{ours['off']:.1e}", duration(ours["compile_s"], 3), duration(ours["again_s"], 3), f"{ours['memory_mb']:.0f}",
         "-" if rival is None else f"{r[rival[0]]['memory_mb']:.0f}",
     )  # fmt: skip
@@ -166,7 +195,7 @@ def cells(r: dict[str, Any]) -> tuple[str, ...]:
 def means(results: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     """The geometric means of the ratios, in COLUMNS."""
     rivals = [found[1] for r in results if (found := best(r)) is not None]
-    each = [[r[name]["ratio"] for r in results if "ratio" in r[name]] for name in PEERS]
+    each = [[r[name]["ratio"] for r in results if "ratio" in r.get(name, {})] for name in PEERS]
     found = [f"{pages.geometric_mean(own):.2f}" if own else "-" for own in (rivals, *each)]
     return ("geometric mean", "", "", *found, *[""] * (len(COLUMNS) - 3 - len(found)))
 
@@ -178,15 +207,26 @@ def table(results: Sequence[dict[str, Any]]) -> Any:
     def shown(line: Sequence[str]) -> list[str]:
         return [cell for cell, name in zip(line, COLUMNS, strict=False) if name not in ("quartiles", "MB", "MB of best")]
 
-    t = Table(title="networks, batch 1, float32", title_justify="left", caption=CAPTION, caption_justify="left")
+    t = Table(
+        title="networks, batch 1, float32 but for rows of other types",
+        title_justify="left",
+        caption=CAPTION,
+        caption_justify="left",
+    )
     for n, name in enumerate(("threads", *shown(COLUMNS))):
         t.add_column(name, justify="left" if n == 1 else "right", no_wrap=True)
-    for threads in sorted({r["threads"] for r in results}):
-        own = [r for r in results if r["threads"] == threads]
+    for threads, narrow in sorted({(r["threads"], _narrow(r)) for r in results}):
+        own = [r for r in results if (r["threads"], _narrow(r)) == (threads, narrow)]
         for r in own:
             t.add_row(str(threads), *(shown(cells(r)) if "kernels" in r else (r["row"], "[red]failed[/red]")))
         t.add_row(str(threads), *shown(means([r for r in own if "kernels" in r])))
     return t
+
+
+def _narrow(r: dict[str, Any]) -> str:
+    """The narrow type of a result; empty for float32."""
+    export = r["row"].rpartition("-")[2]
+    return export if export in NARROW else ""
 
 
 CAPTION = (
@@ -196,17 +236,20 @@ CAPTION = (
 INTRODUCTION = f"""# Whole networks
 
 Made by `python -m benchmarks networks --threads 1,2 --save DIR`. Nothing is searched. Random weights, batch 1, float32
-(OpenVINO is held to it). Each library runs in a process of its own, and they are called in turns, on the same number of threads:
-`ms` and the ratios are medians. `× NAME` says how many times faster than it ours is, `× best` than the faster of onnxruntime and
-OpenVINO. `off` is the largest difference from torch in float64, as a part of an output's root mean square, at most {TOLERANCE:g}.
-`compile` is what compiling takes the first time, `again` from the cache; `MB` the memory that a loaded network takes beside the
-library.
+(OpenVINO is held to it) but for the rows of int8: ours by `tir.quantise`, onnxruntime's by its static quantiser, whose file
+OpenVINO reads. Each library runs in a process of its own, and they are called in turns, on the same number of threads: `ms` and
+the ratios are medians. `× NAME` says how many times faster than it ours is, `× best` than the faster of onnxruntime and OpenVINO.
+`off` is the largest difference from torch in float64, as a part of an output's root mean square, at most {TOLERANCE:g}; of int8
+it is the root mean square of the differences, at most {WORSE:g} times onnxruntime's. `compile` is what compiling takes the first
+time, `again` from the cache; `MB` the memory that a loaded network takes beside the library.
 """
 
 
 def section(results: Sequence[dict[str, Any]]) -> Iterator[str]:
     """What the page says of results on one number of threads: all rows, and of each the kernels that take longest."""
-    yield pages.table(COLUMNS, [*map(cells, results), means(results)])
+    for narrow in sorted(set(map(_narrow, results))):
+        own = [r for r in results if _narrow(r) == narrow]
+        yield pages.table(COLUMNS, [*map(cells, own), means(own)])
     for r in results:
         rows = [(name, calls, duration(s, 3), f"{s / r['tir']['median_s']:.1%}") for name, calls, s in r["kernels"]]
         yield f"### {r['row']}\n\n{pages.table(('kernel', 'calls', 'time', 'share'), rows)}"

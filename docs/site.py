@@ -27,7 +27,7 @@ GUIDES = {
     "Schedules": ("primitives", "legality", "first-primitive", "library", "explorer", "ladder", "examples"),
     "Kernels": ("targets", "codegen", "cuda"),
     "Search": ("tuning", "search", "sketch-rules", "cost-model", "policies", "experiments", "distributed"),
-    "Networks": ("networks", "torch", "one-convolution"),
+    "Networks": ("networks", "torch", "one-convolution", "low-precision"),
     "Own parts": ("adding",),
 }
 

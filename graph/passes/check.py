@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,10 @@ from . import PASSES, Pass, optimize
 # Largest change of an output by passes, relative to its largest element, in float64. Factors of recognised operators are float32
 # in files; their rounding is 2^-24, and whole networks enlarge it. Factors that are folded into halves are rounded, too.
 TOLERANCE = 2.0**-14
-# A number in the middle of two integers may become either: one quantum of 8 bits, of a range that an output fills by half.
-TOLERANCE_QUANTISED = 2.0**-6
+# A number in the middle of two integers may become either, so that elements are off by a quantum: 2^-7 of a range of 8 bits with
+# a sign, 2^-6 of a largest element that fills it by half. Layers between keep the sizes of elements, more or less. Which way a
+# number falls is independent from one quantisation to the next, so variances add up: n of them in a row are sqrt(n) quanta.
+QUANTUM = 2.0**-6
 TOLERANCE_UNITS = 8  # eps of the least precise float of a graph: 0.8 % of an output in float16, 6 % in bfloat16
 
 
@@ -43,11 +46,11 @@ def check_passes(
     """Run the passes; after each that changes the graph, compare its outputs on `inputs`, in float64, with those before all
     passes. `observe` gets each check. `run` computes a call, by default the interpreter, which runs equal calls once.
 
-    Raises GraphError that names the first pass after which an output is off by more than `tolerance` of its largest element.
+    Raises GraphError that names the first pass after which an output is off by more than its part in `tolerances`.
     """
     run = run or remembering(run_call)
     wanted, checks, text = evaluate(*widened(graph, inputs), run), list[PassCheck](), graph.text()
-    limit = tolerance(graph)
+    limits = tolerances(graph)
 
     def compare(name: str, after: Graph) -> None:
         nonlocal text
@@ -55,10 +58,12 @@ def check_passes(
         if after.text() != text:
             text = after.text()
             for value, a, b in zip(graph.outputs, wanted, evaluate(*widened(after, inputs), run), strict=True):
-                change = max(change, difference(b, a, np.max) if a.dtype == b.dtype else float("inf"))
-                if not change <= limit:
-                    what = f"the pass {name} changes the output `{value.name}` by {change:.3g} of its largest element"
-                    raise GraphError(f"graph {graph.name}: {what}")
+                a, b = (x.astype(np.float64) if limits[value] >= QUANTUM and x.dtype.kind in "iu" else x for x in (a, b))
+                found = difference(b, a, np.max) if a.dtype == b.dtype else float("inf")
+                if not found <= limits[value]:
+                    what = f"the pass {name} changes the output `{value.name}` by {found:.3g} of its largest element"
+                    raise GraphError(f"graph {graph.name}: {what}, over {limits[value]:.3g}")
+                change = max(change, found)
         checks.append(PassCheck(name, len(after.calls), change))
         observe(checks[-1])
 
@@ -66,11 +71,16 @@ def check_passes(
     return checks
 
 
-def tolerance(graph: Graph) -> float:
-    """The largest change of an output by passes, relative to its largest element, for the types of a graph."""
+def tolerances(graph: Graph) -> dict[Value, float]:
+    """The largest change of each output by passes, relative to its largest element: by the types of a graph, and by the most
+    quantisations on a path to the output."""
     found = {v.dtype for c in graph.calls for v in (*c.values, *c.outputs)}
-    least = TOLERANCE_QUANTISED if any(c.operator == "QuantizeLinear" for c in graph.calls) else TOLERANCE
-    return max(least, TOLERANCE_UNITS * max((dtypes.TABLE[d].eps for d in found if dtypes.is_half(d)), default=0.0))
+    least = max(TOLERANCE, TOLERANCE_UNITS * max((dtypes.TABLE[d].eps for d in found if dtypes.is_half(d)), default=0.0))
+    before: dict[Value, int] = {}
+    for call in graph.calls:
+        count = max((before.get(v, 0) for v in call.values), default=0) + (call.operator == "QuantizeLinear")
+        before |= dict.fromkeys(call.outputs, count)
+    return {v: max(least, QUANTUM * sqrt(before.get(v, 0))) for v in graph.outputs}
 
 
 def difference(

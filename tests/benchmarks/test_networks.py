@@ -119,3 +119,20 @@ def test_each_row_is_a_network() -> None:
     from benchmarks import torch_networks
 
     assert set(networks.NETWORKS) == set(torch_networks.NETWORKS) and networks.EXPORTS == torch_networks.EXPORTS
+
+
+def test_types_select_rows_of_the_networks_that_are_asked_for() -> None:
+    rows = ("lstm-folded", "resnet50-folded", "resnet50-unfolded")
+    assert networks.of_types(rows, "int8") == ("resnet50-int8", "lstm-int8")
+    assert networks.of_types(rows, "float32,int8") == ("resnet50-folded", "resnet50-int8", "lstm-folded", "lstm-int8")
+    with pytest.raises(ValueError, match="--types takes float32, int8, separated by commas, got 'int7'"):
+        networks.of_types(rows, "int7")
+
+
+def test_rows_of_narrow_types_have_tables_of_their_own(tmp_path: Path) -> None:
+    first = networks.NETWORKS[0]
+    narrow = fake(f"{first}-int8", onnxruntime=3.0)
+    del narrow["torch"]  # which has no such row
+    networks.write({f"{r['row']}/2": r for r in (fake(f"{first}-folded", onnxruntime=2.0), narrow)}, tmp_path)
+    means = [line for line in (tmp_path / "networks.md").read_text().splitlines() if line.startswith("| geometric mean")]
+    assert [line.split(" | ")[3] for line in means] == ["2.00", "3.00"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from graph import passes
-from graph.ir import GraphError
+from graph.ir import Call, Graph, GraphError, constant
 from graph.onnx import load_onnx
-from graph.passes.check import check_passes, widened
+from graph.passes import Pass
+from graph.passes.check import QUANTUM, check_passes, tolerances, widened
+from graph.passes.unread import remove_unread
 from graph.reference import evaluate, remembering, run_call
 from tests.graph.models import close, model, residual, transformer
 from tests.graph.passes.checks import CONV, NORMED, WEIGHTS, chain, node, real
@@ -67,3 +71,41 @@ def test_a_pass_that_is_wrong_is_named():
     graph = load_onnx(model(chain(CONV, "Relu _"), {"x": real(2, 3, 7, 5)}, ["y"], WEIGHTS))
     with pytest.raises(GraphError, match=r"^graph test: the pass lose_the_bias changes the output `y` by 0\.\d+ of its largest"):
         check_passes(graph, [real(2, 3, 7, 5)], (passes.remove_unread, lose_the_bias))
+
+
+def quantised_chain(count: int, out: str) -> Graph:
+    """So many quantisations one after the other; the last output is of integers, or dequantised."""
+    nodes, constants, value = [], {"scale": np.float32(0.25), "zero": np.uint8(128)}, "x"
+    for n in range(count):
+        nodes.append(helper.make_node("QuantizeLinear", [value, "scale", "zero"], [f"q{n}"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"q{n}", "scale", "zero"], [value := f"d{n}"]))
+    return load_onnx(model(nodes, {"x": np.empty(5, "f4")}, [f"{out}{count - 1}"], constants))
+
+
+@pytest.mark.parametrize("out", ["q", "d"])
+@pytest.mark.parametrize("count", [1, 4])
+def test_quantisations_on_a_path_add_up_as_variances(count, out):
+    """Off by sqrt(n) quanta is right, by one more wrong, in integers and in floats; elsewhere integers must be equal."""
+    graph = remove_unread(quantised_chain(count, out))
+    (limit,) = tolerances(graph).values()
+    assert limit == QUANTUM * count**0.5
+    x = np.array([-16, -3, 0, 7, 16], "f4")  # so that the largest element is 192 as an integer, and 16
+    largest, step = (192, 1) if out == "q" else (16.0, 0.25)
+    most = int(limit * largest / step)
+
+    def off_by(quanta: int) -> Pass:
+        def moved(g: Graph) -> Graph:
+            by = np.array([0, quanta, 0, 0, 0]) * step
+            value = g.outputs[0]
+            added = constant("by", by.astype(value.dtype))
+            y = replace(value, name="y")
+            calls = tuple(replace(c, outputs=tuple(y if v == value else v for v in c.outputs)) for c in g.calls)
+            return g.with_(
+                calls=(*calls, Call("Add", (y, added), (value,))), constants=g.constants | {"by": by.astype(value.dtype)}
+            )
+
+        return moved
+
+    check_passes(graph, [x], [off_by(most)])
+    with pytest.raises(GraphError, match="the pass moved changes the output"):
+        check_passes(graph, [x], [off_by(most + 1)])
