@@ -2,7 +2,8 @@
 
 Inputs are the arrays of a file of `numpy.savez` (`--inputs`), by name, or random. `--check` compares, in float64, the outputs
 after each pass with those before all passes, and each kernel with its function on the results of the kernels before it. Then
-it compares the outputs with those of the interpreter. Exit status 0 on success, 1 where the check fails, 2 for bad usage, a file
+it compares the outputs with those of the interpreter. With `--target cuda` it prints the resources of each kernel, also where
+there is no GPU to run it. Exit status 0 on success, 1 where the check fails, 2 for bad usage, a file
 that cannot be imported, or inputs that do not fit; after Ctrl-C 130, SIGTERM 143.
 """
 
@@ -12,7 +13,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -27,16 +28,16 @@ from .networks import (
     compiled,
     export,
     load,
-    parse_processor,
     quantised,
     read_arrays,
     write_arrays,
 )  # fmt: skip
-from .options import Parser, Usage, input_shape, refusing, threads, writable
+from .options import Parser, Usage, input_shape, parse_target, refusing, threads, writable
 from .process import guarded
 
 if TYPE_CHECKING:
     from graph import Graph, Model
+    from graph.device import DeviceModel
 
 MAX_ERROR = 2.0**-11  # largest error, of an output's root mean square: half of the 24 bits of float32 remain
 MAX_NARROW_ERROR = 0.1  # with halves or bytes, of the errors' root mean square: each kernel is checked within its own bounds
@@ -69,11 +70,14 @@ def _run(args: argparse.Namespace) -> int:
     from codegen import backend
     from graph import GraphError
     from graph.reference import random_inputs
+    from search.measure.provenance import device
     from tir.arrays import to_float
 
-    target = parse_processor(args.target, args.threads)
-    missing = backend(target).missing(target)
-    if missing and (not args.export or args.outputs or args.check or args.profile):
+    target = parse_target(args.target, args.threads)
+    on_device, missing = backend(target).device is not None, backend(target).missing(target)
+    if on_device and (option := next((o for o in ("export", "check", "quantise") if getattr(args, o)), None)):
+        raise Usage(f"--{option} is for processors, target llvm, got {target.kind}")
+    if missing and not on_device and (not args.export or args.outputs or args.check or args.profile):
         raise Usage(
             f"--target: {target} cannot run here: {missing}. What works is --export without --outputs, --check and --profile, to "
             "write the network for a machine that has them"
@@ -94,6 +98,11 @@ def _run(args: argparse.Namespace) -> int:
     kernels = len(set(model.kernels))
     calls = f"{count_text(len(model.groups), 'call')} of {count_text(kernels, 'kernel')}"
     print(f"{graph.name}: {calls}, compiled in {duration(time.perf_counter() - begin, 3)}")
+    if on_device:
+        print(cast("DeviceModel", model).report())
+    if missing and on_device:
+        print(f"warning: the network is compiled, and not run: {missing}", file=sys.stderr)
+        return 0
     if missing:
         export(model, args.export, sys.stdout)
         return 0
@@ -108,7 +117,8 @@ def _run(args: argparse.Namespace) -> int:
     if args.check and not _check(graph, model, inputs, outputs):
         return 1
     run = model.bind(inputs)
-    print(f"one call on {target.num_cores} thread(s): {sampled(lambda: seconds_of(run), 1, 0.5, 5, 1000)}")
+    where = device(target) if on_device else f"{target.num_cores} thread(s)"
+    print(f"one call on {where}: {sampled(lambda: seconds_of(run), 1, 0.5, 5, 1000)}")
     if args.profile:
         print(model.profile(inputs))
     return 0

@@ -72,6 +72,7 @@ class Backend:
     missing: Callable[[Target], str] = lambda target: ""  # why no kernel for the target can run here; empty if one can
     array_type: Callable[[Any], tuple[tuple[int, ...], str] | None] = _host_array_type  # shape and dtype; None for no array
     builder: str = "search.measure.builder"  # the module by which worker processes make kernels
+    networks: str = "graph.compilation"  # the module by which networks become models: its passes `final`, and `assembled`
 
     def pass_names(self) -> list[str]:
         """The names of the passes in order; the second run of one is called `name_2`."""
@@ -255,6 +256,7 @@ BACKENDS: dict[str, Backend] = {
             missing=_later("codegen.cuda.driver", "missing"),
             array_type=_later("codegen.cuda.driver", "array_type"),
             builder="search.measure.gpu_builder",
+            networks="graph.device",
         ),
     )
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -76,8 +77,8 @@ def compile(
 
 
 def compile(computation, target=None, *, records=None, cache="user", plan="estimate", winograd=True, sizes=None, donate=None):
-    """A network as one native function for a processor, or an unscheduled function as a kernel for any `target` (default: this
-    processor). A function may be given as the tensors that `te.create_prim_func` takes.
+    """A network as one native function for a processor, or for a GPU as a `graph.device.DeviceModel`. An unscheduled function as
+    a kernel for any `target` (default: this processor); it may be given as the tensors that `te.create_prim_func` takes.
 
     Each kernel has the fastest schedule that `records` (see `tir.autotune`) hold for it, else `tir.default_schedule`. The warning
     NearHit says that they are for another target or processor. With the `plan` "measure", a kernel without a record is measured
@@ -105,12 +106,15 @@ def compile(computation, target=None, *, records=None, cache="user", plan="estim
                 if plan == "measure" and known is not None:
                     measure(at_sizes(computation, sizes), target, known)
                 return compile_function(computation, target, known, objects, sizes)
-            case Graph() | OpenGraph() if backend(target).device is not None:
-                raise ValueError(f"networks are compiled for processors, target llvm, got {target.kind}")
+            case OpenGraph() if backend(target).device is not None:
+                raise ValueError(f"networks of open sizes are compiled for processors, target llvm, got {target.kind}")
             case Graph() if sizes is not None:
                 raise ValueError(f"sizes was given, but no size of {computation.name} is open")
             case Graph():
-                return assembled(final(computation, target, winograd), target, known, objects, plan, donate=donate)
+                networks = import_module(backend(target).networks)
+                return networks.assembled(
+                    networks.final(computation, target, winograd), target, known, objects, plan, donate=donate
+                )
             case OpenGraph():
                 rows = named_rows(computation.sizes, sizes, computation.name) if sizes is not None else []
                 compile_at = partial(

@@ -89,7 +89,16 @@ def compiled(
 
     Warns of records that are for another target or processor (NearHit).
     """
-    jobs = {func: KernelJob.of(func, target, looked_up(func, target, records)) for func in dict.fromkeys(funcs)}
+    jobs, found = compiled_jobs(KernelJob, funcs, target, records, cache)
+    return {func: GroupKernel(func, job.name, target, job.lookup, *decoded(found[func])) for func, job in jobs.items()}
+
+
+def compiled_jobs(
+    kind: type[KernelJob], funcs: Iterable[PrimFunc], target: Target, records: Records | None, cache: ObjectCache | None
+) -> tuple[dict[PrimFunc, KernelJob], dict[PrimFunc, bytes]]:
+    """The job of each function, and its result from the cache or made now. Warns of records that are for another target or
+    processor (NearHit)."""
+    jobs = {func: kind.of(func, target, looked_up(func, target, records)) for func in dict.fromkeys(funcs)}
     if missed := [job.lookup for job in jobs.values() if job.lookup is not None and job.lookup.record is None]:
         degraded(f"{len(missed)} of {len(jobs)} kernels are not tuned, default schedules are used: {missed[0].why}")
     found = {} if cache is None else {func: data for func, job in jobs.items() if (data := cache.get(job.key)) is not None}
@@ -98,7 +107,7 @@ def compiled(
         found[func] = data
         if cache is not None:
             cache.put(job.key, data)
-    return {func: GroupKernel(func, job.name, target, job.lookup, *decoded(found[func])) for func, job in jobs.items()}
+    return jobs, found
 
 
 @dataclass(frozen=True)
@@ -145,9 +154,9 @@ def _compile_in_processes(jobs: Sequence[KernelJob]) -> Iterator[bytes]:
     """The results of jobs, in order, by a worker process for each core; by this process after one of them dies."""
     from joblib import Parallel, delayed
 
-    done = 0
+    done, kind = 0, type(jobs[0])
     try:
-        for data in Parallel(n_jobs=host_cores(), return_as="generator", batch_size=1)(delayed(KernelJob.done)(j) for j in jobs):
+        for data in Parallel(n_jobs=host_cores(), return_as="generator", batch_size=1)(delayed(kind.done)(j) for j in jobs):
             yield data
             done += 1
     except BrokenProcessPool:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from codegen.llvm.program import Address, Copy
 from codegen.runtime.alignment import ALIGNMENT
+from codegen.steps import Address, Copy
 from tir.ir import Buffer, Const
 
 from .fusion import Group

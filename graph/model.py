@@ -13,9 +13,10 @@ from codegen import Target, backend
 from codegen.export import calls_openmp
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.native_call import native_call
-from codegen.llvm.program import LIMITED, PARALLEL, THREADS, TIMED, Invoke, Step, entry, limited_threads
+from codegen.llvm.program import LIMITED, PARALLEL, THREADS, TIMED, entry, limited_threads
 from codegen.llvm.scratch import RELEASE
 from codegen.runtime.faults import failure
+from codegen.steps import Invoke, Step
 from tir.ir import Buffer, Const, PrimFunc
 
 from .fusion import Group

@@ -8,8 +8,8 @@ from hashlib import blake2b
 
 import numpy as np
 
-from codegen.llvm.program import Address
 from codegen.runtime.memory import address, aligned_memory
+from codegen.steps import Address
 from tir.constants import constants
 from tir.dtypes import storage
 from tir.ir import PrimFunc, const_shape

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 import numpy as np
 
-from ..runtime.dlpack import exported, is_row_major
+from ..runtime.dlpack import capsule, exported, is_row_major
 from .compile import INSTALL, available
 
 if TYPE_CHECKING:
@@ -145,6 +146,19 @@ def missing(target: Target) -> str:
         return f"there is no GPU here ({error})"
 
 
+def _release_with(owner: object, name: str, handle: Any, waits: bool = False) -> None:
+    """Call a function of the driver on `handle` once nobody holds `owner`, in whichever thread that is; with `waits`, after all
+    work. The end of the process releases the rest."""
+    finalize(owner, _release, name, handle, waits).atexit = False
+
+
+def _release(name: str, handle: Any, waits: bool) -> None:
+    with suppress(DeviceError, ImportError), _uncaptured():  # the context may be lost
+        if waits:
+            call("cuCtxSynchronize")
+        call(name, handle)
+
+
 class Module:
     """Machine code loaded into the context, until nobody holds it and its kernels have ended."""
 
@@ -152,14 +166,7 @@ class Module:
         with _uncaptured():
             self._module = call("cuModuleLoadData", code)
         self._functions: dict[str, Any] = {}
-
-    def __del__(self) -> None:
-        try:
-            with _uncaptured():
-                call("cuCtxSynchronize")
-                call("cuModuleUnload", self._module)
-        except (DeviceError, AttributeError, ImportError, TypeError):
-            return  # the context, or the interpreter, is gone
+        _release_with(self, "cuModuleUnload", self._module, waits=True)
 
     def function(self, name: str, shared: int) -> Any:
         """A kernel that may use `shared` bytes of dynamic shared memory."""
@@ -217,14 +224,62 @@ def temporary_memory(sizes: Sequence[int], stream: int) -> Iterator[list[int]]:
             call("cuMemFreeAsync", address, stream)
 
 
+class Event:
+    """An event of CUDA: a place in the order of a stream."""
+
+    def __init__(self) -> None:
+        self._event = call("cuEventCreate", 0)
+        _release_with(self, "cuEventDestroy", self._event)
+
+    def record(self, stream: int) -> None:
+        call("cuEventRecord", self._event, stream)
+
+    def block(self, stream: int) -> None:
+        """Have the later work of a stream wait for it."""
+        call("cuStreamWaitEvent", stream, self._event, 0)
+
+    def seconds_since(self, other: Event) -> float:
+        return float(call("cuEventElapsedTime", other._event, self._event)) * 1e-3
+
+
+class Captured:
+    """The CUDA graph of some launches, functions of a stream."""
+
+    def __init__(self, launches: Sequence[Callable[[int], None]]):
+        modes = _bindings().CUstreamCaptureMode
+        with current_context():
+            stream = call("cuStreamCreate", 1)  # one that does not block
+            try:
+                call("cuStreamBeginCapture", stream, modes.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+                for launch in launches:
+                    launch(int(stream))
+                graph = call("cuStreamEndCapture", stream)
+                self._graph = call("cuGraphInstantiate", graph, 0)
+                call("cuGraphDestroy", graph)
+                _release_with(self, "cuGraphExecDestroy", self._graph, waits=True)
+            finally:
+                call("cuStreamDestroy", stream)
+
+    def launch(self, stream: int) -> None:
+        call("cuGraphLaunch", self._graph, stream)
+
+
+def is_capturing(stream: int) -> bool:
+    """True for a stream whose work is being captured into a graph."""
+    return int(call("cuStreamIsCapturing", stream)) != 0
+
+
 class DeviceArray:
     """Memory on the device with a shape and dtype, for use without torch or cupy; `numpy()` copies it back."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any):
+    def __init__(self, shape: tuple[int, ...], dtype: Any, element: str | None = None):
+        """Memory that is not initialised. `element` is the dtype of the IR, where numpy has another for it."""
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        self.element, self.stream = element or self.dtype.name, 0  # the stream that writes it
         self.nbytes = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
         with _uncaptured():
             self.pointer = int(call("cuMemAlloc", max(1, self.nbytes)))
+        _release_with(self, "cuMemFree", self.pointer)
 
     @classmethod
     def of(cls, array: np.ndarray) -> DeviceArray:
@@ -251,14 +306,20 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> dict:
-        return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.pointer, False), "version": 3, "strides": None}
+        made = {"shape": self.shape, "typestr": self.dtype.str, "data": (self.pointer, False), "version": 3, "strides": None}
+        return made | {"stream": self.stream or LEGACY_STREAM}
 
-    def __del__(self) -> None:
-        try:
-            with _uncaptured():  # whichever thread this is
-                call("cuMemFree", self.pointer)
-        except (DeviceError, AttributeError, ImportError, TypeError):
-            return  # the context, or the interpreter, is gone
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return ON_DEVICE[0], 0
+
+    def __dlpack__(self, *, stream: int | None = None, **_: Any) -> object:
+        """A capsule of DLPack; the consumer's stream, the legacy one by default, waits for the stream that writes the array."""
+        if stream != -1 and (stream or LEGACY_STREAM) != (self.stream or LEGACY_STREAM):
+            with current_context():
+                written = Event()
+                written.record(self.stream)
+                written.block(stream or LEGACY_STREAM)
+        return capsule(self, self.pointer, self.shape, self.element, ON_DEVICE[0])
 
 
 # --- arguments ---------------------------------------------------------------------------------------------------------
@@ -267,8 +328,16 @@ class DeviceArray:
 ON_DEVICE = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
-def array_description(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
+def on_device(a: Any) -> bool:
+    """True for an array in the memory of a GPU, by `__dlpack_device__` or `__cuda_array_interface__`."""
+    if hasattr(a, "__dlpack_device__") and not isinstance(a, np.ndarray):
+        return int(a.__dlpack_device__()[0]) in ON_DEVICE
+    return hasattr(a, "__cuda_array_interface__")
+
+
+def array_description(a: Any, stream: int | None = None) -> tuple[int, tuple[int, ...], str, bool, Any]:
     """The address, shape and dtype of an array on the device, True if it is C-contiguous, and the object that keeps it alive.
+    Work on `stream` then follows the work that made it, where its library tells.
 
     Takes objects with `__cuda_array_interface__` or `__dlpack__`. Raises TypeError for others, and for another device than the
     first.
@@ -291,10 +360,14 @@ def array_description(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
         dtype = np.dtype(interface["typestr"])
         shape, strides = tuple(interface["shape"]), interface.get("strides")
         whole = strides is None or is_row_major(shape, strides, dtype.itemsize)
+        if stream is not None and (made := interface.get("stream")) and made != (stream or LEGACY_STREAM):
+            written = Event()
+            written.record(made)
+            written.block(stream)
         return int(interface["data"][0] or 0), shape, dtype.name, whole, a
     if not hasattr(a, "__dlpack__"):
         raise TypeError(f"must be on the device, with DLPack or __cuda_array_interface__, got {type(a).__name__}")
-    t, owner = exported(a)
+    t, owner = exported(a, stream)
     if t.device_type not in ON_DEVICE:
         raise TypeError(
             f"must be on the device, got {type(a).__name__} in the host's memory; use driver.DeviceArray.of or torch's .cuda()"

@@ -125,14 +125,14 @@ class CudaKernel(LibraryOfOne):
     def _prepared(self, arrays: Sequence[Any], stream: int = 0) -> Iterator[list[Callable[[int], None]]]:
         """The launches of one call, each a function of the stream, with memory for temporaries in the order of the stream."""
         alive: list[Any] = []
-        words = argument_words(self.func, self._written, arrays, partial(self._address, alive))
+        words = argument_words(self.func, self._written, arrays, partial(self._address, alive, stream))
         sizes = {p.name: words[p.name] for p in self.func.params if not isinstance(p, Buffer)}
         with temporary_memory([_nbytes(b, sizes) for b in self.program.temporaries], stream) as addresses:
             words |= {b.name: address for b, address in zip(self.program.temporaries, addresses, strict=True)}
-            yield self._steps(words, sizes)
+            yield self.steps(words, sizes)
 
-    def _steps(self, words: Mapping[str, int], sizes: Mapping[str, int]) -> list[Callable[[int], None]]:
-        """The launches of one call with these addresses and sizes, each a function of the stream."""
+    def steps(self, words: Mapping[str, int], sizes: Mapping[str, int]) -> list[Callable[[int], None]]:
+        """The launches of one call, each a function of the stream, with buffers and temporaries at the addresses `words`."""
         steps: list[Callable[[int], None]] = []
         for number, grid, scalars in launches(self.program, sizes):
             k, shared = self.program.kernels[number], self._source.shared_bytes[number]
@@ -141,22 +141,13 @@ class CudaKernel(LibraryOfOne):
             steps.append(partial(launch, self._function(k.name, shared), grid, k.block, shared, values=values, types=types))
         return steps
 
-    def _address(self, alive: list[Any], p: Buffer, a: Any, wanted: tuple[int, ...]) -> int:
-        """The address of an array; the object that keeps it alive is added to `alive`."""
-        name = self.func.name
+    def _address(self, alive: list[Any], stream: int, p: Buffer, a: Any, wanted: tuple[int, ...]) -> int:
         try:
-            address, shape, dtype, contiguous, owner = array_description(a)
+            address = checked_address(p, a, wanted, alive, stream)
         except TypeError as error:
-            raise ArgumentError(f"{name}: {p.name} {error}") from None
-        if shape != wanted:
-            raise ArgumentError(f"{name}: {p.name} must have shape {wanted}, got {shape}")
-        if dtype not in (p.dtype, dtypes.storage(p.dtype).name):
-            raise ArgumentError(f"{name}: {p.name} must have dtype {p.dtype}, got {dtype}")
-        if not contiguous:
-            raise ArgumentError(f"{name}: {p.name} must be C-contiguous")
-        if address % ARRAY_ALIGNMENT:
-            raise ArgumentError(f"{name}: {p.name} must be aligned to {ARRAY_ALIGNMENT} bytes, address {address:#x}; pass a copy")
-        alive.append(owner)
+            raise ArgumentError(f"{self.func.name}: {p.name} {error}") from None
+        if p.name in self._written and isinstance(a, DeviceArray):
+            a.stream = stream
         return address
 
     def time(
@@ -205,9 +196,28 @@ def _timed(
         call("cuEventDestroy", end)
 
 
+def checked_address(p: Buffer, a: Any, wanted: tuple[int, ...], alive: list[Any], stream: int) -> int:
+    """The address of an array on the device for a buffer. The object that keeps it alive is added to `alive`.
+
+    Raises TypeError for an array that does not fit.
+    """
+    address, shape, dtype, contiguous, owner = array_description(a, stream)
+    if shape != wanted:
+        raise TypeError(f"must have shape {wanted}, got {shape}")
+    if dtype not in (p.dtype, dtypes.storage(p.dtype).name):
+        raise TypeError(f"must have dtype {p.dtype}, got {dtype}")
+    if not contiguous:
+        raise TypeError("must be C-contiguous")
+    if address % ARRAY_ALIGNMENT:
+        raise TypeError(f"must be aligned to {ARRAY_ALIGNMENT} bytes, address {address:#x}; pass a copy")
+    alive.append(owner)
+    return address
+
+
 def _new_array(stream: int, shape: tuple[int, ...], dtype: str, zeros: bool) -> DeviceArray:
     """An array on the device, not initialised, or of zeros in the order of a stream."""
-    made = DeviceArray(shape, dtypes.storage(dtype))
+    made = DeviceArray(shape, dtypes.storage(dtype), dtype)
+    made.stream = stream
     if zeros and made.nbytes:
         call("cuMemsetD8Async", made.pointer, 0, made.nbytes, stream)
     return made

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from ..runtime.faults import NO_MEMORY, PLACES
+from ..steps import Copy, Invoke, Step
 from .scratch import RELEASE
 
 STEP = 2 * PLACES
@@ -15,34 +15,6 @@ CLOCK = 6 if sys.platform == "darwin" else 1  # CLOCK_MONOTONIC of the C library
 TIMESPEC_WORDS = 2  # of 64 bits in its answer: seconds and nanoseconds
 THREADS = ".threads"  # suffix to the name of an entry, for the function that limits its threads
 PARALLEL, LIMITED = "GOMP_parallel", "tir.parallel"  # OpenMP's function that runs a parallel loop, and the one in its place
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """An address `offset` bytes beyond the one in the parameter `base` of the entry."""
-
-    base: str
-    offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Invoke:
-    """A call of the kernel whose function is `symbol`."""
-
-    symbol: str
-    arguments: tuple[Address, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A copy of `nbytes` bytes between two addresses, without overlap."""
-
-    target: Address
-    source: Address
-    nbytes: int
-
-
-Step = Invoke | Copy
 
 
 def entry(name: str, bases: Sequence[str], steps: Sequence[Step], keeping: Collection[str], timed: bool = False) -> str:

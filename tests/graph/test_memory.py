@@ -7,8 +7,8 @@ import pytest
 from onnx import helper
 
 import tir
-from codegen.llvm.program import Address, Copy
 from codegen.runtime.alignment import ALIGNMENT
+from codegen.steps import Address, Copy
 from graph.fusion import fuse
 from graph.ir import Value
 from graph.memory import Lifetime, arena_offsets, lifetimes, plan

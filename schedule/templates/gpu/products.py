@@ -18,9 +18,9 @@ from schedule.error import ScheduleError
 from schedule.machine import GPU
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
 from tir.arith.symbolic import map_choice
-from tir.ir import Block, Cast, Const, Load, Store, Var
+from tir.ir import Block, Const, Store, Var
 from tir.memory import WARP
-from tir.traverse import loads, rewrite, stored_names, stores
+from tir.traverse import loads, stored_names, stores
 
 from ..block_analysis import Contraction, at_axes, contraction, reuses_data, size, stored
 from ..marks import fuse_all
@@ -85,8 +85,7 @@ Chosen = TypeVar("Chosen", bound=Shape)
 
 def matches(block: Block) -> Contraction | None:
     """The block as a contraction of factors that may be converted first, each used for several elements of the result."""
-    plain = rewrite(block, lambda n: n.value if isinstance(n, Cast) and isinstance(n.value, Load) else None)
-    c = contraction(plain)
+    c = contraction(block)
     return c if c is not None and size(c.rows) > 1 and size(c.columns) > 1 else None
 
 

@@ -272,6 +272,15 @@ API cuMemcpyHtoD(uintptr_t to, const void* from, size_t bytes) {
   push(&legacy, [=] { if (rest(to) < bytes) lost = ILLEGAL_ADDRESS; else memcpy((void*)to, staged.data(), bytes); });
   return SUCCESS;
 }
+API cuMemcpyHtoDAsync(uintptr_t to, const void* from, size_t bytes, void* handle) {
+  READY();
+  Stream* s = stream_of(handle);
+  if (!s) return INVALID_HANDLE;
+  if (rest(to) < bytes) return INVALID_VALUE;
+  std::string staged((const char*)from, bytes);
+  push(s, [=] { if (rest(to) < bytes) lost = ILLEGAL_ADDRESS; else memcpy((void*)to, staged.data(), bytes); });
+  return SUCCESS;
+}
 static int copy_back(void* to, uintptr_t from, size_t bytes, Stream* s) {
   if (rest(from) < bytes) return INVALID_VALUE;
   push(s, [=] { if (rest(from) < bytes) lost = ILLEGAL_ADDRESS; else memcpy(to, (void*)from, bytes); });

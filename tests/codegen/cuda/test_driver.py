@@ -7,37 +7,27 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
 import pickle
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tir
 from codegen.cuda import driver, lower_cuda
-from codegen.cuda.compile import available
 from codegen.runtime.dlpack import DLTensor
 from schedule.templates import gpu
 from tests.arrays import integers
-from tests.codegen.cuda.emulation import compiler, library
+from tests.codegen.cuda.fake import inside, outside, run_inside
 from tests.codegen.cuda.isolated import attempt
 from tests.programs import matmul
 from tir import te
 from tir.ir import PrimFunc
 from tir.script import parse
 
-CHILD = "FAKE_CUDA_KERNELS"  # names the library of kernels, in the child
 TARGET = tir.Target("cuda", arch="sm_90")
-inside = pytest.mark.skipif(CHILD not in os.environ, reason="runs in the child of test_the_host_beside_a_driver_without_a_gpu")
-outside = pytest.mark.skipif(
-    CHILD in os.environ or compiler is None or bool(available()), reason=available() or "needs a C++ compiler"
-)
 
 
 def split_sum() -> PrimFunc:
@@ -83,20 +73,7 @@ def scheduled() -> dict[str, PrimFunc]:
 
 @outside
 def test_the_host_beside_a_driver_without_a_gpu(tmp_path) -> None:
-    source = Path(__file__).with_name("fake_driver.cpp")
-    fake = tmp_path / "libcuda.so.1"
-    subprocess.run(
-        [compiler, "-std=c++17", "-shared", "-fPIC", "-w", "-fvisibility=hidden", str(source), "-o", str(fake), "-ldl"],  # type: ignore[list-item]
-        check=True,
-    )
-    library(tmp_path / "kernels.so", *(lower_cuda(f, TARGET) for f in scheduled().values()))
-    path = f"{tmp_path}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-    env = {**os.environ, CHILD: str(tmp_path / "kernels.so"), "LD_LIBRARY_PATH": path}
-    root = Path(__file__).parents[3]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
-    done = subprocess.run(command, env=env, cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and " failed" not in done.stdout, done.stdout[-5000:] + done.stderr[-2000:]
-    assert "21 passed" in done.stdout, done.stdout
+    run_inside(__file__, tmp_path, 21, *(lower_cuda(f, TARGET) for f in scheduled().values()))
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,9 @@ import numpy as np
 import codegen
 from codegen import Target
 from codegen.llvm.compile import Library, object_code
-from codegen.llvm.program import TIMED, Address, Copy, Invoke, entry
+from codegen.llvm.program import TIMED, entry
 from codegen.llvm.scratch import RELEASE
+from codegen.steps import Address, Copy, Invoke
 from tests.codegen.harness import ONE
 from tests.codegen.llvm.test_scratch import through
 

@@ -1,0 +1,33 @@
+"""The steps of a network: calls of kernels and copies, at addresses in blocks of memory that a call is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address `offset` bytes beyond the one of the block `base`."""
+
+    base: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Invoke:
+    """A call of the kernel whose function is `symbol`."""
+
+    symbol: str
+    arguments: tuple[Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of `nbytes` bytes between two addresses, without overlap."""
+
+    target: Address
+    source: Address
+    nbytes: int
+
+
+Step = Invoke | Copy
