@@ -17,6 +17,7 @@ from graph.passes import optimize
 from graph.passes.check import check_passes
 from graph.passes.quantised import stay_quantised
 from graph.reference import evaluate
+from tests.sweeps import one_in
 from tir import load_onnx
 
 from .models import model
@@ -104,6 +105,7 @@ WINDOWS = {
 }
 
 
+@one_in(3)
 @pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("window", WINDOWS)
 def test_a_convolution_is_a_product_of_integers(window, types):
@@ -113,6 +115,7 @@ def test_a_convolution_is_a_product_of_integers(window, types):
     agree(network, network.quantised(y))
 
 
+@one_in(3)
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("types", TYPES)
 def test_images_of_few_channels_are_copied_by_pixels(channels, types):
