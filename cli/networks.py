@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from graph import Graph, Model
 
 Shape = tuple[int, ...]
+PRECISION = "bfloat16|float16"
+PRECISION_HELP = "compute with activations and weights of 16 bits in place of float32; sums, norms and softmax in float32"
 WEIGHTS = ("int8", "int4")  # of --quantise without data
 QUANTISE = "FILE.npz|int8|int4"
 QUANTISE_HELP = (
@@ -104,6 +106,15 @@ def quantised(graph: Graph, given: str, target: Target, stream: IO[str]) -> Grap
             found = quantise(graph, read_arrays(given, "--quantise"), target=target)
     print(found.report, file=stream)
     return found
+
+
+def in_precision(graph: Graph, dtype: str, target: Target) -> Graph:
+    """The network with activations and weights of 16 bits, as `--precision` says."""
+    from graph.compilation import passes_for
+    from graph.passes.precision import in_precision
+
+    with refusing("--precision", ValueError):
+        return in_precision(graph, dtype, passes_for(target))
 
 
 def read_arrays(path: str, option: str = "--inputs") -> dict[str, np.ndarray]:

@@ -25,6 +25,7 @@ from .memory import plan as planned_memory
 from .model import Model
 from .passes import PASSES, Pass, optimize
 from .passes.integers import in_fewer_cycles
+from .passes.precision import Precision, in_precision
 from .passes.quantised import stay_quantised
 from .passes.weights import keep_weights_narrow
 from .passes.winograd import fastest, filter_minimally
@@ -51,6 +52,7 @@ def compile(
     plan: Plan = "estimate",
     winograd: bool = True,
     donate: Mapping[str, str] | None = None,
+    precision: Precision | None = None,
 ) -> Model: ...
 @overload
 def compile(
@@ -61,6 +63,7 @@ def compile(
     cache: Cache = "user",
     plan: Plan = "estimate",
     winograd: bool = True,
+    precision: Precision | None = None,
     sizes: Sizes | None = None,
     donate: Mapping[str, str] | None = None,
 ) -> OpenModel: ...
@@ -76,7 +79,10 @@ def compile(
 ) -> Kernel | CudaKernel: ...
 
 
-def compile(computation, target=None, *, records=None, cache="user", plan="estimate", winograd=True, sizes=None, donate=None):
+def compile(
+    computation, target=None, *, records=None, cache="user", plan="estimate", winograd=True, precision=None, sizes=None,
+    donate=None,
+):  # fmt: skip
     """A network as one native function for a processor, or for a GPU as a `graph.device.DeviceModel`. An unscheduled function as
     a kernel for any `target` (default: this processor); it may be given as the tensors that `te.create_prim_func` takes.
 
@@ -85,16 +91,17 @@ def compile(computation, target=None, *, records=None, cache="user", plan="estim
     with alternatives of its default schedule, for some seconds, once: `records` keep what was found, or where they are None, a
     file beside the user's cache. `cache` keeps compiled kernels: that of the user, another one, or None for none.
 
-    Without `winograd`, all convolutions of a network are computed directly (see `passes.winograd`). A function of open sizes
-    (`te.var`) becomes a kernel for all of them; `sizes`, such as `{"n": (1, 128)}`, are those to be fast at. A network of open
-    sizes becomes a model for all of them, compiled here for `sizes`, and for others when they are first called.
+    Without `winograd`, all convolutions of a network are computed directly (see `passes.winograd`). With a `precision`,
+    "bfloat16" or "float16", its activations and weights of float32 are of 16 bits (see `passes.precision`). A function of open
+    sizes (`te.var`) becomes a kernel for all of them; `sizes`, such as `{"n": (1, 128)}`, are those to be fast at. A network of
+    open sizes becomes a model for all of them, compiled here for `sizes`, and for others when they are first called.
 
     `donate` names outputs of a network by the inputs whose memory they take, as {"past": "present"}. A call then changes that
     input, in the elements that differ alone (see `donation`).
 
     Raises TypeError for any other computation, GraphError for a malformed graph or an impossible donation, RecordsError for an
-    unusable file. Raises ValueError for `sizes` that the function does not have, for another plan, or for one that cannot be
-    measured here, and the errors of `tir.build`.
+    unusable file. Raises ValueError for `sizes` that the function does not have, for another precision or plan, or for a plan
+    that cannot be measured here, and the errors of `tir.build`.
     """
     target = Target("llvm" if target is None else target)
     objects = users_cache() if cache == "user" else cache
@@ -102,6 +109,8 @@ def compile(computation, target=None, *, records=None, cache="user", plan="estim
         computation = create_prim_func(computation)
     with recorded(records, plan) as known:
         match computation:
+            case PrimFunc() if precision is not None:
+                raise ValueError("precision is for networks; a function has the types that its tensors have")
             case PrimFunc():
                 if plan == "measure" and known is not None:
                     measure(at_sizes(computation, sizes), target, known)
@@ -113,13 +122,13 @@ def compile(computation, target=None, *, records=None, cache="user", plan="estim
             case Graph():
                 networks = import_module(backend(target).networks)
                 return networks.assembled(
-                    networks.final(computation, target, winograd), target, known, objects, plan, donate=donate
+                    networks.final(computation, target, winograd, precision), target, known, objects, plan, donate=donate
                 )
             case OpenGraph():
                 rows = named_rows(computation.sizes, sizes, computation.name) if sizes is not None else []
                 compile_at = partial(
                     _variant, constants=Constants(), target=target, records=records, cache=objects, plan=plan, winograd=winograd,
-                    donate=donate,
+                    donate=donate, precision=precision,
                 )  # fmt: skip
                 return OpenModel(computation, compile_at, rows)
     kind = type(computation).__name__
@@ -135,15 +144,17 @@ def _variant(
     plan: Plan,
     winograd: bool,
     donate: Mapping[str, str] | None,
+    precision: Precision | None,
 ) -> Model:
     """The model of a network at known sizes, which shares `constants` with those at other sizes."""
     with recorded(records, plan) as known:
-        return assembled(final(graph, target, winograd), target, known, cache, plan, constants, donate)
+        return assembled(final(graph, target, winograd, precision), target, known, cache, plan, constants, donate)
 
 
-def final(graph: Graph, target: Target, winograd: bool = True) -> Graph:
-    """A graph after all passes, with minimal filtering where that is fastest."""
-    graph = optimize(graph, passes_for(target))
+def final(graph: Graph, target: Target, winograd: bool = True, precision: Precision | None = None) -> Graph:
+    """A graph after all passes, with minimal filtering where that is fastest, in a precision of 16 bits if that is given."""
+    passes = passes_for(target)
+    graph = optimize(graph if precision is None else in_precision(graph, precision, passes), passes)
     return filter_minimally(graph, fastest(target)) if winograd else graph
 
 

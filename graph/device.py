@@ -50,6 +50,7 @@ from .memory import plan as planned_memory
 from .model import kernel_label
 from .network import KernelTime, Profile
 from .passes import PASSES, optimize
+from .passes.precision import Precision, in_precision
 from .places import places
 from .prepare import filled
 
@@ -106,9 +107,9 @@ class DeviceJob(KernelJob):
         return pickle.dumps(build(func, self.target))
 
 
-def final(graph: Graph, target: Target, winograd: bool = True) -> Graph:
-    """A graph after all passes but those that choose by the cycles of a processor."""
-    return optimize(graph, PASSES)
+def final(graph: Graph, target: Target, winograd: bool = True, precision: Precision | None = None) -> Graph:
+    """A graph after all passes but those that choose by the cycles of a processor, in a precision of 16 bits if that is given."""
+    return optimize(graph if precision is None else in_precision(graph, precision), PASSES)
 
 
 def assembled(

@@ -8,6 +8,7 @@ from math import prod
 from schedule import Schedule
 from schedule.templates import attention, rowwise
 from schedule.templates.block_analysis import at_axes, contraction
+from tir import dtypes
 from tir.ir import Axis, Binary, Block, Const, Expr, Load, PrimFunc, Select, Store, Var, const_shape
 from tir.traverse import blocks, loads, walk
 
@@ -35,6 +36,11 @@ def moves(call: Call) -> bool:
     """True where a call computes nothing: each element of the output is one of an input, or a constant."""
     block = _block(function(call))
     return block is not None and _only_moves(_stored(block))
+
+
+def widens(call: Call) -> bool:
+    """True for a conversion to a wider type."""
+    return call.operator == "Cast" and dtypes.bits(call.outputs[0].dtype) > dtypes.bits(call.values[0].dtype)
 
 
 def picks(call: Call) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from search.names import BANDITS, CREDITS, MODELS, POLICIES, SPACES
 from tir.nearest import nearest_name
 
-from ..networks import QUANTISE, QUANTISE_HELP
+from ..networks import PRECISION, PRECISION_HELP, QUANTISE, QUANTISE_HELP
 from ..options import Parser, Usage, count, input_shape, positive_float, positive_int, refusing, running, seed, threads
 
 COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
@@ -23,7 +23,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     ),
     "a network": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "policy", "model", "report",
-        "export", "cluster", "builders", "quantise",
+        "export", "cluster", "builders", "quantise", "precision",
     ),
     "--sizes": (
         "sizes", "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "policy", "model", "space",
@@ -62,6 +62,7 @@ ARGUMENTS: dict[str, tuple[str | None, dict[str, Any], str]] = {
     "report": ("FILE", {}, "write a page on how the search went, as one HTML file; of a network FILE.png: the picture"),
     "export": ("FILE", {}, "of a network: write it, as tuned, as a library (.so) or object file (.o)"),
     "quantise": (QUANTISE, {}, f"of a network: {QUANTISE_HELP}"),
+    "precision": (PRECISION, {}, f"of a network: {PRECISION_HELP}"),
     "inputs": ("FILE.npz", {},
         "arrays by the names of parameters, as numpy.savez writes them, to run candidates on instead of random ones"),
     "cluster": ("ADDRESS", {},

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from codegen.runtime.timing import duration
 from tir.display import aligned_columns, count_text
 
-from ..networks import check_exportable, export, load, parse_processor, quantised
+from ..networks import check_exportable, export, in_precision, load, parse_processor, quantised
 from ..options import Usage, measurable, writable
 from .arguments import parts, searching
 from .cluster import Workers
@@ -45,6 +45,8 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     stream = sys.stderr if args.json else sys.stdout
     if args.quantise is not None:
         graph = quantised(graph, args.quantise, target, stream)
+    if args.precision is not None:
+        graph = in_precision(graph, args.precision, target)
     try:
         found = _search(args, options, graph, target)
     except KeyboardInterrupt:  # before the first result

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ..ir import Graph, Value, constant
+from ..kinds import widens
 
 MAX_COMPARED_BYTES = 4096  # bytes up to which constants are compared: scalars and rows of indices recur, weights do not
 
@@ -12,7 +13,8 @@ MAX_COMPARED_BYTES = 4096  # bytes up to which constants are compared: scalars a
 def merge_common(graph: Graph) -> Graph:
     """Read the first of all calls of one operator with the same inputs and attributes in place of the others.
 
-    A call that makes an output of the graph stays, since the output keeps its name.
+    A call that makes an output of the graph stays, since the output keeps its name; so does a conversion to a wider type: each
+    reader converts for itself what takes less memory.
     """
     same: dict[Value, Value] = {}
     arrays: dict[Hashable, Value] = {}
@@ -29,7 +31,7 @@ def merge_common(graph: Graph) -> Graph:
         types = tuple((v.shape, v.dtype) for v in call.outputs)
         key = (call.operator, call.opset, call.inputs, repr(call.attributes), types)
         first_outputs = seen.setdefault(key, call.outputs)
-        if first_outputs is call.outputs or any(v in graph.outputs for v in call.outputs):
+        if first_outputs is call.outputs or any(v in graph.outputs for v in call.outputs) or widens(call):
             calls.append(call)
         else:
             same |= dict(zip(call.outputs, first_outputs, strict=True))

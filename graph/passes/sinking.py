@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from ..ir import Call, Graph, Value
-from ..kinds import elementwise, moves
+from ..kinds import elementwise, moves, widens
 from .rewriting import Rewriting, fits_elementwise, rewrite
 
 
@@ -35,7 +35,7 @@ def _sunk(r: Rewriting, call: Call, operand: Value) -> list[Call] | None:
         return None
     source = moved.values[0]
     alone = r.read_once(operand) and r.read_once(source)
-    if moved.operator == "Transpose" and not alone:
+    if not alone and (moved.operator == "Transpose" or widens(call)):  # each reader converts what takes less memory
         return None
     calls, inputs = list[Call](), list[Value | None]()
     for value in call.inputs:

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import graph.check
 import graph.reference
 import tir
 from cli.run import main, root_mean_square
@@ -18,6 +19,7 @@ from graph.ops.registry import HOW_TO_ADD
 from graph.passes import PASSES
 from graph.passes.check import difference
 from tests.graph.models import model
+from tir import dtypes
 
 W = np.eye(5, dtype="float32")
 
@@ -68,6 +70,18 @@ def test_a_quantised_run(path, tmp_path, capsys):
     np.savez(tmp_path / "data.npz", x=np.zeros((2, 5)))
     assert main([str(path), *shape, "--quantise", str(tmp_path / "data.npz")]) == 2
     assert "--quantise: m: samples of `x` must have the shape [samples, 7, 5], got [2, 5]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_run_in_16_bits(path, capsys, dtype):
+    shape = ["--shape", "x=7,5", "--threads", "1"]
+    assert main([str(path), *shape, "--precision", dtype, "--check", "--show"]) == 0
+    out = capsys.readouterr().out
+    assert f"w_{dtype}: {dtype}[5, 5]" in out and "y: float32[7, 5]" in out
+    off = float(re.search("`y` is off by (.*) of its root mean square", out)[1])
+    assert 0 < off < 4 * dtypes.unit(dtype)
+    assert main([str(path), *shape, "--precision", "int8"]) == 2
+    assert "--precision: precision must be bfloat16 or float16, got 'int8'" in capsys.readouterr().err
 
 
 def test_an_input_without_elements(path, capsys):

@@ -25,6 +25,13 @@ def test_common():
     check(passes.merge_common, nodes, {"x": real(3, 5)}, ["y"], ["Softmax", "Softmax", "Add"])
 
 
+def test_conversions_to_a_wider_type_stay_with_their_readers():
+    nodes = [node("Cast", "x", "a", to=1), node("Cast", "x", "b", to=1), node("Exp", "a", "c"), node("Mul", "c b", "y")]
+    check(passes.merge_common, nodes, {"x": real(3, 5).astype("float16")}, ["y"], ["Cast", "Cast", "Exp", "Mul"], roundings=4)
+    nodes = [node("Cast", "x", "a", to=10), node("Cast", "x", "b", to=10), node("Mul", "a b", "y")]
+    check(passes.merge_common, nodes, {"x": real(3, 5).astype("float32")}, ["y"], ["Cast", "Mul"], roundings=4)
+
+
 def test_unread():
     nodes = [node("Exp", "x", "a"), node("Add", "a w", "b"), node("Relu", "x", "y")]
     graph = load_onnx(model(nodes, {"x": real(3, 5)}, ["y"], {"w": real(5)}))
