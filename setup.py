@@ -13,7 +13,7 @@ from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
-PACKAGES = ("cli", "codegen", "costmodel", "explorer", "graph", "schedule", "search", "workloads")
+PACKAGES = ("cli", "codegen", "costmodel", "explorer", "graph", "puzzles", "schedule", "search", "workloads")
 NAME = f"(?:{'|'.join(PACKAGES)})"
 IMPORT = re.compile(rf"^( *)(from|import) ({NAME}(?:\.\w+)*)(?= import|$| +#)", re.MULTILINE)
 MODULE = re.compile(rf'(?:(?<=")|(?<=python -m ))({NAME}(?:\.\w+)+)\b(?!\.)')  # the name of one, alone or behind `python -m`

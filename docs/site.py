@@ -79,7 +79,7 @@ OWN_DOCUMENTATION = re.compile(r"^\w+\(")  # what dataclasses write where there 
 
 def page_of(path: str) -> str:
     """Where a file of the repository is on the site; the scripts of the course are pages."""
-    if path.startswith("docs/tutorial/") and path.endswith((".py", "README.md")):
+    if path.startswith(("docs/tutorial/", "docs/puzzles/")) and path.endswith((".py", "README.md")):
         path = path.replace("README.md", "index.md").replace(".py", ".md")
     for folder, place in (("docs/", ""), ("benchmarks/results/", "results/")):
         if path.startswith(folder):
@@ -131,8 +131,15 @@ def moved(path: str) -> str:
 
 def sources() -> list[str]:
     """The files of the repository that are on the site: pages, and what they link to."""
-    pages = ["README.md", "examples/README.md", "docs/tutorial/README.md"]
-    for found in ("docs/*.md", "docs/tutorial/[0-9]*.py", "docs/tutorial/solutions/*.py", "benchmarks/results/*.md"):
+    pages = ["README.md", "examples/README.md", "docs/tutorial/README.md", "docs/puzzles/README.md"]
+    folders = (
+        "docs/*.md",
+        "docs/puzzles/*.md",
+        "docs/tutorial/[0-9]*.py",
+        "docs/tutorial/solutions/*.py",
+        "benchmarks/results/*.md",
+    )
+    for found in folders:
         pages += sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob(found))
     return list(dict.fromkeys([*pages, *(name for page in pages for name in links(page) if (ROOT / name).is_file())]))
 
@@ -192,7 +199,8 @@ def navigation() -> dict[str, list[str]]:
     """The pages, by the parts of the navigation."""
     pages = [page_of(path) for path in sources() if page_of(path).endswith(".md")]
     lessons = [page for page in pages if page.startswith("tutorial/") and "/solutions/" not in page]
-    parts = {"Course": lessons, **{caption: [f"{name}.md" for name in names] for caption, names in GUIDES.items()}}
+    parts = {"Course": lessons, "Puzzles": [page for page in pages if page.startswith("puzzles/")]}
+    parts |= {caption: [f"{name}.md" for name in names] for caption, names in GUIDES.items()}
     parts["Reference"] = [*(f"reference/{_file(title)}" for title in REFERENCE), "glossary.md"]
     parts["Results"] = [page for page in pages if page.startswith("results/")]
     return parts

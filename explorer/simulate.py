@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
@@ -46,6 +46,7 @@ class SimulatedRun:
     hits: int = 0
     misses: int = 0
     steps: int = 0  # the number of frames, shown or not
+    misses_of: Counter[str] = field(default_factory=Counter)  # by buffer
 
     def as_json(self) -> dict[str, Any]:
         """The run as JSON data for the page."""
@@ -162,7 +163,11 @@ def events(func: PrimFunc) -> tuple[list[Event], list[tuple[str, tuple[int, ...]
 
 def run(func: PrimFunc) -> SimulatedRun:
     """The run of a small program, frame by frame: lanes of a vector together, workers of a parallel loop side by side."""
-    found, buffers = events(func)
+    return replayed(func, *events(func))
+
+
+def replayed(func: PrimFunc, found: Sequence[Event], buffers: list[tuple[str, tuple[int, ...]]]) -> SimulatedRun:
+    """The run of a program whose events were recorded."""
     result, numbers = SimulatedRun(buffers), {name: n for n, (name, _) in enumerate(buffers)}
     kinds = {x.name: x.kind for x in loops(func.body)}
     extents = {x.name: as_int(x.extent, "an extent") for x in loops(func.body)}
@@ -175,6 +180,7 @@ def run(func: PrimFunc) -> SimulatedRun:
             for name, element, write in (a for e in group for a in e.accesses):
                 hit = _touch(caches[worker], (numbers[name], element // LINE))
                 result.hits, result.misses = result.hits + hit, result.misses + (not hit)
+                result.misses_of[name] += not hit
                 accesses.append((numbers[name], element, (not hit) + 2 * write))
             frame.append((dict(group[0].loops), len(group), accesses))
             shown += len(accesses)

@@ -23,13 +23,15 @@ ARROWS = {
     "search": {"tir", "schedule", "codegen", "costmodel", "workloads"},
     "graph": {"tir", "schedule", "codegen", "search"},
     "explorer": {"tir", "schedule", "codegen", "search"},
-    "cli": {"tir", "schedule", "codegen", "costmodel", "workloads", "search", "graph", "explorer"},
+    "puzzles": {"tir", "schedule", "codegen", "costmodel", "search", "explorer"},
+    "cli": {"tir", "schedule", "codegen", "costmodel", "workloads", "search", "graph", "explorer", "puzzles"},
 }
 
 # The doors back up: the lazy names of `import tir`, and modules of some lines for the command line and the workloads.
 LAZY = "tir/__init__.py"
 DOORS = (
-    LAZY, "costmodel/dataset/__main__.py", "tir/calibrate.py", "tir/explore.py", "tir/run.py", "tir/tune.py", "tir/worker.py", "tir/workloads.py",
+    LAZY, "costmodel/dataset/__main__.py", "puzzles/__main__.py", "tir/calibrate.py", "tir/explore.py", "tir/puzzles.py",
+    "tir/run.py", "tir/tune.py", "tir/worker.py", "tir/workloads.py",
 )  # fmt: skip
 
 # Loading these takes longer than a quick `import tir` may.
@@ -189,7 +191,7 @@ def test_import_tir_is_light():
     loaded = python("import sys, tir, tir.te, tir.workloads; print(*sorted({m.split('.')[0] for m in sys.modules}))").split()
     assert "tir" in loaded
     assert not set(HEAVY) & set(loaded)
-    assert not {"schedule", "codegen", "costmodel", "search", "graph", "explorer"} & set(loaded)
+    assert not {"schedule", "codegen", "costmodel", "search", "graph", "explorer", "puzzles"} & set(loaded)
 
 
 def test_unknown_names_suggest_the_nearest():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    import puzzles
     import workloads
     from codegen import Kernel, Target
     from codegen.build import build, dump
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("affine", "analysis", "dtypes", "interpreter", "ir", "script", "te", "traverse", "tune", "workloads")
+_MODULES = ("affine", "analysis", "dtypes", "interpreter", "ir", "puzzles", "script", "te", "traverse", "tune", "workloads")
 
 _NAMES = {
     name: module
@@ -77,8 +78,8 @@ __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Graph", "GraphError", "IndexMap", "Kernel", "Kind", "Node",
     "NothingFound", "PrimFunc", "Records", "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine",
     "analysis", "autotune", "best_schedule", "build", "compare", "compile", "default_schedule", "diff", "dtypes", "dump",
-    "equivalent", "explore", "from_torch", "interpreter", "ir", "jit", "load", "load_onnx", "quantise", "replay", "run",
-    "script", "simplify", "specialize", "structural_equal", "study", "te", "torch_backend", "traverse", "tune_graph",
+    "equivalent", "explore", "from_torch", "interpreter", "ir", "jit", "load", "load_onnx", "puzzles", "quantise", "replay",
+    "run", "script", "simplify", "specialize", "structural_equal", "study", "te", "torch_backend", "traverse", "tune_graph",
     "tune_tasks", "verify", "workloads",
 ]  # fmt: skip
 

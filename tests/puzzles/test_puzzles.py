@@ -1,0 +1,182 @@
+"""Each puzzle: its solution solves it, its start does not, and the verdict explains what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import explorer.simulate
+import puzzles.measures
+import tir
+from docs.puzzle_pages import FOLDER, pages
+from puzzles import PUZZLES, AnswerError, board, check, grade, shared
+from puzzles.grading import LABS
+from puzzles.measures import MEASURES
+from puzzles.puzzle import RELATIONS, Puzzle, at_most
+from schedule import REGISTRY, Schedule
+from tests.puzzles.solutions import SOLUTIONS, WRONG
+from tests.schedule.harness import same_numbers
+
+LESSONS = {int(p.name[:2]) for p in Path(FOLDER).with_name("tutorial").glob("[0-9]*.py")}
+SWAP = PUZZLES["first-swap"]
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    return {name: check(puzzle, SOLUTIONS[name]) for name, puzzle in PUZZLES.items()}
+
+
+def test_there_are_at_least_thirty_and_each_has_a_solution():
+    assert len(PUZZLES) >= 30 and SOLUTIONS.keys() == PUZZLES.keys() and WRONG.keys() <= PUZZLES.keys()
+
+
+@pytest.mark.parametrize("name", PUZZLES)
+def test_solutions_solve(name, verdicts):
+    assert verdicts[name].solved, f"\n{verdicts[name]}"
+    if PUZZLES[name].goals and PUZZLES[name].lesson != 15:  # of threads, the order is drawn
+        same_numbers(PUZZLES[name].program(), verdicts[name].attempt.schedule.func, seeds=(0,))
+
+
+@pytest.mark.parametrize("name", PUZZLES)
+def test_neither_nothing_nor_the_start_solves(name):
+    puzzle = PUZZLES[name]
+    wrong = check(puzzle, puzzle.start)
+    assert len(wrong.trace) > 0 and not check(puzzle, "").solved and not wrong.solved
+    missed = [goal.missed for goal, met in zip(puzzle.goals, wrong.met, strict=False) if not met]
+    explained = [text for text in missed if text and text in str(wrong)]
+    assert explained or "refus" in str(wrong) or "cannot prove" in str(wrong), f"nothing explains\n{wrong}"
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_tempting_answers_are_explained(name):
+    answer, words = WRONG[name]
+    found = check(PUZZLES[name], answer)
+    assert not found.solved and words in str(found), f"\n{found}"
+
+
+@pytest.mark.parametrize("name", PUZZLES)
+def test_puzzles_are_whole(name):
+    puzzle = PUZZLES[name]
+    assert puzzle.lesson in LESSONS and puzzle.hints and puzzle.text and (puzzle.goals or puzzle.refusal)
+    assert set(puzzle.allowed) <= set(REGISTRY)
+    assert all(goal.measure in MEASURES and goal.relation in RELATIONS for goal in puzzle.goals)
+
+
+def test_every_measure_is_used():
+    assert {goal.measure for puzzle in PUZZLES.values() for goal in puzzle.goals} == set(MEASURES)
+
+
+def test_every_puzzle_is_in_one_lab():
+    lessons = [lesson for found in LABS.values() for lesson in found]
+    assert len(lessons) == len(set(lessons)) and {p.lesson for p in PUZZLES.values()} <= set(lessons)
+
+
+def test_the_pages_are_up_to_date():
+    found = {p.name: p.read_text() for p in FOLDER.glob("*.md")}
+    assert found == pages(), "python -m docs.puzzle_pages writes them anew"
+
+
+def test_verdict_as_it_is_printed():
+    assert str(check(SWAP, SWAP.start)) == (
+        "first-swap: not solved\n"
+        "  ✗ misses of the simulated cache: at most 1152; this answer: 1344\n"
+        "      C 1024, A 256, B 64\n"
+        "      A line holds 4 elements of a row. Which loop must be innermost so that B is read row by row?\n"
+        "  ✓ primitives in the answer: at most 1; this answer: 1"
+    )
+
+
+def test_an_answer_is_the_same_as_calls_schedule_trace_and_json(verdicts):
+    s = Schedule(SWAP.program())
+    s.reorder("i", "k", "j")
+    for answer in (s, s.trace, s.trace.to_json(), str(s.trace)):
+        found = check(SWAP, answer)
+        assert found.solved and found.trace == s.trace
+    for name, verdict in verdicts.items():
+        if PUZZLES[name].lesson != 7:  # the quick ones, of which some are refused
+            continue
+        again = check(PUZZLES[name], verdict.trace.to_json())
+        assert again.solved and again.trace == verdict.trace
+
+
+def test_steps_that_are_taken_do_not_count_as_refused():
+    found = check(PUZZLES["two-that-collide"], 's.parallel("j")')
+    assert "every step was taken, and this puzzle asks for one that is refused" in str(found)
+
+
+def test_a_program_that_is_too_long_is_not_counted(monkeypatch):
+    for module in (explorer.simulate, puzzles.measures):
+        monkeypatch.setattr(module, "MAX_EVENTS", 3000)
+    long = Puzzle("long", 1, "", "", lambda: SWAP.program(), (at_most("misses", 10**9),))
+    assert "executes more than 3000 statements" in str(check(long, "")) and not check(long, "").solved
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import os", "line 1: `import os` is not understood; an answer is a list of calls such as"),
+        ("x = 1\nopen('a', 'w')", "line 2: `open('a', 'w')` is not understood"),
+        ("s.func.body", "line 1: `s.func.body` is not understood"),
+        ("s.__init__(1)", "line 1: no primitive is named '__init__'"),
+        ("s.undo()", "line 1: no primitive is named 'undo'"),
+        ("s.reoder('i')", "line 1: no primitive is named 'reoder'; did you mean `reorder`?"),
+        ("s.assume('i')", "line 1: `assume` rests on the user's word"),
+        ("s.split('i', [None, 4])", "line 1: `split` is not among the steps of this puzzle: reorder"),
+        ("s.reorder(i)", "line 1: no result is named 'i'"),
+        ("a, b = s.get_loops('C')", "line 1: `(a, b)` has 2 names, and there are 3 results"),
+        ("s.get_loops('D')", "line 1: get_loops('D')"),
+        ("s.reorder(*3)", "line 1: `*3` is not a list"),
+        ("s.reorder(s.get_loops('C')[7])", "list index out of range"),
+        ("s.reorder(", "line 1: not Python: '(' was never closed"),
+        ("s = 3", "line 1: `s` is not a name for a result"),
+        ("x = [y for y in 'ab']", "line 1: `[y for y in 'ab']` is not understood"),
+        ("s.reorder(**{})", "line 1: write each argument as name=value"),
+        ("for i in 'ab': s.reorder(i)", "line 1: `for i in 'ab':"),
+        ("x = " + "-" * 5000 + "1", "not Python: maximum recursion depth exceeded"),
+        ("#" * 100_001, "an answer has at most 100000 characters"),
+        ('{"version": 1}', "a trace is a JSON object with `version` and `steps`"),
+        ('{"version": 1, "steps": [{"name": "system", "args": {}}]}', "no primitive is named 'system'"),
+        ('{"version": 1, "steps": [{"name": "unroll", "args": {"loop": "i"}}]}', "`unroll` is not among the steps"),
+    ],
+)
+def test_what_is_no_answer(text, message):
+    with pytest.raises(AnswerError) as raised:
+        check(SWAP, text)
+    assert message in str(raised.value)
+
+
+def test_steps_on_the_users_word_are_no_answer():
+    with pytest.raises(AnswerError, match="`unsafe_set_dtype` rests on the user's word"):
+        check(PUZZLES["nowhere"], 's.unsafe_set_dtype("A", 0, "float16")')
+
+
+def test_a_board_is_checked_anew_and_ranked():
+    puzzle = PUZZLES["nowhere"]
+    solution = SOLUTIONS[puzzle.name]
+    answers = {"Ada": f'{solution}\ns.split("i_3", [None, 4])', "Bo": solution, "Cy": puzzle.start}
+    lines = [shared(check(puzzle, text), by) for by, text in answers.items()]
+    assert not any("\n" in line for line in lines)
+    (ranked,) = board("\n".join(lines)).values()
+    assert [(by, len(v.trace)) for by, v in ranked] == [("Bo", 3), ("Ada", 4)]
+    for line, message in [
+        ("nonsense", "line 2: a line is an object with"),
+        ('{"puzzle": "x", "by": "y", "trace": {}}', "line 2: no puzzle is named 'x'"),
+        (json.dumps({"puzzle": puzzle.name, "by": "y", "trace": 3}), "line 2: "),
+    ]:
+        with pytest.raises(AnswerError, match=message):
+            board(f"\n{line}")
+
+
+def test_grades_of_a_class(tmp_path):
+    for who, answers in {"ada": {"nowhere": SOLUTIONS["nowhere"], "one-row": "open('x')"}, "bo": {}}.items():
+        (tmp_path / who).mkdir()
+        for name, text in answers.items():
+            (tmp_path / who / f"{name}.py").write_text(text)
+    found = tir.puzzles.grade(tmp_path, 3)
+    assert found.points == {"ada": 1, "bo": 0}
+    assert "one-row.py: line 1: `open('x')` is not understood" in found.verdicts["ada"]["one-row"]
+    assert str(found).splitlines()[0].startswith("ada    1 of 7  not solved: one-row; no answer: rolling-rows, ")
+    with pytest.raises(ValueError, match="no lab is named 9"):
+        grade(tmp_path, 9)
