@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from tir.files import write_atomically
+from tir.nearest import near_file
 
 from .options import Usage, parse_target, refusing, writable
 
@@ -65,7 +66,7 @@ def compiled(graph: Graph, target: Target, records: str | None = None) -> Model:
     from search.records import NearHit, RecordsError
 
     if records is not None and not Path(records).is_file():
-        raise Usage(f"--records: there is no file {records}")
+        raise Usage(f"--records: there is no file {records}{near_file(records)}")
     with warnings.catch_warnings(record=True) as caught, refusing("--records", RecordsError):
         warnings.simplefilter("always", NearHit)
         model = compile(graph, target, records=records)

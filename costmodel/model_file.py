@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tir.files import write_atomically
+from tir.nearest import near_file
 
 from .features import NAMES
 
@@ -46,7 +47,7 @@ def write_arrays(path: str | Path, **arrays: ArrayLike) -> None:
 def read(path: str | Path, is_gpu: bool) -> dict[str, np.ndarray]:
     """The ARRAYS in a file. FileNotFoundError without a file; ValueError unless it is a model of this version and kind."""
     if not Path(path).exists():
-        raise FileNotFoundError(f"model {path} does not exist; GBDTModel.save writes one")
+        raise FileNotFoundError(f"model {path} does not exist{near_file(path) or '; GBDTModel.save writes one'}")
     try:
         if not zipfile.is_zipfile(path):
             raise ValueError("it is no .npz file")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NoReturn
 
 
@@ -26,6 +27,13 @@ def no_such(what: str, wanted: Any, names: Iterable[str]) -> str:
     known = list(dict.fromkeys(names))
     near = nearest_name(wanted, known)
     return f"no {what} is named {wanted!r}; {f'did you mean {near}? ' if near else ''}there are: {', '.join(known)}"
+
+
+def near_file(path: str | Path) -> str:
+    """The hint, for the end of a message about a missing file, at the file beside it with the nearest name; empty without one."""
+    folder, name = Path(path).absolute().parent, Path(path).name
+    near = nearest_name(name, (p.name for p in folder.iterdir() if p.is_file())) if folder.is_dir() else None
+    return f"; did you mean {Path(path).with_name(near)}?" if near else ""
 
 
 def no_attribute(module: str, name: str, names: Iterable[str]) -> AttributeError:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 from search.names import BANDITS, CREDITS, MODELS, POLICIES, SPACES
-from tir.nearest import nearest_name
+from tir.nearest import near_file, nearest_name
 
 from ..networks import PRECISION, PRECISION_HELP, QUANTISE, QUANTISE_HELP
 from ..options import Parser, Usage, count, input_shape, positive_float, positive_int, refusing, running, seed, threads
@@ -229,6 +231,8 @@ def searching(
     budget = {"trials": args.trials, "seconds": args.seconds}
     budget |= default if budget["trials"] is budget["seconds"] is None else {}
     with refusing("--records", RecordsError), ExitStack() as stack:
+        if args.records is not None and not args.quiet and not Path(args.records).exists():
+            print(f"records: {args.records} is a new file{near_file(args.records)}", file=sys.stderr)
         records = None if args.records is None else stack.enter_context(Records(args.records))
         callbacks = [] if args.quiet else [stack.enter_context(closing(show(*budget.values())))]
         limits = {} if "measurer" in options else {"limits": Limits(run=args.timeout)}

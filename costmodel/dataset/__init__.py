@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tir.nearest import near_file
+
 from ..features import NAMES
 from ..model_file import write_arrays
 
@@ -92,7 +94,8 @@ class Dataset:
         """The programs of a file that `save` wrote, perhaps in another version. A missing feature is 0, an unknown one is left
         out. FileNotFoundError without a file; ValueError for any other file."""
         if not Path(path).exists():
-            raise FileNotFoundError(f"data set {path} does not exist; python -m costmodel.dataset --out {path} measures one")
+            hint = near_file(path) or f"; python -m costmodel.dataset --out {path} measures one"
+            raise FileNotFoundError(f"data set {path} does not exist{hint}")
         try:
             with np.load(path, allow_pickle=False) as data:
                 found = {name: data[name] for name in ("matrix", "program", "task", "seconds", "tasks", "names")}

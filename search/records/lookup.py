@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tir.ir import PrimFunc, need_func
+from tir.nearest import near_file
 from tir.notices import degraded
 
 from ..keys import key
@@ -106,7 +107,7 @@ def best_schedule(func: PrimFunc, target: str | Target = "llvm", *, records: str
     """
     func = need_func(func, "best_schedule")
     if isinstance(records, (str, Path)) and not Path(records).exists():
-        raise NoRecord(f"no schedule of {func.name}: records file {records} does not exist{_HINT}")
+        raise NoRecord(f"no schedule of {func.name}: records file {records} does not exist{near_file(records) or _HINT}")
     with opened(records) as known:
         assert known is not None  # the file exists
         found = look_up(func, target, known)
@@ -126,7 +127,7 @@ def opened(records: str | Path | Records | None) -> Iterator[Records | None]:
     if records is None or isinstance(records, Records):
         yield records
     elif isinstance(records, (str, Path)) and not Path(records).exists():
-        degraded(f"records file {records} does not exist: default schedules are used")
+        degraded(f"records file {records} does not exist: default schedules are used{near_file(records)}")
         yield None
     else:
         with Records(records, create=False) as found:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tir.nearest import near_file
+
 APPLICATION_ID = 0x74697231  # "tir1": marks a file as ours
 VERSION = 3
 BUSY_SECONDS = 60.0  # seconds to wait for another process's transaction
@@ -98,7 +100,7 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
         raise RecordsError(f"{path} is a directory; expected the name of a records file")
     if not path.exists():
         if not create:
-            raise RecordsError(f"records file {path} does not exist")
+            raise RecordsError(f"records file {path} does not exist{near_file(path)}")
         if not path.absolute().parent.is_dir():
             raise RecordsError(f"cannot make the records file {path}: folder {path.absolute().parent} does not exist")
     elif not path.is_file():

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 import tir
+from costmodel.dataset import Dataset
+from costmodel.model_file import read as read_model
 from search.keys import key, size_free_key
 from search.measure import Candidate, Measurement, Origin, Parent
 from search.measure.provenance import Provenance, fingerprint
@@ -24,6 +26,7 @@ from search.measure.reference import NamedWorkload
 from search.records import FaultyRecord, NearHit, NoRecord, Records, RecordsError, best_schedule, look_up
 from search.task import Task
 from tir import workloads
+from tir.notices import Degraded
 
 ROOT = Path(__file__).resolve().parents[3]
 SHAPE = (7, 13, 109)
@@ -627,3 +630,22 @@ def test_keys_of_shapes_and_targets():
     assert size_free_key(a.func) != size_free_key(task(shape=(7, 13, 109, 2)).func)
     assert fingerprint("llvm -num-cores 1") == fingerprint(task().target) != fingerprint("llvm -num-cores 2")
     assert fingerprint("llvm -num-cores 1") != fingerprint("llvm -num-cores 1", cpu="another processor")
+
+
+def test_a_misspelt_file_is_answered_with_the_nearest(tmp_path):
+    """Whoever reads it: records, a schedule, a compiled function, a model, a data set."""
+    Records(tmp_path / "tune.db").close()
+    for name in ("model.npz", "data.npz"):
+        (tmp_path / name).touch()
+    own, wrong, hint = task(), tmp_path / "tuen.db", rf"does not exist.*; did you mean {tmp_path}/tune.db\?$"
+    with pytest.raises(RecordsError, match=hint):
+        Records(wrong, create=False)
+    with pytest.raises(NoRecord, match=hint):
+        best_schedule(own.func, own.target, records=wrong)
+    with pytest.warns(Degraded, match=hint):
+        tir.compile(own.func, own.target, records=wrong, cache=None)
+    with pytest.raises(FileNotFoundError, match=rf"; did you mean {tmp_path}/model.npz\?$"):
+        read_model(tmp_path / "modle.npz", is_gpu=False)
+    with pytest.raises(FileNotFoundError, match=rf"; did you mean {tmp_path}/data.npz\?$"):
+        Dataset.load(tmp_path / "dat.npz")
+    assert not wrong.exists()
