@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,6 +18,12 @@ from typing import Any, NoReturn
 from .options import Usage
 
 INTERRUPTED, TERMINATED = 130, 143  # exit statuses: 128 and the signal
+_started: float | None = None  # when the command line of this process was called, on the monotonic clock
+
+
+def elapsed() -> float:
+    """Seconds since the process began with its command line; 0 for a command line that is called as a function."""
+    return 0.0 if _started is None else time.monotonic() - _started
 
 
 def guarded(prog: str, run: Callable[[], int]) -> int:
@@ -56,6 +63,8 @@ def _plain_warnings() -> Iterator[None]:
 
 def run_main(module: str) -> NoReturn:
     """Import a command line, run its `main`, and end the process with its status; Ctrl-C ends it during the import, too."""
+    global _started
+    _started = time.monotonic()
     try:
         from codegen.runtime.openmp import spin
 

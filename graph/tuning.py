@@ -5,6 +5,7 @@ Records know functions by their structure, so schedules found for one network se
 
 from __future__ import annotations
 
+import math
 import statistics
 import tempfile
 import time
@@ -38,7 +39,11 @@ if TYPE_CHECKING:
     from codegen import Target
 
 COMPARED_PROFILES = 3  # profiles of each of two models, in turns; a kernel is slower in the network if it is in all of them
+PROFILE_RUNS = 10  # of a model, at most, in each of them
 MIN_RUNS, MAX_RUNS, SECONDS = 5, 200, 4.0  # calls of each of two compared models, and the time for these
+ENDING_SHARE = 0.2  # share of a budget in seconds for the times of both models at its end, unless a call takes more
+MIN_SEARCH_SHARE = 0.1  # the least share of a budget in seconds for the search
+KERNEL_SECONDS = 0.2  # to compile a kernel, if the default one came from the cache
 
 
 @dataclass
@@ -175,7 +180,7 @@ def tune_graph(
     **options: Any,
 ) -> TunedNetwork:
     """Tune the kernels of a network, and compile it with the best schedules. The budget is `trials` candidates in all, `seconds`
-    of wall time, or whichever ends first.
+    of wall time, compilations and final times included, or whichever ends first.
 
     The network is first compiled with default schedules and timed. The search begins with the kernels that take longest, each as
     good as its default or recorded schedule. `records`, a file or an open `Records`, keeps every candidate as it ends. A killed
@@ -188,8 +193,14 @@ def tune_graph(
     GraphError for a malformed graph, RecordsError for an unusable file.
     """
     check_budget(trials, seconds)
+    started = time.monotonic()
+
+    def left() -> float:
+        return math.inf if seconds is None else seconds - (time.monotonic() - started)
+
     with _opened(records) as known:
         before = compile(graph, target)
+        compiling = time.monotonic() - started
         inputs = random_inputs(before.graph)
         device = _device(before.target, options.get("measurer"), known)
         progress = _untuned_tasks(before, inputs, known, device)
@@ -201,19 +212,32 @@ def tune_graph(
 
         for callback in callbacks:
             callback(progress, None)
+        search = None if seconds is None else max(left() - _ending(seconds, compiling, progress), MIN_SEARCH_SHARE * seconds)
         result = tune_tasks(
             [WeightedFunction(t.func, t.calls, seconds=t.best or t.before / t.calls or None) for t in progress.tasks],
-            target, trials, seconds, records=known, seed=seed, callbacks=[tell], **options,
+            target, trials, search, records=known, seed=seed, callbacks=[tell], **options,
         )  # fmt: skip
         after = compile(graph, target, records=known)
         if device is not None:
             return TunedNetwork(after, progress.before, progress.seconds, progress, (), result)
-        kept = tuple(_keep_defaults(progress, before, after, inputs, known, seed))
+        both = max(2 * progress.before, 1e-9)
+        runs = int(max(1, min(PROFILE_RUNS, (left() / both - MIN_RUNS - 1) / COMPARED_PROFILES - 1)))
+        kept = tuple(_keep_defaults(progress, before, after, inputs, known, seed, runs))
         if kept:
             after = compile(graph, target, records=known)
-        samples = in_turns([before.bind(inputs), after.bind(inputs)], SECONDS, MIN_RUNS, MAX_RUNS)
+        samples = in_turns([before.bind(inputs), after.bind(inputs)], min(SECONDS, left()), MIN_RUNS, MAX_RUNS)
         default, tuned = map(statistics.median, samples)
         return TunedNetwork(after, default, tuned, progress, kept, result)
+
+
+def _ending(seconds: float, compiling: float, progress: Progress) -> float:
+    """Seconds to keep for the end of a run: the compilation of the tuned network, and the times of both models."""
+    again = max(compiling, KERNEL_SECONDS * len(progress.tasks))
+    if progress.device is not None:
+        return again
+    both = 2 * progress.before
+    least, most = (COMPARED_PROFILES * (runs + 1) * both + (MIN_RUNS + 1) * both for runs in (1, PROFILE_RUNS))
+    return again + max(least, min(most + SECONDS, ENDING_SHARE * seconds))
 
 
 @contextmanager
@@ -261,10 +285,10 @@ def _untuned_tasks(model: Model, inputs: Mapping[str, np.ndarray], records: Reco
 
 
 def _keep_defaults(
-    progress: Progress, before: Model, after: Model, inputs: Mapping[str, np.ndarray], records: Records, seed: int
+    progress: Progress, before: Model, after: Model, inputs: Mapping[str, np.ndarray], records: Records, seed: int, runs: int
 ) -> Iterator[str]:
     """Let the default schedule win a race in the records where a function is slower as tuned in the network; yields its label."""
-    profiles = [(_by_key(before, inputs), _by_key(after, inputs)) for _ in range(COMPARED_PROFILES)]
+    profiles = [(_by_key(before, inputs, runs), _by_key(after, inputs, runs)) for _ in range(COMPARED_PROFILES)]
     for own in progress.tasks:
         times = [tuple(profile[own.key] / own.calls for profile in pair) for pair in profiles]
         if any(tuned <= default for default, tuned in times):
@@ -290,10 +314,10 @@ def _default_record(records: Records, task: Task) -> Record | None:
     return next((r for r in reversed(valid) if r.measurement.candidate.trace == trace), None)
 
 
-def _by_key(model: Model, inputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+def _by_key(model: Model, inputs: Mapping[str, np.ndarray], runs: int) -> dict[str, float]:
     """The seconds that the calls of each function, named by its key, take in one run of a network."""
     found: dict[str, float] = {}
-    for row in model.profile(inputs).kernels:
+    for row in model.profile(inputs, runs=runs).kernels:
         if row.func is not None:
             found[key(row.func)] = found.get(key(row.func), 0.0) + row.seconds
     return found

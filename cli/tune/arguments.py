@@ -14,6 +14,7 @@ from tir.nearest import near_file, nearest_name
 
 from ..networks import PRECISION, PRECISION_HELP, QUANTISE, QUANTISE_HELP
 from ..options import Parser, Usage, count, input_shape, positive_float, positive_int, refusing, running, seed, threads
+from ..process import elapsed
 
 COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
 
@@ -222,7 +223,8 @@ def _part(kind: str, text: str) -> Any:
 def searching(
     args: argparse.Namespace, options: dict[str, Any], show: Callable[..., Any], **default: float
 ) -> Iterator[dict[str, Any]]:
-    """The options that all searches share: budget, open records, seed, callbacks and limits; `options` override them.
+    """The options that all searches share: budget, open records, seed, callbacks and limits; `options` override them. The seconds
+    of the budget are those of the process.
 
     `default` is the budget if none is given. Except with --quiet, `show` makes the callback, which is closed at the end."""
     from search.measure import Limits
@@ -230,6 +232,8 @@ def searching(
 
     budget = {"trials": args.trials, "seconds": args.seconds}
     budget |= default if budget["trials"] is budget["seconds"] is None else {}
+    if budget["seconds"] is not None:
+        budget["seconds"] = max(budget["seconds"] - elapsed(), 0.1 * budget["seconds"])
     with refusing("--records", RecordsError), ExitStack() as stack:
         if args.records is not None and not args.quiet and not Path(args.records).exists():
             print(f"records: {args.records} is a new file{near_file(args.records)}", file=sys.stderr)

@@ -22,7 +22,7 @@ def tuning_curve(result: Result) -> str:
     """The speed of each candidate and of the best so far, by trial; failures are on the x axis."""
     shown = result.measurements
     speeds = [speed(result, m.seconds) for m in shown]
-    levels = [("green", "numpy", result.numpy), ("grey", "as written", result.baseline), ("violet", "default", default(result))]
+    levels = [("green", "numpy", result.numpy), ("grey", "as written", result.baseline), ("violet", "default", result.default)]
     known = [(kind, name, speed(result, s)) for kind, name, s in levels if s is not None]
     top = 1.05 * max([*speeds, *(v for *_, v in known), 1e-9])
     chart = Chart(
@@ -50,12 +50,6 @@ def about(result: Result, trial: int, m: Measurement) -> str:
     came = "" if origin is None else f", {origin.operator}"
     ended = f"{speed(result, m.seconds):.1f} {unit(result)}" if m.outcome == "ok" else m.outcome
     return f"trial {trial}: {ended}; {m.candidate.sketch}{came}"
-
-
-def default(result: Result) -> float | None:
-    """The seconds of the default schedule, if it was a valid trial."""
-    found = (m.seconds for m in result.measurements if m.candidate.sketch == "default" and m.outcome == "ok")
-    return next(found, None)
 
 
 def model_accuracy(result: Result) -> list[tuple[str, int, float | None, str]]:

@@ -102,7 +102,7 @@ def _timings(result: Result) -> str:
     rows = []
     if result.baseline_stopped is not None:
         rows.append(("as written", f"> {duration(result.baseline_stopped)}", "stopped", "–", "–"))
-    known = (("as written", result.baseline), ("default schedule, as a trial", figures.default(result)), ("best", result.seconds))
+    known = (("as written", result.baseline), ("default schedule", result.default), ("best", result.seconds))
     for name, seconds in (*known, ("numpy", result.numpy)):
         if seconds is None:
             continue
@@ -195,7 +195,7 @@ def _nests(result: Result) -> str:
     first, name, seconds = result.task.func, "As written", result.baseline
     if default is not None and default.candidate.trace is not None:
         first = replay_json(first, default.candidate.trace).func
-        name, seconds = "Default schedule", default.seconds
+        name, seconds = "Default schedule", result.default
     before, after = side_by_side(first.outline(), result.schedule.func.outline())
     name += "" if seconds is None else f", {duration(seconds)}"
     columns = ((name, before), (f"Best, {duration(result.seconds)}", after))

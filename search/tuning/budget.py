@@ -69,6 +69,11 @@ class Budget:
         return self._searched() >= 1
 
     @property
+    def over(self) -> bool:
+        """True if all seconds are used up, those for the final races, too."""
+        return self.seconds is not None and self.elapsed >= self.seconds
+
+    @property
     def used(self) -> float:
         """The share of the budget that is used up, without the seconds reserved for the final races."""
         return max(0.0 if self.trials is None else self.measured / self.trials, self._searched())

@@ -55,6 +55,7 @@ class Journal:
         self.explanation: dict[str, float] = {}
         self.tied: tuple[Measurement, ...] = ()
         self.slowdown: float | None = None
+        self.race: tuple[Measurement, ...] = ()
         self.problem = ""
         self.notices: Counter[str] = Counter()
         self._copied = False  # a candidate was a duplicate of a valid one
@@ -214,12 +215,14 @@ class Journal:
             raise KeyboardInterrupt("before anything was found")
         if best is None or not (interrupted or self.found):
             raise NothingFound(self.task, self.measurements)
+        raced = baseline is best or any(m.candidate == BASELINE for m in self.race)
+        drift = 1.0 if raced or self.slowdown is None else self.slowdown
         return Result(
             task=self.task, trace=best.candidate.trace, seconds=best.seconds, outcomes=dict(self.outcomes),
-            baseline=None if baseline is None else baseline.seconds, baseline_stopped=self.baseline_stopped, numpy=self.numpy,
-            max_error=best.max_error, tolerance=self.tolerance, peak=self.peak, elapsed=self._budget.elapsed,
+            baseline=None if baseline is None else drift * baseline.seconds, baseline_stopped=self.baseline_stopped,
+            numpy=self.numpy, max_error=best.max_error, tolerance=self.tolerance, peak=self.peak, elapsed=self._budget.elapsed,
             interrupted=interrupted, problem=self.problem, measurements=tuple(self.measurements), earlier=len(self.earlier),
             phases=dict(self.phases), scored_per_second=self.scored_per_second, scored=dict(self.scored), rules=self.rules,
             sketches=self.sketches, generations=self.generations, applied=self.applied, explanation=self.explanation,
-            notices=dict(self.notices), tied=self.tied, slowdown=self.slowdown,
+            notices=dict(self.notices), tied=self.tied, slowdown=self.slowdown, race=self.race,
         )  # fmt: skip

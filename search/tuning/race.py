@@ -39,6 +39,7 @@ def race(journal: Journal, measurer: Measurer, budget: Budget, first: Sequence[C
             journal.discard(false)
             continue
         won = winner(valid, first) if valid else None
+        journal.race = tuple(after for _, after in valid)
         journal.raced(entries, won, certain=not busy)
         journal.tied = () if won is None else tuple(tied(valid, won))
         journal.slowdown = slowdown([entry for entry in valid if not any(entry[0] is m for m in journal.earlier)])
@@ -82,11 +83,12 @@ def leaders(
 
 def winner(raced: Sequence[Entry], first: Sequence[Candidate]) -> Entry:
     """The entry with the smallest lower quartile of times, because disturbances only make calls slower. To replace the best of
-    the first candidates, it must be faster in three of four rounds, because the fastest of equal candidates is partly luck."""
+    the first candidates, it must be faster in three of four rounds, because the fastest of equal candidates is partly luck, and
+    no slower in its median, which is the time that is shown."""
     fastest = min(raced, key=_lower_quartile)
     default = min((entry for entry in raced if entry[1].candidate in first), key=_lower_quartile, default=fastest)
     gains = [d / f for d, f in zip(default[1].samples, fastest[1].samples, strict=False)]
-    return fastest if np.quantile(gains, 0.25) > 1 else default
+    return fastest if np.quantile(gains, 0.25) > 1 and fastest[1].seconds <= default[1].seconds else default
 
 
 def tied(raced: Sequence[Entry], won: Entry) -> list[Measurement]:

@@ -60,7 +60,8 @@ class Result:
     """The result of a run. `seconds` is the median time of the best schedule, `trace` that schedule as JSON (None: as written).
 
     `outcomes` counts the trials by kind. `baseline` is the seconds of the program as written, `baseline_stopped` those after
-    which it was stopped. `numpy` is the seconds of the workload in numpy, timed in turns with the best. All three may be None.
+    which it was stopped. A program that was too slow for the race has its earlier time at the speed of the machine in the race.
+    `numpy` is the seconds of the workload in numpy, timed in turns with the best. All three may be None.
     `max_error` and `tolerance` are relative to the size of each element (`tir.workloads`). `peak` is the measured floating-point
     operations a second of the machine. `interrupted` is True if Ctrl-C ended the run before its budget was used up. `problem`, if
     not empty, is another reason for its end, or for missing records.
@@ -73,7 +74,8 @@ class Result:
     The report shows the `sketches`, some rows of each of the `generations`, and the success of each mutation (`applied`). It
     shows `explanation`, the e-folds by which each feature moves the prediction for the best candidate (`costmodel.Explains`).
     `notices` counts degradations (`tir.notices`) by message. `tied` are the candidates that the final race could not tell from
-    the best. `slowdown` is the ratio of times in the race to those of the same candidates in their trials, None without a race.
+    the best, `race` the valid measurements of that race. `slowdown` is the ratio of times in the race to those of the same
+    candidates in their trials, None without a race.
     """
 
     task: Task
@@ -102,6 +104,7 @@ class Result:
     notices: dict[str, int] = field(default_factory=dict)
     tied: tuple[Measurement, ...] = field(default=(), repr=False)
     slowdown: float | None = None
+    race: tuple[Measurement, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         """The best time beside those of its comparisons, and the trials by outcome."""
@@ -156,6 +159,16 @@ class Result:
             return None
         times = (self.seconds, *(m.seconds for m in self.measurements if m.outcome == "ok"), self.numpy, self.baseline)
         return max(self.peak, *(self.task.flop / s for s in times if s is not None))
+
+    @property
+    def default(self) -> float | None:
+        """The seconds of the default schedule in the race, or else in its trial at the speed of the machine in the race; None if
+        it was no valid trial."""
+        raced, tried = (
+            next((m.seconds for m in found if m.candidate.sketch == "default" and m.outcome == "ok"), None)
+            for found in (self.race, self.measurements)
+        )
+        return raced if raced is not None or tried is None else tried * (self.slowdown or 1.0)
 
     @property
     def trials(self) -> int:

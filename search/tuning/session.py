@@ -141,7 +141,9 @@ class Session:
             self._measurer.pause()
 
     def race(self) -> None:
-        """Let the leading candidates race."""
+        """Let the leading candidates race. Of several tasks, those to which no time is left keep the times of their trials."""
+        if self._budget.tasks > 1 and self._budget.over:
+            return
         if (measurer := self._measurer) is not None and self.error is None:
             self._catching(lambda: race(self._journal, measurer, self._budget, self._first))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ import tir
 from graph import tuning
 from graph.onnx import load_onnx
 from graph.reference import evaluate, random_inputs
-from graph.tuning import tune_graph
+from graph.tuning import PROFILE_RUNS, Progress, TaskProgress, tune_graph
 from search.measure import Limits
 from search.tuning.events import Finished
 from search.tuning.gradient_allocation import Allocation
+from search.tuning.task_scheduler import TasksResult
+from tests.search.clock import Clock
 
 from .fake_measurer import DEFAULT, WRITTEN, Fake, Once
 from .models import model
@@ -44,7 +47,7 @@ def network(monkeypatch):
     times = [2.0, 1.0]
     turns = itertools.cycle((0, 1))
 
-    def by_key(model, inputs):
+    def by_key(model, inputs, runs):
         seconds = times[next(turns)]
         return {tuning.key(group.func): seconds for group in model.groups}
 
@@ -119,3 +122,40 @@ def test_without_records(graph):
 def test_a_budget_is_needed(graph):
     with pytest.raises(ValueError, match="a budget is needed: trials, seconds or both"):
         tune_graph(graph, TARGET)
+
+
+@pytest.mark.parametrize(("seconds", "call"), [(50.0, 1e-4), (50.0, 0.05), (50.0, 0.4), (600.0, 2.0)])
+def test_seconds_are_those_of_the_whole_run(graph, monkeypatch, seconds, call):
+    """Compilations, profiles and final times included; the clock moves as they would."""
+    clock = Clock()
+    given = []
+
+    def moving(function, by):
+        def moved(*args, **options):
+            clock.now += by(*args, **options)
+            return function(*args, **options)
+
+        return moved
+
+    def untuned(*args):
+        progress = Progress("net", TARGET, [TaskProgress(g.func, f"{n}", 1, call / 3) for n, g in enumerate(args[0].groups)], 0.0)
+        clock.now += call * (PROFILE_RUNS + 1)
+        return progress
+
+    def in_turns(calls, seconds, least, most):
+        clock.now += 2 * call + max(seconds, 2 * least * call)
+        return [[call], [call]]
+
+    def tune_tasks(functions, target, trials, seconds, **options):
+        given.append(seconds)
+        clock.now += seconds
+        return TasksResult((), 0.0, ())
+
+    for name, value in {
+        "time": SimpleNamespace(monotonic=clock, time=clock), "compile": moving(tir.compile, lambda *a, **o: 3.0), "in_turns": in_turns,
+        "_untuned_tasks": untuned, "_by_key": moving(lambda *a: {f"{n}": 1.0 for n in range(3)}, lambda m, i, runs: call * (runs + 1)),
+        "tune_tasks": tune_tasks,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(tuning, name, value)
+    tune_graph(graph, TARGET, seconds=seconds)
+    assert 0.95 * seconds <= clock.now - Clock().now <= 1.01 * seconds and given[0] >= 0.5 * seconds

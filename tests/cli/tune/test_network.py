@@ -50,7 +50,7 @@ def path(tmp_path, monkeypatch):
     """A network of a product and a softmax, whose number of rows is open, as a file in the folder at hand."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tuning, "SECONDS", 0.0)
-    monkeypatch.setattr(tuning, "_by_key", lambda model, inputs: {key(g.func): 1.0 for g in model.groups})  # none is slower
+    monkeypatch.setattr(tuning, "_by_key", lambda model, inputs, runs: {key(g.func): 1.0 for g in model.groups})  # none is slower
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["p"]),
         helper.make_node("Relu", ["p"], ["q"]),
@@ -75,8 +75,8 @@ def test_a_run(path, capsys):
     assert all((t["calls"], t["trials"]) == (1, 2) for t in tasks.values())
     assert found["seconds"]["default"] > 0 < found["seconds"]["best"]
     lines = err.splitlines()
-    assert lines[0] == "small: compiling it with default schedules"
-    assert lines[1].startswith("2 tasks in 2 calls: ")
+    assert lines[:2] == ["small: compiling it with default schedules", "records: tune.db is a new file"]
+    assert lines[2].startswith("2 tasks in 2 calls: ")
     rounds = [line for line in lines if " x default, " in line]
     assert len(rounds) == 4 and " 4 of 64 trials  " in rounds[-1] and rounds[0].endswith(") -> 7x13")
     assert lines[-3].startswith("small: ") and lines[-3].endswith(" x, timed in turns")

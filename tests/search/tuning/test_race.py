@@ -247,3 +247,18 @@ def test_a_race_is_announced():
     autotune(FUNC, TARGET, policy=Given([trace]), first=(), measurer=Scripted, callbacks=[seen.append])
     (event,) = [e for e in seen if isinstance(e, RaceStarted)]
     assert [replace(m, ended=None).candidate.trace for m in event.contenders] == [trace]
+
+
+def test_the_winner_is_no_slower_than_the_default_in_its_median():
+    """Faster in seven rounds of eight and in its best quarter, but slower in its median."""
+    default, other = at("default", *[5.0] * 5, *[9.0] * 3), at("other", 20.0, *[4.9] * 4, *[8.9] * 3)
+    raced = [(m, m) for m in (default, other)]
+    assert winner(raced, [default.candidate]) == raced[0] and winner(raced, ()) == raced[1]
+    steady = at("other", 5.1, *[4.9] * 4, *[8.9] * 3)
+    assert winner([raced[0], (steady, steady)], [default.candidate])[1] is steady
+
+
+def test_what_did_not_race_is_shown_at_the_speed_of_the_race():
+    """The machine is half as fast in the race: the program as written took 0.15 s before, and is not faster than the best."""
+    result, _ = race(times(0.1, race=[0.2] * 5), written=(0.15,))
+    assert (result.slowdown, result.seconds, result.baseline) == pytest.approx((2.0, 0.2, 0.3))

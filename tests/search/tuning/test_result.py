@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 from search.measure import Candidate, Measurement
 from search.task import Task
@@ -42,6 +43,15 @@ trials      3 in 1.2 s: 2 ok, 1 crash
     said = str(result(numpy=3e-6, baseline=None, problem="the disk is full")).splitlines()
     assert said[3:5] == ["as written  not measured", "numpy       3 us, 1.5 × the best"]
     assert said[-1] == "problem     the disk is full"
+
+
+def test_the_default_has_the_time_of_the_race() -> None:
+    """Or that of its trial, at the speed of the machine in the race."""
+    tried = Measurement(Candidate("default", (), None), "ok", (3e-6,), max_error=0.0)
+    raced = replace(tried, samples=(4e-6,))
+    assert result().default is None and result(measurements=(tried,)).default == 3e-6
+    assert result(measurements=(tried,), slowdown=2.0).default == 6e-6
+    assert result(measurements=(tried,), slowdown=2.0, race=(TRIALS[0], raced)).default == 4e-6
 
 
 def test_a_notebook_shows_a_table_a_curve_and_the_program() -> None:

@@ -186,6 +186,21 @@ def test_seconds_are_a_limit_within_a_round_too(monkeypatch):
     assert [r.trials for r in result.results] == [16, 1]
 
 
+def test_tasks_race_while_there_is_time(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(Budget.__init__, "__defaults__", (*Budget.__init__.__defaults__[:-1], clock))
+    raced = []
+
+    def pass_time(task, event):
+        if isinstance(event, RaceStarted):
+            raced.append(task.func)
+        clock.now += {Measured: 1.0, RaceStarted: 4.0}.get(type(event), 0.0)
+
+    result, _ = tune([falling(1.0, 0.9, 5), [2.0] * 5, [3.0] * 5], None, seconds=20.0, callbacks=[pass_time])
+    assert raced == [SMALL, LARGE] and result.elapsed == 22.0
+    assert [r.seconds for r in result.results] == [pytest.approx(0.9**4), 2.0, 3.0]
+
+
 def test_a_search_for_all_tasks_is_refused():
     with pytest.raises(ValueError, match="several tasks need a policy each"):
         tune([[1.0], [1.0]], 4, policy=Curve([1.0]))
