@@ -16,26 +16,29 @@ CHANNELS_OF_PIXEL = 4  # channels of 8 bits that are one int32
 
 @operator("ImageRows", NEWEST)
 def image_rows(x, *, kernel, strides, dilations, pads, zero):
-    """x (N, H, W, C) -> (N, OH, OW, KH, KW, C): the elements of each window (im2col); those around the image are `zero`."""
-    need("the images", x, (None,) * 4, "integer")
-    images, height, width, channels = shape_of(x)
-    down, across = windows((height, width), kernel, strides, dilations, pads)
-    padded = _padded(x, (down, across), te.const(zero, x.dtype))
+    """x (N, H, W, C) -> (N, OH, OW, KH, KW, C): the elements of each window (im2col); those around the image are `zero`. Images
+    have one to three dimensions."""
+    need("the images", x, dtype="integer", ranks=range(3, 6))
+    images, *extents, channels = shape_of(x)
+    moved = windows(extents, kernel, strides, dilations, pads)
+    padded = _padded(x, moved, te.const(zero, x.dtype))
 
-    def formula(n: Expr, h: Expr, w: Expr, i: Expr, j: Expr, c: Expr) -> Expr:
-        return padded[n, down.index(h, i), across.index(w, j), c]
+    def formula(n: Expr, *i: Expr) -> Expr:
+        *at, c = i
+        pixels, taps = at[: len(moved)], at[len(moved) :]
+        return padded[(n, *(w.index(p, t) for w, p, t in zip(moved, pixels, taps, strict=True)), c)]
 
-    return te.compute((images, down.outputs, across.outputs, *kernel, channels), formula, name="rows")
+    return te.compute((images, *(w.outputs for w in moved), *kernel, channels), formula, name="rows")
 
 
 @operator("PackChannels", NEWEST)
 def pack_channels(x):
     """x (N, C, H, W) of up to four channels of 8 bits -> (N, H, W, 1): the channels of a pixel as one int32, the first lowest."""
-    need("the images", x, (None,) * 4, "integer")
+    need("the images", x, dtype="integer", ranks=range(3, 6))
     images, channels, *extents = shape_of(x)
 
-    def formula(n: Expr, h: Expr, w: Expr, _: Expr) -> Expr:
-        numbers = [te.bit_and(x[n, c, h, w].astype("int32"), te.const(255)) for c in range(channels)]
+    def formula(n: Expr, *i: Expr) -> Expr:
+        numbers = [te.bit_and(x[(n, c, *i[:-1])].astype("int32"), te.const(255)) for c in range(channels)]
         return reduce(te.bit_or, [te.shift_left(number, te.const(8 * c)) for c, number in enumerate(numbers)])
 
     return te.compute((images, *extents, 1), formula, name="pixels")

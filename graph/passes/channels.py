@@ -9,8 +9,10 @@ import numpy as np
 
 from ..ir import Call, Graph, Value
 from ..kinds import elementwise, moves
-from .integers import TO_FIRST, TO_LAST, along, attributes_of, quantised
+from .integers import along, attributes_of, quantised
 from .rewriting import Replacement, Rewriting, fits_elementwise, rewrite, windows_of
+
+TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # the orders of dimensions that move the channels of images
 
 
 def keep_channels_last(graph: Graph) -> Graph:

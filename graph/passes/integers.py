@@ -10,7 +10,7 @@ point, whose products the second term takes away, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from math import prod
 from operator import mul
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from codegen import Target
 
 BYTES = ("int8", "uint8")
-TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # the orders of dimensions that move the channels of images
 MAX_BIAS = 2**30  # of a bias in sums of int32: half of their range
 Choice = Callable[[Call, Call], bool]  # of a product of integers in place of a call
 
@@ -138,31 +137,62 @@ def _rule(r: Rewriting, call: Call, choose: Choice) -> list[Call] | None:
 
 
 def _convolution(write: Replacement, call: Call, x: Quantised, weight: Quantised, choose: Choice) -> bool:
-    """Write a convolution of images of two dimensions, without groups, by constant weights; False for another one."""
-    array, zero = unshifted(write.r, weight), x.known_zero
-    if array is None or zero is None or array.ndim != 4 or call.attribute("group", 1) != 1:
+    """Write a convolution of up to three dimensions by constant weights, a product for each group; False for another one."""
+    array, zero, groups = unshifted(write.r, weight), x.known_zero, call.attribute("group", 1)
+    if array is None or zero is None or not 3 <= array.ndim <= 5 or not x.by(None) or not weight.by(0):
         return False
-    if not x.by(None) or not weight.by(0):
+    if groups > 1 and array.shape[1] == 1:  # each channel by itself has nothing to add up several products of at once
         return False
-    (images, outputs, height, width), moved = call.outputs[0].shape, windows_of(call)
-    window = {"kernel": array.shape[2:], **attributes_of(moved)}
-    in_place = all((w.kernel, w.stride, w.before, w.after) == (1, 1, 0, 0) for w in moved)
-    if 1 < array.shape[1] <= CHANNELS_OF_PIXEL and not in_place:  # a window of so few channels is copied by pixels
-        array = np.pad(array, ((0, 0), (0, CHANNELS_OF_PIXEL - array.shape[1]), (0, 0), (0, 0)))
-        zeros = np.full(CHANNELS_OF_PIXEL, zero).astype(x.numbers.dtype).view(np.int32)
-        rows = write("ImageRows", write("PackChannels", x.numbers), zero=int(zeros[0]), **window)
-        rows = write("Bytes", rows, to=x.numbers.dtype)
-    else:
-        rows = write("Transpose", x.numbers, perm=TO_LAST)
-        rows = rows if in_place else write("ImageRows", rows, zero=zero, **window)
-    columns = np.ascontiguousarray(array.transpose(2, 3, 1, 0).reshape(-1, outputs))
-    rows = write("Reshape", rows, shape=(images * height * width, len(columns)))
-    sums = write("IntegerProduct", rows, write.constant(columns))
-    if not choose(write.calls[-1], call):
-        return False
-    made = _with_bias(write, sums, x, weight, columns, call.values[2:])
-    write("Transpose", write("Reshape", made, shape=(images, height, width, outputs)), perm=TO_FIRST)
+    outputs, to_last = call.outputs[0].shape[1] // groups, (0, *range(2, array.ndim), 1)
+    packs = groups == 1 and 1 < array.shape[1] <= CHANNELS_OF_PIXEL and not _in_place(windows_of(call))
+    if packs:  # a window of so few channels is copied by pixels
+        array = np.pad(array, [(0, 0), (0, CHANNELS_OF_PIXEL - array.shape[1]), *[(0, 0)] * (array.ndim - 2)])
+    image = x.numbers if packs else write("Transpose", x.numbers, perm=to_last)
+    sums, columns = list[Value](), list[np.ndarray]()
+    for group in range(groups):
+        own = array[group * outputs : (group + 1) * outputs]
+        columns.append(np.ascontiguousarray(own.transpose(*range(2, array.ndim), 1, 0).reshape(-1, outputs)))
+        first, last = group * own.shape[1], (group + 1) * own.shape[1]
+        part = image if groups == 1 else write("Slice", image, starts=(first,), ends=(last,), axes=(array.ndim - 1,))
+        rows = _windows(write, call, part, own.shape[2:], zero, packs)
+        sums.append(write("IntegerProduct", rows, write.constant(columns[-1])))
+        if not choose(write.calls[-1], call if groups == 1 else _of_one_group(call, groups)):
+            return False
+    total = sums[0] if groups == 1 else write("Concat", *sums, axis=1)
+    made = _with_bias(write, total, x, weight, np.concatenate(columns, axis=1), call.values[2:])
+    images, channels, *spatial = call.outputs[0].shape
+    to_first = (0, len(spatial) + 1, *range(1, len(spatial) + 1))
+    write("Transpose", write("Reshape", made, shape=(images, *spatial, channels)), perm=to_first)
     return True
+
+
+def _in_place(moved: Sequence[SlidingWindow]) -> bool:
+    """True where each window is one pixel, in order."""
+    return all((w.kernel, w.stride, w.before, w.after) == (1, 1, 0, 0) for w in moved)
+
+
+def _windows(write: Replacement, call: Call, image: Value, kernel: tuple[int, ...], zero: int, packs: bool) -> Value:
+    """The windows of an image as rows: its channels are last, or with `packs` first, and copied as one int32."""
+    moved = windows_of(call)
+    window = {"kernel": kernel, **attributes_of(moved)}
+    if packs:
+        zeros = np.full(CHANNELS_OF_PIXEL, zero).astype(image.dtype).view(np.int32)
+        rows = write("ImageRows", write("PackChannels", image), zero=int(zeros[0]), **window)
+        rows = write("Bytes", rows, to=image.dtype)
+    else:
+        rows = image if _in_place(moved) else write("ImageRows", image, zero=zero, **window)
+    count = call.outputs[0].shape[0] * prod(call.outputs[0].shape[2:])
+    return write("Reshape", rows, shape=(count, prod(rows.shape) // count))
+
+
+def _of_one_group(call: Call, groups: int) -> Call:
+    """The convolution of one of the groups of a convolution."""
+    x, weight = call.values[:2]
+    x = replace(x, shape=(x.shape[0], x.shape[1] // groups, *x.shape[2:]))
+    weight = replace(weight, shape=(weight.shape[0] // groups, *weight.shape[1:]))
+    images, channels, *spatial = call.outputs[0].shape
+    result = replace(call.outputs[0], shape=(images, channels // groups, *spatial))
+    return Call("Conv", (x, weight), (result,), tuple((n, a) for n, a in call.attributes if n != "group"))
 
 
 def attributes_of(moved: Sequence[SlidingWindow]) -> dict[str, Attribute]:

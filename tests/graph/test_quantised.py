@@ -131,6 +131,24 @@ def test_weights_have_one_scale_or_one_for_each_channel(weights, axis):
     agree(network, network.quantised(network.conv(network.x, 7, 5, 3, 3, axis=axis, pads=(1, 1, 1, 1))))
 
 
+@pytest.mark.parametrize("types", ["u8", "s8"])
+@pytest.mark.parametrize(
+    ("shape", "channels", "kernel"), [((2, 5, 11), 5, (3,)), ((1, 3, 9), 3, (2,)), ((1, 5, 4, 5, 6), 5, (1, 3, 2))]
+)
+def test_images_of_one_and_three_dimensions(shape, channels, kernel, types):
+    network = Network(shape, types)
+    pads, strides = (1,) * (2 * len(kernel)), (2, *[1] * (len(kernel) - 1))
+    agree(network, network.quantised(network.conv(network.x, 7, channels, *kernel, pads=pads, strides=strides)))
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 7, 5), (1, 6, 9)])
+def test_groups_are_a_product_each(shape):
+    network = Network(shape)
+    kernel, pads = (3,) * (len(shape) - 2), (1,) * (2 * len(shape) - 4)
+    y = network.add("Relu", network.conv(network.x, 10, 3, *kernel, pads=pads, group=2))
+    agree(network, network.quantised(y), products=2)
+
+
 def test_results_are_one_quantum_off_at_most():
     network = Network(scale=0.0371)
     agree(network, network.quantised(network.conv(network.x, 17, 5, 3, 3, pads=(1, 1, 1, 1))), quanta=1.001)
