@@ -15,10 +15,11 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Invoke:
-    """A call of the kernel whose function is `symbol`."""
+    """A call of the kernel whose function is `symbol`, on arrays at these addresses, and `sizes`."""
 
     symbol: str
     arguments: tuple[Address, ...]
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -18,8 +19,9 @@ from tir.te import Tensor, create_prim_func
 
 from .donation import donations, fuse_in_place, planned_graph
 from .fusion import fuse
-from .ir import Graph
-from .kernels import compiled
+from .general import GeneralKernels, samples
+from .ir import Graph, GraphError
+from .kernels import GroupKernel, compiled
 from .memory import WEIGHTS
 from .memory import plan as planned_memory
 from .model import Model
@@ -94,7 +96,7 @@ def compile(
     Without `winograd`, all convolutions of a network are computed directly (see `passes.winograd`). With a `precision`,
     "bfloat16" or "float16", its activations and weights of float32 are of 16 bits (see `passes.precision`). A function of open
     sizes (`te.var`) becomes a kernel for all of them; `sizes`, such as `{"n": (1, 128)}`, are those to be fast at. A network of
-    open sizes becomes a model for all of them, compiled here for `sizes`, and for others when they are first called.
+    open sizes becomes a model for all of them, compiled here for `sizes`, with kernels of open sizes for others (`general`).
 
     `donate` names outputs of a network by the inputs whose memory they take, as {"past": "present"}. A call then changes that
     input, in the elements that differ alone (see `donation`).
@@ -126,29 +128,47 @@ def compile(
                 )
             case OpenGraph():
                 rows = named_rows(computation.sizes, sizes, computation.name) if sizes is not None else []
-                compile_at = partial(
-                    _variant, constants=Constants(), target=target, records=records, cache=objects, plan=plan, winograd=winograd,
-                    donate=donate, precision=precision,
-                )  # fmt: skip
-                return OpenModel(computation, compile_at, rows)
+                general = GeneralKernels(computation.sizes, target, known, objects) if rows else None
+                variants = _Variants(target, records, objects, plan, winograd, donate, precision, general)
+                if general is not None:
+                    for row in samples(computation.sizes, rows):
+                        variants.learn(computation, row)
+                    general.compile()
+                return OpenModel(computation, variants.model, rows)
     kind = type(computation).__name__
     raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, a PrimFunc or a list of tensors, got {kind}")
 
 
-def _variant(
-    graph: Graph,
-    constants: Constants,
-    target: Target,
-    records: str | Path | Records | None,
-    cache: ObjectCache | None,
-    plan: Plan,
-    winograd: bool,
-    donate: Mapping[str, str] | None,
-    precision: Precision | None,
-) -> Model:
-    """The model of a network at known sizes, which shares `constants` with those at other sizes."""
-    with recorded(records, plan) as known:
-        return assembled(final(graph, target, winograd, precision), target, known, cache, plan, constants, donate)
+@dataclass
+class _Variants:
+    """The compilation of a network at several sizes. `general` has kernels for those that were not named."""
+
+    target: Target
+    records: str | Path | Records | None
+    cache: ObjectCache | None
+    plan: Plan
+    winograd: bool
+    donate: Mapping[str, str] | None
+    precision: Precision | None
+    general: GeneralKernels | None
+    constants: Constants = field(default_factory=Constants)
+
+    def learn(self, graph: OpenGraph, row: Mapping[str, int]) -> None:
+        """Show the functions at a sample of the sizes to `general`; none where the network refuses these sizes."""
+        assert self.general is not None
+        try:
+            read = final(graph.at(row), self.target, self.winograd, self.precision)
+            groups = fuse_in_place(read, donations(read, self.donate or {})) if self.donate else fuse(read)
+        except GraphError:
+            return
+        self.general.learn(row, [g.func for g in groups])
+
+    def model(self, graph: Graph, row: Mapping[str, int], named: bool) -> Model:
+        """The model of a network at known sizes, which shares constants with those at other sizes."""
+        known = None if named or self.general is None else partial(self.general.kernel, row=row)
+        with recorded(self.records, self.plan) as records:
+            read = final(graph, self.target, self.winograd, self.precision)
+            return assembled(read, self.target, records, self.cache, self.plan, self.constants, self.donate, known)
 
 
 def final(graph: Graph, target: Target, winograd: bool = True, precision: Precision | None = None) -> Graph:
@@ -175,15 +195,19 @@ def assembled(
     plan: Plan = "estimate",
     constants: Constants | None = None,
     donate: Mapping[str, str] | None = None,
+    known: Callable[[PrimFunc], GroupKernel | None] | None = None,
 ) -> Model:
-    """A graph after all passes as one native function; `constants` are shared with other models."""
+    """A graph after all passes as one native function; `constants` are shared with other models. `known` gives kernels that
+    need not be compiled."""
     found = donations(graph, donate or {})
     whole = graph
     groups = fuse_in_place(graph, found) if found else fuse(graph)
     graph = planned_graph(graph, found)
+    given = {g.func: known(g.func) for g in groups} if known is not None else {}
+    own = [func for func in (g.func for g in groups) if given.get(func) is None]
     if plan == "measure" and records is not None:
-        measure((g.func for g in groups), target, records)
-    by_func = compiled((g.func for g in groups), target, records, cache)
+        measure(own, target, records)
+    by_func = {func: kernel for func, kernel in given.items() if kernel is not None} | compiled(own, target, records, cache)
     kernels = [by_func[g.func] for g in groups]
     groups, preparations = prepared(graph, groups, kernels)
     layout = planned_memory(graph, groups, {d.output: d.input for d in found})

@@ -53,6 +53,7 @@ class GroupKernel:
     lookup: Lookup | None
     main: CompiledFunction
     preparation: CompiledFunction | None = None
+    sizes: tuple[int, ...] = ()  # that `main` takes after its arrays, where it is for open ones
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -90,7 +91,8 @@ def compiled(
     Warns of records that are for another target or processor (NearHit).
     """
     jobs, found = compiled_jobs(KernelJob, funcs, target, records, cache)
-    return {func: GroupKernel(func, job.name, target, job.lookup, *decoded(found[func])) for func, job in jobs.items()}
+    parts = {func: main_and_preparation(data) for func, data in found.items()}
+    return {func: GroupKernel(func, job.name, target, job.lookup, *parts[func]) for func, job in jobs.items()}
 
 
 def compiled_jobs(
@@ -179,3 +181,9 @@ def decoded(data: bytes) -> list[CompiledFunction]:
         parts.append(CompiledFunction(name, params, scratch, codes[:length]))
         codes = codes[length:]
     return parts
+
+
+def main_and_preparation(data: bytes) -> tuple[CompiledFunction, CompiledFunction | None]:
+    """The parts of a kernel that `encoded` wrote."""
+    main, *others = decoded(data)
+    return main, others[0] if others else None

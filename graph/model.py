@@ -43,7 +43,7 @@ class Model(Network):
     ):  # fmt: skip
         self.graph, self.groups, self.kernels, self.plan, self.target = graph, tuple(groups), tuple(kernels), plan, target
         self.steps: list[Step] = [
-            Invoke(kernel.main.symbol, tuple(plan[v] for v in (*group.inputs, *group.outputs, *group.scratch)))
+            Invoke(kernel.main.symbol, tuple(plan[v] for v in (*group.inputs, *group.outputs, *group.scratch)), kernel.sizes)
             for group, kernel in zip(self.groups, self.kernels, strict=True)
         ]
         self.steps += plan.copies

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -87,31 +88,36 @@ def with_constants(graph: Graph, plan: MemoryPlan, weights: np.ndarray) -> tuple
 
 
 class Constants:
-    """Constants of several models, each held once. `blocks` are the blocks of memory they lie in, by the names of their bases."""
+    """Constants of several models, each held once, in blocks of memory. A block lives as long as a model that uses it."""
 
     def __init__(self) -> None:
-        self.blocks: dict[str, np.ndarray] = {}
+        self._blocks: WeakValueDictionary[str, np.ndarray] = WeakValueDictionary()  # by the names of their bases
         self._known: dict[tuple[int, bytes], Address] = {}
+        self._count = 0  # of blocks so far
 
     def shared(self, graph: Graph, plan: MemoryPlan) -> tuple[Graph, MemoryPlan, dict[str, np.ndarray]]:
-        """A graph and its plan with constants in `blocks`, and the blocks they lie in; those that are new are one more block."""
+        """A graph and its plan with constants in blocks, and the blocks they lie in; those that are new are one more block."""
+        blocks = dict(self._blocks)
+        self._known = {key: at for key, at in self._known.items() if at.base in blocks}
         bytes_of = {v: _content(graph.constants[v.name]) for v in plan.addresses if v.name in graph.constants}
         keys = {v: (a.nbytes, blake2b(a.data, digest_size=16).digest()) for v, a in bytes_of.items()}
         new = {keys[v]: v for v in keys if keys[v] not in self._known}
-        base = f"{WEIGHTS}.{len(self.blocks)}" if self.blocks else WEIGHTS
-        if new or not self.blocks:
+        if new or not blocks:
+            base = f"{WEIGHTS}.{self._count}" if self._count else WEIGHTS
+            self._count += 1
             offsets, nbytes = consecutive(list(new.values()))
-            self.blocks[base] = block = aligned_memory(nbytes)
+            blocks[base] = self._blocks[base] = block = aligned_memory(nbytes)
             for key, value in new.items():
                 self._known[key] = Address(base, offsets[value])
                 block[offsets[value] : offsets[value] + value.nbytes] = bytes_of[value]
         found = {v: self._known[key] for v, key in keys.items()}
-        arrays = {v.name: elements(v, self.blocks[at.base][at.offset :]) for v, at in found.items()}
+        arrays = {v.name: elements(v, blocks[at.base][at.offset :]) for v, at in found.items()}
         for array in arrays.values():
             array.flags.writeable = False
-        used = {at.base for at in found.values()} or {next(iter(self.blocks))}
-        plan = replace(relocated(plan, graph, found), weights_nbytes=self.blocks[base].nbytes if base in self.blocks else 0)
-        return graph.with_(constants=arrays), plan, {b: block for b, block in self.blocks.items() if b in used}
+        used = {at.base for at in found.values()} or {next(iter(blocks))}
+        own = {base: block for base, block in blocks.items() if base in used}
+        plan = replace(relocated(plan, graph, found), weights_nbytes=sum(block.nbytes for block in own.values()))
+        return graph.with_(constants=arrays), plan, own
 
 
 def _content(array: np.ndarray) -> np.ndarray:

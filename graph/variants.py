@@ -22,12 +22,14 @@ Key = tuple[int, ...]
 
 class OpenModel:
     """A network of open sizes that can be called. It has a `Model` for each combination of named sizes, and makes one for others
-    at their first call. All share their constants and kernels.
+    at their first call, with kernels of open sizes if there are such. All share their constants.
 
     Any number of threads may call it at the same time.
     """
 
-    def __init__(self, graph: OpenGraph, compiled: Callable[[Graph], Model], named: list[dict[str, int]]):
+    def __init__(
+        self, graph: OpenGraph, compiled: Callable[[Graph, Mapping[str, int], bool], Model], named: list[dict[str, int]]
+    ):
         self.graph, self.name = graph, graph.name
         self._compiled, self._lock = compiled, Lock()
         self.named: dict[Key, Model] = {}
@@ -35,20 +37,20 @@ class OpenModel:
         self._by_shapes: dict[tuple, Model] = {}  # of arrays in the order of the inputs, so that most calls look up one dict
         self._threads: int | None = None
         for sizes in named:
-            self.named[self._key(sizes)] = compiled(graph.at(sizes))
+            self.named[self._key(sizes)] = compiled(graph.at(sizes), sizes, True)
 
     def _key(self, sizes: Mapping[str, int]) -> Key:
         return tuple(sizes[name] for name in self.graph.sizes)
 
     def at(self, sizes: Mapping[str, int]) -> Model:
-        """The model for these sizes, compiled at the first call unless they were named. Raises as `OpenGraph.at` does."""
+        """The model for these sizes, made at the first call unless they were named. Raises as `OpenGraph.at` does."""
         key = self._key(sizes) if sizes.keys() == set(self.graph.sizes) else ()
         if (found := self.named.get(key)) is not None:
             return found
         with self._lock:
             found = self._others.get(key)
             if found is None:
-                found = self._others[key] = self._compiled(self.graph.at(sizes))
+                found = self._others[key] = self._compiled(self.graph.at(sizes), sizes, False)
                 if self._threads is not None:
                     found.threads = self._threads
                 while len(self._others) > MAX_KEPT_VARIANTS:

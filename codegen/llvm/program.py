@@ -24,7 +24,11 @@ def entry(name: str, bases: Sequence[str], steps: Sequence[Step], keeping: Colle
     `keeping` are the symbols of kernels that keep memory; `void <name>.release()` frees it. With `timed` there is also `i32
     <name>.timed(ptr <base>, ..., ptr %times)`, which writes the time at its begin and after each step, TIMESPEC_WORDS words each.
     """
-    declared = {f"declare i32 @{s.symbol}({', '.join(['ptr'] * len(s.arguments))})" for s in steps if isinstance(s, Invoke)}
+    declared = {
+        f"declare i32 @{s.symbol}({', '.join(['ptr'] * len(s.arguments) + ['i64'] * len(s.sizes))})"
+        for s in steps
+        if isinstance(s, Invoke)
+    }
     declared |= {"declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)", "declare i32 @clock_gettime(i32, ptr)"}
     functions = [_function(name, bases, steps, timed=False)]
     if timed:
@@ -66,7 +70,8 @@ def _step(n: int, step: Step) -> Iterator[str]:
     if isinstance(step, Copy):
         yield f"call void @llvm.memcpy.p0.p0.i64(ptr %p{n}.0, ptr %p{n}.1, i64 {step.nbytes}, i1 false)"
         return
-    yield f"%status{n} = call i32 @{step.symbol}({', '.join(f'ptr %p{n}.{m}' for m in range(len(addresses)))})"
+    given = [*(f"ptr %p{n}.{m}" for m in range(len(addresses))), *(f"i64 {size}" for size in step.sizes)]
+    yield f"%status{n} = call i32 @{step.symbol}({', '.join(given)})"
     yield f"%failed{n} = icmp ne i32 %status{n}, 0"
     yield f"br i1 %failed{n}, label %fail, label %done{n}"
     yield f"done{n}:"

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
 import tir
 from graph import Graph, GraphError, OpenGraph, OpenModel
+from graph.general import GeneralKernels, fitted, samples
 from graph.onnx import load_onnx
+from tests.codegen.c_programs import CC
 from tests.codegen.harness import ONE, at_once
+from tir import te
 
 from .models import model
 
@@ -102,6 +108,9 @@ def test_the_oldest_variants_go(net, monkeypatch):
         x, z = given(1, seq)
         check(net(x, z), x, z)
     assert list(net._others) == [(1, 22), (1, 20)] and len(net._by_shapes) <= len(net.models)
+    gc.collect()
+    blocks = {id(block) for one in net.models for block in one.weights.values()}
+    assert {id(block) for block in net._compiled.__self__.constants._blocks.values()} == blocks  # none of those that went
 
 
 def test_open_graphs():
@@ -135,3 +144,64 @@ def test_refusals(net):
         tir.compile(graph, ONE, sizes={"batch": 1})
     with pytest.raises(ValueError, match=r"^sizes was given, but no size of test is open$"):
         tir.compile(graph.at({"batch": 1, "seq": 1}), ONE, sizes={"batch": 1})
+
+
+def test_sizes_that_were_not_named_need_no_new_kernels(net, monkeypatch):
+    """They run kernels of open sizes, which are compiled once, and no further memory holds weights."""
+    x, z = given(3, 5)
+    check(net(x, z), x, z)
+    before = net.weights_nbytes
+    monkeypatch.setattr("graph.kernels.KernelJob.done", lambda job: pytest.fail(f"compiles {job.func.name}"))
+    for batch, seq in ((2, 5), (3, 11), (7, 3), (2, 29)):
+        x, z = given(batch, seq)
+        check(net(x, z), x, z)
+        kernels = net.at({"batch": batch, "seq": seq}).kernels
+        assert all(k.sizes == (batch, seq) for k in kernels)
+    assert net.weights_nbytes - before < 64 < W.nbytes  # the number of rows is a constant of each size
+
+
+def test_a_variant_with_kernels_of_open_sizes_is_exported(net, tmp_path):
+    x, z = given(2, 9)
+    variant = net.at({"batch": 2, "seq": 9})
+    assert any(k.sizes for k in variant.kernels)
+    for copy in (tir.load(variant.save(tmp_path / "net.model")), pickle.loads(pickle.dumps(variant))):
+        check(copy(x, z), x, z)
+    if CC is not None:
+        variant.export(tmp_path / "net.so")
+        check(tir.load(tmp_path / "net.so")(x, z), x, z)
+
+
+def test_a_polynomial_that_holds_by_chance_is_not_used():
+    """Its kernel must have the very script of the function at the sizes of a call."""
+    n = te.var("n")
+    A = te.placeholder((n, 3), "float32", name="A")
+    func = te.create_prim_func([A, te.compute((n, 3), lambda i, j: A[i, j] * 2.0, name="B")])
+    general = GeneralKernels(["n"], tir.Target(ONE), None, None)
+    for size in (3, 5, 7):
+        general.learn({"n": size}, [tir.specialize(func, {"n": size})])
+    general.compile()
+    found = general.kernel(tir.specialize(func, {"n": 11}), {"n": 11})
+    assert found is not None and found.sizes == (11,)
+    assert general.kernel(tir.specialize(func, {"n": 12}), {"n": 11}) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "formula"),
+    [
+        ([6, 6, 6, 6, 6, 6, 6, 6, 6], ((((), 6)),)),
+        ([a * b for a in (3, 5, 9) for b in (2, 3, 4)], ((("a", "b"), 1),)),
+        ([4 * a + 1 for a in (3, 5, 9) for b in (2, 3, 4)], (((), 1), (("a",), 4))),
+        ([a * a + 2 * b for a in (3, 5, 9) for b in (2, 3, 4)], ((("b",), 2), (("a", "a"), 1))),
+        ([a // 2 + a % 3 for a in (3, 5, 9) for b in (2, 3, 4)], None),
+    ],
+)
+def test_fitted_polynomials(values, formula):
+    rows = [{"a": a, "b": b} for a in (3, 5, 9) for b in (2, 3, 4)]
+    assert fitted(("a", "b"), rows, values) == formula
+
+
+def test_samples_of_sizes():
+    for largest in (1, 2, 5, 8, 512):
+        rows = samples(["a", "b"], [{"a": 1, "b": 1}, {"a": largest, "b": 128}])
+        assert len({row["a"] for row in rows}) == len({row["b"] for row in rows}) == 3 and len(rows) <= 9
+        assert all(1 < n <= max(largest, 4) for n in (row["a"] for row in rows))
