@@ -33,7 +33,9 @@ __device__ __forceinline__ void mma_m16n8k{depth}_{factor}_f32(float* c, const {
 FUNCTIONS = {
     "minimum": """template <typename T> __device__ __forceinline__ T minimum(T a, T b) { return b < a ? b : a; }""",
     "maximum": """template <typename T> __device__ __forceinline__ T maximum(T a, T b) { return b > a ? b : a; }""",
-    "magnitude": """template <typename T> __device__ __forceinline__ T magnitude(T a) { return a < 0 ? -a : a; }""",
+    "magnitude": """template <typename T> __device__ __forceinline__ T magnitude(T a) {
+  return a < 0 ? (T)(0 - (unsigned long long)a) : a; // of the least number, that number
+}""",
     "floordiv": """// Division that rounds toward minus infinity; the least number by -1 wraps around, which has no meaning in C.
 template <typename T> __device__ __forceinline__ T floordiv(T a, T b) {
   if (b == (T)-1) return (T)(0 - (unsigned long long)a);

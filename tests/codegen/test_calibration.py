@@ -88,7 +88,7 @@ def test_a_target_carries_its_memory():
     assert machine.memory == MEMORY and machine.l3_bytes == machine.l3_reuse_bytes == 16 << 20
     plain = tir.Target("llvm -num-cores 1")
     assert plain.machine_as(CPU).memory == memory_of(plain.mcpu)
-    with pytest.raises(ValueError, match="target option memory is for llvm"):
+    with pytest.raises(ValueError, match="target option memory must be an integer"):
         tir.Target("cuda", memory=str(MEMORY))
 
 
