@@ -66,7 +66,7 @@ REFERENCE: dict[str, tuple[str, dict[str, str]]] = {
     "Networks": (
         "docs/networks.md",
         {
-            "tir": "load_onnx from_torch torch_backend Graph GraphError quantise tune_graph",
+            "tir": "load load_onnx from_torch torch_backend Graph GraphError quantise tune_graph",
             "graph": "Builder Model Call Value operator composite",
         },
     ),

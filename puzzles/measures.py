@@ -11,6 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from codegen.build import build, dump, lower
+from codegen.llvm.values import CodegenError
 from codegen.target import Target
 from explorer.simulate import MAX_EVENTS, Event, SimulatedRun, events, replayed
 from tir import dtypes
@@ -74,7 +75,7 @@ class Subject:
         try:
             report: Any = build(self.func, X86).report()
             found = report.loops
-        except ValueError as error:
+        except (CodegenError, ValueError) as error:
             raise Unmeasured(str(error)) from None
         if not found:
             raise Unmeasured("the machine code has no loop: all of it is unrolled")
@@ -141,14 +142,21 @@ def _code(count: str) -> Callable[[Subject], Counted]:
     return counted
 
 
+def _peak(s: Subject) -> Counted:
+    x = s.inner
+    limits = ", ".join(f"{resource} {cycles:.3g}" for resource, cycles in x.bounds[:3])
+    return Counted(round(100 * (x.share or 0.0)), f"cycles of an iteration of `{x.name}`, by what limits it: {limits}")
+
+
 def _operands(s: Subject) -> Counted:
     x = s.inner
     return Counted(x.loads + x.broadcasts, _code("fma")(s).detail)
 
 
 def _registers(s: Subject) -> Counted:
-    found = {int(n) for n in re.findall(r"%[xyz]mm(\d+)", dump(s.func, X86, after="asm"))}
-    return Counted(len(found), f"of 16; spills {s.inner.spills}")
+    spills = s.inner.spills  # first: it says what cannot be compiled
+    found = set(re.findall(r"%[xyz]mm(\d+)", dump(s.func, X86, after="asm")))
+    return Counted(len(found), f"of 16; spills {spills}")
 
 
 def _feature(s: Subject, name: str) -> Counted:
@@ -202,6 +210,7 @@ MEASURES = {
     "loads": Measure("loads of {}", lambda s, buffer: _accesses(s, buffer, False)),
     "misses": Measure("misses of the simulated cache", _misses),
     "operands": Measure("loads and broadcasts in an iteration of the inner loop", _operands),
+    "peak": Measure("percent of the core's peak that the inner loop allows", _peak),
     "registers": Measure("vector registers in the machine code", _registers),
     "sketches": Measure("sketches in the space `{}`", _sketches),
     "spills": Measure("spills in the inner loop", _code("spills")),

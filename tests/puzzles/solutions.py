@@ -42,7 +42,7 @@ s.reorder(i_0, j_0, k_0, i_1, k_1, j_1)
     "few-operands": TILED.format(4, 16),
     "unrolled-sum": 'k_0, k_1 = s.split("k", [None, 4])\ns.unroll(k_1)',
     "nothing-stored": TILED.format(4, 16),
-    "a-register-free": TILED.format(12, 8),
+    "registers-to-spare": TILED.format(3, 24),
     "packed-product": TILED.format(6, 16) + 's.pack("C", 1)',
     "nowhere": 's.compute_inline("A")\ns.compute_inline("B")\ns.compute_inline("C")',
     "one-row": 's.reorder("i", "k", "j")\ns.reverse_compute_at("D", "i")',
@@ -86,10 +86,12 @@ s.vectorize(j)
 
 # More that is tempting and wrong, besides each puzzle's start: the answer, and words of its verdict.
 WRONG = {
+    "registers-to-spare": (TILED.format(8, 8), "the core issues only so many instructions a cycle"),
+    "packed-product": ('k_0, k_1 = s.split("k", [None, 12])\ns.unroll(k_1)', "percent of the core's peak"),
     "sixteen-lanes": ('s.vectorize("k")', "`k` drives the reduction axis"),
     "two-workers": ('s.parallel("k")', "rfactor('k', 0) gives each iteration its own partial result"),
     "lanes-of-a-sum": ('_, k_1 = s.split("k", [None, 16])\ns.vectorize(k_1)', "its iterations depend on each other"),
-    "register-tile": (TILED.format(4, 16), "fewer than 8 sums leave the core waiting"),
+    "register-tile": (TILED.format(4, 16), "fewer than 8 sums leave it waiting"),
     "four-at-a-time": (
         '_, lanes = s.split("i", [None, 8])\ns.vectorize(lanes)',
         "witness: i_1 = 0 writes A[4], i_1 = 4 reads it",

@@ -113,6 +113,11 @@ def test_a_program_that_is_too_long_is_not_counted(monkeypatch):
     assert "executes more than 3000 statements" in str(check(long, "")) and not check(long, "").solved
 
 
+def test_what_cannot_be_compiled_is_not_counted():
+    found = check(PUZZLES["register-tile"], 's.bind("i", "threadIdx.x")')
+    assert not found.solved and "not counted: loop `i` is bound to threadIdx.x" in str(found)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
