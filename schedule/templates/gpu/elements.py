@@ -49,13 +49,14 @@ def bind_rest(s: OpenSchedule) -> None:
     """Bind every nest without threads: its spatial loops, fused, to blocks and threads; sums stay in registers."""
     for name in [b.name for b in blocks(s.func)]:
         if any(b.name == name for b in blocks(s.func)) and not has_threads(s, name):
-            s.attempt(build, name)
+            s.attempt(build, name) or s.attempt(build, name, False)
 
 
-def build(s: OpenSchedule, name: str) -> None:
-    """Bind the elements that a block computes to threads, and a reduction to the thread of its element."""
+def build(s: OpenSchedule, name: str, held: bool = True) -> None:
+    """Bind the elements that a block computes to threads, and a reduction to the thread of its element; several results of one
+    are `held` in registers."""
     b = s.block(name)
-    result = name
+    result, copies = name, list[str]()
     if b.init is not None:
         after = epilogue(s, name, anywhere=True)
         if after is not None and not has_threads(s, after):
@@ -63,9 +64,13 @@ def build(s: OpenSchedule, name: str) -> None:
             result = after
         elif len(stores(b.body)) == 1:
             result = s.cache_write(name, 0, "local")
+        elif held:
+            copies = [s.cache_write(name, n, "local") for n in range(len(stores(b.body)))]
     loops = s.get_loops(result)
     placing = axis_loops(s.block(result), Axis.SPATIAL)
     spatial = [x for x in loops if x in placing] or [s.add_unit_loop(loops[0] if loops else result)]
+    for copy in copies:
+        s.reverse_compute_at(copy, spatial[-1])
     lanes = (1,) if b.is_reduction else _lanes(s, name)
     count = prod(loop_length(s, x) or MAX_SEED_THREADS * MAX_ACCESS_BYTES for x in spatial)
     few = min(MAX_SEED_THREADS, -(-count // lanes[-1]))

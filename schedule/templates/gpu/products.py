@@ -17,12 +17,13 @@ from typing import Protocol, TypeVar
 from schedule.error import ScheduleError
 from schedule.machine import GPU
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
+from tir import dtypes
 from tir.arith.symbolic import map_choice
 from tir.ir import Block, Const, Store, Var
 from tir.memory import WARP
 from tir.traverse import loads, stored_names, stores
 
-from ..block_analysis import Contraction, at_axes, contraction, reuses_data, size, stored
+from ..block_analysis import Contraction, at_axes, contraction, last_axis, reuses_data, size, stored
 from ..marks import fuse_all
 from ..template import Template, Verdict
 from .launch import (
@@ -42,6 +43,8 @@ from .launch import (
 
 UNROLL_LIMITS = (16, 0, 64, 512, 1024)
 STAGES = (2, 1, 3, 4)  # tiles of shared memory that take turns
+REGISTER_BYTES = 4
+MAX_ACCUMULATORS = 64  # registers of a thread that hold results: half of those that two blocks on an SM leave it
 SKEWS = ((1, 0), (8, 4), (2, 1))  # lengths of rows of a tile, in elements: a multiple of the first plus the second
 
 
@@ -121,7 +124,7 @@ def padded_length(n: int) -> int:
 
 def seed(c: Contraction, gpu: GPU) -> BlockTile:
     """The tile of a product of matrices, no larger than that is. Threads have fewer rows where they would be less than a warp."""
-    tile = choose(TILES, c, gpu)
+    tile = choose([t for t in TILES if _accumulators(t, c) <= MAX_ACCUMULATORS], c, gpu)
     rows, columns, depth = (
         min(t, padded_length(size(axes))) for t, axes in zip(tile.shape, (c.rows, c.columns, c.reduction), strict=True)
     )
@@ -217,14 +220,17 @@ def build(s: OpenSchedule, block: str, tile: BlockTile | None = None, ours: bool
     _bind_result(s, after, dims, spatial)
     for copy, buffer in copies.items():
         if ours:
-            _skew(s, block, copy, buffer)
+            across = tile is not None and c is not None and buffer == c.right.buffer.name and _lies_across(c)
+            _skew(s, block, copy, buffer, SKEWS[1] if across else SKEWS[0])
         load_together(s, block, copy, buffer, threads, 1 if tile is None or c is None else _lanes(s, copy, buffer, c, tile))
     if tile is None:
         if ours:
             choose_pipeline(s, block, grid, step, STAGES)
         choose_unroll(s, block, step, UNROLL_LIMITS)
     else:  # without asynchronous copies, loads of the next tile take registers, too
-        choose_pipeline(s, block, grid, step, STAGES, tile.stages, 2 if s.target.machine.modern else 1)
+        # Both factors of a product across are read four steps at a time, which takes registers, too.
+        crowded = c is not None and _lies_across(c) and _accumulators(tile, c) == MAX_ACCUMULATORS
+        choose_pipeline(s, block, grid, step, STAGES, tile.stages, 2 if s.target.machine.modern and not crowded else 1)
         made = tile.depth * tile.thread_rows * tile.thread_columns
         choose_unroll(s, block, reduce[0].loops[1], UNROLL_LIMITS, min(n for n in UNROLL_LIMITS if n >= made))
     for name in (block, f"{block}_update", first, after, *copies):
@@ -235,16 +241,26 @@ def _seed_levels(c: Contraction, tile: BlockTile) -> dict[str, tuple[int, ...]]:
     """The lengths of the levels of each axis of a product: blocks that run together, virtual threads, threads, elements.
 
     A thread has strips of four columns, so that a warp reads whole lines of shared memory. Its rows are as far apart as there are
-    threads, so that threads read the left factor from different banks.
+    threads, so that threads read the left factor from different banks. So are its columns where the right factor lies across.
     """
     (row,), (column,), (step,) = c.rows, c.columns, c.reduction
-    strip = min(4, tile.thread_columns)
+    strip = 1 if _lies_across(c) else min(4, tile.thread_columns)
     return {
         **{it.var.name: (1, 1, 1, 1) for it in c.batch},
         row.var.name: (grouped(-(-extent(row) // tile.rows)), tile.thread_rows, tile.rows // tile.thread_rows, 1, 1),
         column.var.name: (tile.thread_columns // strip, tile.columns // tile.thread_columns, 1, strip),
         step.var.name: (tile.depth, 1),
     }
+
+
+def _accumulators(tile: BlockTile, c: Contraction) -> int:
+    """The registers of a thread that hold results."""
+    return tile.thread_rows * tile.thread_columns * -(-dtypes.nbytes(c.store.buffer.dtype) // REGISTER_BYTES)
+
+
+def _lies_across(c: Contraction) -> bool:
+    """True where neighbours in memory of the right factor are steps of the sum, as in a product by a transposed matrix."""
+    return last_axis(c.right) == c.reduction[0].var.name
 
 
 def _lanes(s: OpenSchedule, copy: str, buffer: str, c: Contraction, tile: BlockTile) -> int:
@@ -318,9 +334,9 @@ def _bind_result(s: OpenSchedule, after: str, dims: list[str], spatial: list[_Ti
         s.vectorize(levels[3][-1])
 
 
-def _skew(s: OpenSchedule, block: str, copy: str, buffer: str) -> None:
+def _skew(s: OpenSchedule, block: str, copy: str, buffer: str, seed: tuple[int, int]) -> None:
     """Leave open how the rows of a tile lie in the banks of shared memory."""
     if len(stores(s.block(copy).body)[0].indices) < 2:
         return
-    skew = s.choose(f"{copy} skew", SKEWS, block=block, buffer=buffer)
+    skew = s.choose(f"{copy} skew", SKEWS, seed=seed, block=block, buffer=buffer)
     s.storage_align(copy, 0, -2, map_choice(skew, lambda v: v[0]), map_choice(skew, lambda v: v[1]))

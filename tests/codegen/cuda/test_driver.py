@@ -94,11 +94,13 @@ def test_the_device_is_described() -> None:
 def test_kernels_with_temporaries_between_them(kernels) -> None:
     a, b, c = (a.astype("float32") for a in integers(split_sum(), 0))
     given = [driver.DeviceArray.of(x) for x in (a, b, c)]
+    held = ctypes.CDLL("libcuda.so.1").fake_memory
     for stream in (0, 2):  # the legacy stream, and that of the thread
         given[2] = driver.DeviceArray.of(c)
+        before = held()
         kernels["split"](*given, stream=stream)
         driver.synchronize(stream)
-        assert np.array_equal(given[2].numpy(), a @ b)
+        assert np.array_equal(given[2].numpy(), a @ b) and held() == before
 
 
 @contextmanager
