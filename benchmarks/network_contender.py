@@ -1,10 +1,10 @@
 """A process that runs a network in one library: `python -m benchmarks.network_contender LIBRARY FILE THREADS TYPE`.
 
 It reads FILE, an export of `benchmarks.torch_networks`, and inputs and outputs beside it. In the TYPE int8, ours quantises it,
-and the others read the file that `benchmarks.static_quantiser` made of it. It answers on standard output with one JSON object a
-line: first what loading took, the memory that it took beside the library itself, and how far the outputs are from those in
-float64; then, for each number of calls that it reads, the seconds of one, on average; and for `profile` the seconds of each
-kernel, where the library is ours.
+and the others read the file that `benchmarks.static_quantiser` made of it; in bfloat16 each converts it. It answers on standard
+output with one JSON object a line: first what loading took, the memory that it took beside the library itself, and how far the
+outputs are from those in float64; then, for each number of calls that it reads, the seconds of one, on average; and for `profile`
+the seconds of each kernel, where the library is ours.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ def tir_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tuple[Call,
         from .static_quantiser import samples
 
         graph = tir.quantise(graph, samples([v.name for v in graph.inputs], inputs), target=target)
+    precision: Any = kind if kind == "bfloat16" else None
     with tempfile.TemporaryDirectory() as folder:
         cache = ObjectCache(Path(folder))
-        cold, model = timed(lambda: tir.compile(graph, target, cache=cache))
+        cold, model = timed(lambda: tir.compile(graph, target, cache=cache, precision=precision))
         del model
-        warm, model = timed(lambda: tir.compile(graph, target, cache=cache))
+        warm, model = timed(lambda: tir.compile(graph, target, cache=cache, precision=precision))
     return model.bind(*inputs), {"compile_s": cold, "again_s": warm}, lambda: model.profile(*inputs)
 
 
@@ -57,10 +58,14 @@ def onnxruntime_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tup
 
 
 def openvino_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tuple[Call, dict[str, Any], Any]:
-    """Its floats are held to float32: otherwise it computes in bfloat16 where the processor has that."""
+    """Its floats are held to float32, or bfloat16: otherwise it chooses."""
     import openvino as ov
 
-    hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    hints = {
+        "INFERENCE_PRECISION_HINT": "bf16" if kind == "bfloat16" else "f32",
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+    }
     core = ov.Core()
     seconds, model = timed(lambda: core.compile_model(core.read_model(typed(file, kind)), "CPU", hints))
     request = model.create_infer_request()
@@ -92,7 +97,7 @@ def torch_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tuple[Cal
 
 def typed(file: Path, kind: str) -> Path:
     """The file of an export in a type: in float32 the export itself."""
-    return file if kind == "float32" else file.with_name(f"{file.name.split('.')[0]}.{kind}.onnx")
+    return file if kind != "int8" else file.with_name(f"{file.name.split('.')[0]}.{kind}.onnx")
 
 
 LIBRARIES = {"tir": tir_call, "onnxruntime": onnxruntime_call, "openvino": openvino_call, "torch": torch_call}

@@ -3,7 +3,8 @@
 A row is a network of `benchmarks.torch_networks` and one of its exports, as in `resnet50-folded`, or a type in which the folded
 one is computed, `resnet50-int8`. Files are made where they are not in `--models DIR`. Each library runs in a process of its own,
 and they are called in turns, batch 1, on the same number of threads. `--types float32,int8` selects rows. In int8, ours is what
-`tir.quantise` makes, of the samples that onnxruntime's static quantiser has, whose file OpenVINO reads, too.
+`tir.quantise` makes, of the samples that onnxruntime's static quantiser has, whose file OpenVINO reads, too. In bfloat16,
+which onnxruntime's processors lack, ours and OpenVINO's are told to compute in it.
  The outputs are compared with torch's in float64 first; what is wrong is not timed. With `--save DIR` results
 are kept in `DIR/networks.json` and shown in `DIR/networks.md`; a row that is there at this commit is not measured again.
 
@@ -34,8 +35,8 @@ NETWORKS = (
 )  # fmt: skip
 EXPORTS = ("folded", "unfolded", "torchscript")
 MALFORMED = ("r3d_18-unfolded",)  # torch writes biases of two dimensions, which onnxruntime refuses, too
-TYPES = {"float32": "folded", "int8": "int8"}  # the export of each, in names of rows
-NARROW = ("int8",)
+TYPES = {"float32": "folded", "bfloat16": "bfloat16", "int8": "int8"}  # the export of each, in names of rows
+NARROW = ("bfloat16", "int8")
 ROWS = tuple(row for network in NETWORKS for export in (*EXPORTS, *NARROW) if (row := f"{network}-{export}") not in MALFORMED)
 DEFAULT = tuple(f"{network}-folded" for network in NETWORKS)
 THREADED = True
@@ -43,7 +44,7 @@ THREADED = True
 PEERS = ("onnxruntime", "openvino", "torch")
 RIVALS = PEERS[:2]  # of which the faster one is what we are compared with
 TOLERANCE = 5e-4  # the largest difference of an element, as a part of its output's root mean square
-WORSE = 1.25  # most of our error in a narrow type, of the root mean square, as a multiple of onnxruntime's
+WORSE = 1.25  # most of our error in a narrow type, of the root mean square, as a multiple of the rivals' largest
 PATIENCE = 30.0  # seconds in which a process ends by itself
 SHOWN = 8  # kernels of ours in a result, those that take longest
 
@@ -108,12 +109,12 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         folder = Path(options.models or stack.enter_context(tempfile.TemporaryDirectory()))
         kind = export if export in NARROW else "float32"
         file = exported(network, export, folder)
-        peers = PEERS if kind == "float32" else RIVALS
+        peers = {"float32": PEERS, "bfloat16": tuple(p for p in RIVALS if p != "onnxruntime")}.get(kind, RIVALS)
         libraries = {name: stack.enter_context(Contender(name, file, options.threads, kind)) for name in ("tir", *peers)}
         result |= {name: contender.about for name, contender in libraries.items()}
         most = TOLERANCE
         if kind != "float32":
-            most = WORSE * (result.get("onnxruntime", {}).get("off") or float("inf"))
+            most = WORSE * max((result[name].get("off") or 0.0 for name in peers), default=float("inf"))
         if why := wrong(result["tir"], most):
             yield {**result, "error": why}
             return
@@ -145,7 +146,7 @@ def exported(network: str, export: str, folder: Path) -> Path:
     file = folder / f"{network}.{'folded' if export in NARROW else export}.onnx"
     if not file.exists() or not (folder / f"{network}.npz").exists():
         _make(file, "exported", "benchmarks.torch_networks", str(folder), network)
-    if export in NARROW and not (narrow := typed(file, export)).exists():
+    if not (narrow := typed(file, export if export in NARROW else "float32")).exists():
         _make(narrow, "quantised", "benchmarks.static_quantiser", str(file), str(narrow))
     return file
 
@@ -237,11 +238,12 @@ INTRODUCTION = f"""# Whole networks
 
 Made by `python -m benchmarks networks --threads 1,2 --save DIR`. Nothing is searched. Random weights, batch 1, float32
 (OpenVINO is held to it) but for the rows of int8: ours by `tir.quantise`, onnxruntime's by its static quantiser, whose file
-OpenVINO reads. Each library runs in a process of its own, and they are called in turns, on the same number of threads: `ms` and
-the ratios are medians. `× NAME` says how many times faster than it ours is, `× best` than the faster of onnxruntime and OpenVINO.
-`off` is the largest difference from torch in float64, as a part of an output's root mean square, at most {TOLERANCE:g}; of int8
-it is the root mean square of the differences, at most {WORSE:g} times onnxruntime's. `compile` is what compiling takes the first
-time, `again` from the cache; `MB` the memory that a loaded network takes beside the library.
+OpenVINO reads; and of bfloat16, by `precision="bfloat16"` and `INFERENCE_PRECISION_HINT=bf16`. Each library runs in a process of
+its own, and they are called in turns, on the same number of threads: `ms` and the ratios are medians. `× NAME` says how many
+times faster than it ours is, `× best` than the faster of onnxruntime and OpenVINO. `off` is the largest difference from torch in
+float64, as a part of an output's root mean square, at most {TOLERANCE:g}; of narrow types it is the root mean square of the
+differences, at most {WORSE:g} times the rivals'. `compile` is what compiling takes the first time, `again` from the cache; `MB`
+the memory that a loaded network takes beside the library.
 """
 
 

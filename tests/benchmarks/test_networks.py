@@ -125,7 +125,7 @@ def test_types_select_rows_of_the_networks_that_are_asked_for() -> None:
     rows = ("lstm-folded", "resnet50-folded", "resnet50-unfolded")
     assert networks.of_types(rows, "int8") == ("resnet50-int8", "lstm-int8")
     assert networks.of_types(rows, "float32,int8") == ("resnet50-folded", "resnet50-int8", "lstm-folded", "lstm-int8")
-    with pytest.raises(ValueError, match="--types takes float32, int8, separated by commas, got 'int7'"):
+    with pytest.raises(ValueError, match="--types takes float32, bfloat16, int8, separated by commas, got 'int7'"):
         networks.of_types(rows, "int7")
 
 
