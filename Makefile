@@ -18,7 +18,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help tune test docs site fuzz nightly mutants conformance lint bench notebooks gpu clean
+.PHONY: help tune test docs site fuzz nightly mutants conformance lint bench notebooks lab gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,7 @@ docs: $(READY) ## the documentation as a site, build/docs/index.html, with the l
 site: $(READY) ## the same with those pages of the explorer that are there
 	@$(PY) -m docs.site build/site
 	@$(PY) -m sphinx -q -W --keep-going build/site build/docs
+	@$(PY) -m docs.site --check build/docs
 	@echo build/docs/index.html
 
 # Every step of the ladder, and of the published programs where they are at hand, built and timed.
@@ -71,6 +72,10 @@ bench: $(READY) ## run the benchmarks beside numpy and, where installed, torch: 
 
 notebooks: $(READY) ## write the lessons of docs/tutorial as notebooks, beside their scripts
 	@$(PY) -m jupytext --quiet --to ipynb docs/tutorial/[0-9]*.py
+
+lab: notebooks ## open them in JupyterLab, which is installed into .venv the first time
+	@$(PY) -c 'import jupyterlab' 2>/dev/null || $(PY) -m pip install -q --disable-pip-version-check jupyterlab
+	@$(PY) -m jupyterlab docs/tutorial
 
 gpu: ## check the GPU kernels on this machine's GPU and time them beside torch, within ten minutes; PYTHON needs cuda-python and torch
 	@$(PYTHON) -m tests.codegen.cuda.on_device; checked=$$?; $(PYTHON) -m benchmarks.gpu; timed=$$?; \

@@ -1,4 +1,5 @@
-"""Writes what the lessons of the course print, docs/tutorial/printed/NN_name.txt: `python -m docs.lessons [NAME ...]`.
+"""Writes what the lessons of the course print and draw for the site, docs/tutorial/printed/NN_name.txt and pictures/NN_name.svg:
+`python -m docs.lessons [NAME ...]`.
 
 A lesson is a script in percent cells. A cell tagged `machine` prints what depends on the machine: times, machine code, the tiles
 of its processor, the last digits of learned models. Its output is kept as one machine gave it, which the first line of the file
@@ -13,6 +14,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -102,6 +104,7 @@ if __name__ == "__main__":
 
     plt.switch_backend("agg")
     sys.path.insert(0, str(COURSE))
+    import_module("course").PICTURES = COURSE / "pictures"  # type: ignore[attr-defined]
     with chdir(COURSE):
         for name in sys.argv[1:] or lessons():
             write(name, run(COURSE / f"{name}.py"))

@@ -1,4 +1,5 @@
-"""Puts the sources of the site together: `python -m docs.site DIR`. `make docs` does so, and has Sphinx make pages of them.
+"""Puts the sources of the site together: `python -m docs.site DIR`. `make docs` does so, and has Sphinx make pages of them. Then
+`python -m docs.site --check DIR` sees that each page holds its own headline.
 
 The README is the first page; results of benchmarks and examples come from their folders; the reference is made of docstrings.
 Links are written as they work in the repository; here they become those of the site.
@@ -6,6 +7,7 @@ Links are written as they work in the repository; here they become those of the 
 
 from __future__ import annotations
 
+import html
 import inspect
 import posixpath
 import re
@@ -26,7 +28,7 @@ GUIDES = {
     "Programs": ("te", "ir", "script", "math"),
     "Schedules": ("primitives", "legality", "first-primitive", "library", "explorer", "ladder", "examples"),
     "Kernels": ("targets", "codegen", "cuda"),
-    "Search": ("tuning", "search", "sketch-rules", "cost-model", "policies", "experiments", "distributed"),
+    "Search": ("tuning", "searching", "sketch-rules", "cost-model", "policies", "experiments", "distributed"),
     "Networks": ("networks", "torch", "one-convolution", "low-precision"),
     "Own parts": ("adding",),
 }
@@ -234,5 +236,27 @@ def write(folder: Path) -> None:
         shutil.copyfile(page, folder / "pages" / "explorer" / page.name)
 
 
+def headline(text: str) -> str:
+    """The first heading of a page, as plain text."""
+    title = re.search(r"^# (.*)$", text, re.MULTILINE)
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", title[1]).strip() if title else ""
+
+
+def lost(folder: Path, pages: dict[str, str]) -> list[str]:
+    """The pages that are not on a built site, or without their headline, as one whose name the generator takes itself."""
+
+    def shown(page: str) -> str:
+        path = folder / page.replace(".md", ".html")
+        first = re.search(r"<h1>(.*?)</h1>", path.read_text(), re.DOTALL) if path.exists() else None
+        text = re.sub(r"<a class=\"headerlink\".*?</a>|<[^>]+>", "", first[1]) if first else ""
+        return html.unescape(text).strip()
+
+    return [page for page, text in pages.items() if headline(text) == "" or shown(page) != headline(text)]
+
+
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    if sys.argv[1] == "--check":
+        if missing := lost(Path(sys.argv[2]), texts()):
+            sys.exit(f"these pages are not on the site, or hold another page: {', '.join(missing)}")
+    else:
+        write(Path(sys.argv[1]))

@@ -132,7 +132,7 @@ assert sum(tried for tried, _ in credit.values()) == SIZE * GENERATIONS
 # %% [markdown]
 # In a real search the model plays this part between two batches of measurements: evolution runs on its scores, and the best
 # rows are measured, together with some random ones, in case the model is wrong; then the model learns from them. See [the
-# search](../search.md).
+# search](../searching.md).
 #
 # ## Exercise
 #

@@ -1,6 +1,6 @@
 """The evolutionary search: generations of rows, bred from the best measured ones and scored by cost models (Ansor, section 5.1).
 
-Differences from the original (`docs/search.md` has the reasons):
+Differences from the original (`docs/searching.md` has the reasons):
 
     - A bandit divides the trials of a batch among the sketches. Each sketch is evolved separately, and only if it gets trials.
     - Populations and operators are matrices, and every row is legal, so that no row is rejected.

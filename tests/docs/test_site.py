@@ -31,6 +31,20 @@ def test_every_page_is_in_the_navigation_once(texts):
     assert named == Counter(page for page in texts if page != "index.md" and "/solutions/" not in page)
 
 
+def test_no_page_has_the_name_of_one_that_sphinx_makes(texts):
+    assert not {"search.md", "genindex.md", "py-modindex.md", "modindex.md"} & set(texts)
+    assert all(site.headline(text) for text in texts.values())
+
+
+def test_a_page_that_holds_another_one_is_found(tmp_path):
+    """As one that the generator's own takes the place of; `make site` looks at all."""
+    pages = {f"{name}.md": f"# {name}: `a` < *b*, [c](d.md)\n\ntext\n" for name in ("first", "search", "gone")}
+    for name in ("first", "search"):
+        title = "Search" if name == "search" else 'first: <code>a</code> &lt; <em>b</em>, c<a class="headerlink" href="#x">¶</a>'
+        (tmp_path / f"{name}.html").write_text(f"<html><h1>{title}</h1>")
+    assert site.lost(tmp_path, pages) == ["search.md", "gone.md"]
+
+
 def test_links_of_pages_lead_to_files():
     pages = [path for path in site.sources() if site.page_of(path).endswith(".md")]
     assert len(pages) > 25
