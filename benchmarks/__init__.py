@@ -41,6 +41,7 @@ BENCHMARKS = (
     "quality",
     "model",
     "networks",
+    "torch",
     "distributed",
 )
 

@@ -42,7 +42,20 @@ SEARCHING = ("ablation", "policies", "quality")  # these keep to --minutes
 # These keep what they find with --save.
 SAVING = (
     *SEARCHING,
-    *("model", "cpu", "levels", "perturb", "calls", "interleaved", "breadth", "networks", "distributed", "symbolic", "interop"),
+    *(
+        "model",
+        "cpu",
+        "levels",
+        "perturb",
+        "calls",
+        "interleaved",
+        "breadth",
+        "networks",
+        "torch",
+        "distributed",
+        "symbolic",
+        "interop",
+    ),
 )
 
 

@@ -143,24 +143,15 @@ def resident() -> float:
     return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith("VmRSS:")), 0.0)
 
 
-def main(library: str, file: str, threads: str, kind: str = "float32") -> None:
-    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever a library prints
-    inputs, exact = arrays_beside(Path(file))
+def channel() -> Callable[..., None]:
+    """A function that answers on standard output; whatever a library prints then goes to standard error."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return lambda **message: print(json.dumps(message), file=answers, flush=True)
 
-    def send(**message: object) -> None:
-        print(json.dumps(message), file=channel, flush=True)
 
-    try:
-        for module in LOADED[library]:
-            import_module(module)
-        before = resident()
-        call, about, profile = LIBRARIES[library](Path(file), inputs, int(threads), kind)
-        off = error(call(), exact, np.max if kind == "float32" else root_mean_square)
-        send(**about, off=off, memory_mb=(resident() - before) / 1e6)
-    except Exception as failure:  # the outermost frame: whatever a library cannot do is a result
-        send(error=f"{type(failure).__name__}: {failure}".strip())
-        return
+def answer(send: Callable[..., None], call: Callable[[], object], profile: Callable[[], Any] | None = None) -> None:
+    """Answer the requests on standard input: the seconds of so many calls, and a profile."""
     for line in sys.stdin:
         if line.strip() == "profile":
             rows = profile().kernels if profile is not None else ()
@@ -171,6 +162,22 @@ def main(library: str, file: str, threads: str, kind: str = "float32") -> None:
         for _ in range(calls):
             call()
         send(seconds=(time.perf_counter() - begin) / calls)
+
+
+def main(library: str, file: str, threads: str, kind: str = "float32") -> None:
+    send = channel()
+    inputs, exact = arrays_beside(Path(file))
+    try:
+        for module in LOADED[library]:
+            import_module(module)
+        before = resident()
+        call, about, profile = LIBRARIES[library](Path(file), inputs, int(threads), kind)
+        off = error(call(), exact, np.max if kind == "float32" else root_mean_square)
+        send(**about, off=off, memory_mb=(resident() - before) / 1e6)
+    except Exception as failure:  # the outermost frame: whatever a library cannot do is a result
+        send(error=f"{type(failure).__name__}: {failure}".strip())
+        return
+    answer(send, call, profile)
 
 
 if __name__ == "__main__":

@@ -50,10 +50,10 @@ SHOWN = 8  # kernels of ours in a result, those that take longest
 
 
 class Contender:
-    """A library that runs a network, in a process of its own."""
+    """A library that runs a network, in a process of its own: of a module with its arguments."""
 
-    def __init__(self, library: str, file: Path, threads: int, kind: str = "float32"):
-        command = [sys.executable, "-m", "benchmarks.network_contender", library, str(file), str(threads), kind]
+    def __init__(self, module: str, *arguments: str):
+        command = [sys.executable, "-m", module, *arguments]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         self.about = self._answer()
 
@@ -110,7 +110,8 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         kind = export if export in NARROW else "float32"
         file = exported(network, export, folder)
         peers = {"float32": PEERS, "bfloat16": tuple(p for p in RIVALS if p != "onnxruntime")}.get(kind, RIVALS)
-        libraries = {name: stack.enter_context(Contender(name, file, options.threads, kind)) for name in ("tir", *peers)}
+        process, what = "benchmarks.network_contender", (str(file), str(options.threads), kind)
+        libraries = {name: stack.enter_context(Contender(process, name, *what)) for name in ("tir", *peers)}
         result |= {name: contender.about for name, contender in libraries.items()}
         most = TOLERANCE
         if kind != "float32":

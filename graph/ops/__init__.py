@@ -1,7 +1,7 @@
 """The operators, in the module of each family: small functions that make tensor expressions of tensors, or calls of others."""
 
 from . import (  # noqa: F401, I001
-    activations, channels_last, control, convolution, earlier, elementwise, indexing, layout, norms, pooling, products,
+    activations, channels_last, control, convolution, earlier, elementwise, indexing, layout, microsoft, norms, pooling, products,
     quantization, recurrence, resampling, resize, rows, sequences, unpacked, winograd,
 )  # fmt: skip
 from .registry import (

@@ -220,7 +220,7 @@ def test_the_worker_refuses_a_wrong_number_of_threads(monkeypatch: pytest.Monkey
         (["cpu", "--best", "."], "--best needs --schedule tuned, not default"),
         (
             ["interpreter", "--save", "."],
-            "--save is for ablation, policies, quality, model, cpu, levels, perturb, calls, interleaved, breadth, networks, distributed, symbolic, "
+            "--save is for ablation, policies, quality, model, cpu, levels, perturb, calls, interleaved, breadth, networks, torch, distributed, symbolic, "
             "interop, not interpreter",
         ),
         (["cpu", "--schedule", "tuned", "--best", "nowhere"], "--best: nowhere is not a folder"),

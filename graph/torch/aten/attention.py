@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tir import dtypes
+
 from ...ir import Value
 from ...ops.registry import Apply
 from .moving import expand, reshaped
@@ -82,4 +84,4 @@ def _need_inference(dropout: float) -> None:
 
 
 def _unread(apply: Apply, query: Value) -> Value:
-    return apply.constant(np.zeros(query.shape[:-1], np.float32))
+    return apply.constant(np.zeros(query.shape[:-1]), dtypes.computed(query.dtype))

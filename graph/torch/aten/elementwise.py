@@ -182,6 +182,52 @@ def angle(apply, y, x):
     return apply("Atan2", *together(apply, y, x, dtype=floating(promoted(y, x))))
 
 
+@aten("hypot")
+def hypotenuse(apply, x, y):
+    a, b = together(apply, x, y)
+    return apply("Sqrt", apply("Add", apply("Mul", a, a), apply("Mul", b, b)))
+
+
+@aten("exp2")
+def power_of_two(apply, x):
+    x = cast(apply, x, floating(x.dtype))
+    return apply("Pow", apply.constant(2, x.dtype), x)
+
+
+@aten("bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "__lshift__.Scalar", "__lshift__.Tensor")
+def shift_left(apply, x, y):
+    return apply("BitShift", *together(apply, x, y), direction="LEFT")
+
+
+@aten("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "__rshift__.Scalar", "__rshift__.Tensor")
+def shift_right(apply, x, y):
+    return apply("BitShift", *together(apply, x, y), direction="RIGHT")
+
+
+@aten("fmax")
+def maximum_number(apply, x, y):
+    """The larger of two numbers; of a number and a NaN the number."""
+    a, b = together(apply, x, y)
+    return maximum(apply, a, b) if not dtypes.is_float(a.dtype) else _without_nan(apply, "Max", a, b)
+
+
+@aten("fmin")
+def minimum_number(apply, x, y):
+    a, b = together(apply, x, y)
+    return minimum(apply, a, b) if not dtypes.is_float(a.dtype) else _without_nan(apply, "Min", a, b)
+
+
+def _without_nan(apply: Apply, operator: str, a: Value, b: Value) -> Value:
+    found = apply("Where", apply("IsNaN", b), a, apply(operator, a, b))
+    return apply("Where", apply("IsNaN", a), b, found)
+
+
+@aten("round.decimals")
+def round_decimals(apply, x, *, decimals=0):
+    factor = apply.constant(10.0**decimals, x.dtype)
+    return apply("Div", apply("Round", apply("Mul", x, factor)), factor)
+
+
 @aten("maximum")
 def maximum(apply, x, y):
     a, b = together(apply, x, y)
@@ -212,7 +258,7 @@ def _bound(number: float, dtype: str) -> float | int | None:
 
 @aten("hardtanh")
 def hard_tanh(apply, x, min=-1.0, max=1.0):
-    return clamp(apply, x, min, max)
+    return cast(apply, clamp(apply, x, min, max), x.dtype)
 
 
 @aten("clamp.Tensor")

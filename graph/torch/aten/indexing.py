@@ -7,6 +7,8 @@ from math import prod
 
 import numpy as np
 
+from tir import dtypes
+
 from ...ir import Value
 from ...ops.registry import Apply
 from .making import filled
@@ -129,6 +131,12 @@ def scatter_add(apply, x, dim, index, source):
     return _scattered(apply, x, dim, index, source, "add")
 
 
+@aten("scatter.reduce", "scatter.value_reduce")
+def scatter_reduced(apply, x, dim, index, source, *, reduce):
+    source = source if isinstance(source, Value) else filled(apply, index.shape, source, x.dtype)
+    return _scattered(apply, x, dim, index, source, {"add": "add", "multiply": "mul"}[reduce])
+
+
 @aten("index_add")
 def index_add(apply, x, dim, index, source, *, alpha=1):
     source = source if alpha == 1 else apply("Mul", source, cast(apply, alpha, source.dtype))
@@ -137,14 +145,23 @@ def index_add(apply, x, dim, index, source, *, alpha=1):
     return _scattered(apply, x, dim, expand(apply, apply("Reshape", index, shape=tuple(shape)), source.shape), source, "add")
 
 
-REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"}
 
 
 @aten("scatter_reduce.two")
 def scatter_reduce(apply, x, dim, index, source, reduce, *, include_self=True):
-    if reduce not in REDUCTIONS or not include_self:
-        raise ValueError(f"the reduction {reduce}, include_self={include_self}, is not supported")
-    return _scattered(apply, x, dim, index, source, REDUCTIONS[reduce])
+    """`x` reduced with the elements of a source at indices; without `include_self` only these count where there are some."""
+    if reduce == "mean" and not dtypes.is_float(x.dtype):
+        raise ValueError("means of integers are not supported")
+    ones = filled(apply, index.shape, 1, x.dtype)
+    counts = _scattered(apply, filled(apply, x.shape, int(include_self), x.dtype), dim, index, ones, "add")
+    base = x
+    if not include_self:
+        low, high = dtypes.limits(x.dtype)
+        neutral = {"sum": 0, "mean": 0, "prod": 1, "amax": low, "amin": high}[reduce]
+        base = apply("Where", apply("Equal", counts, apply.constant(0, x.dtype)), x, apply.constant(neutral, x.dtype))
+    found = _scattered(apply, base, dim, index, source, REDUCTIONS[reduce])
+    return apply("Div", found, apply("Max", counts, apply.constant(1, x.dtype))) if reduce == "mean" else found
 
 
 @aten("masked_scatter")

@@ -52,6 +52,14 @@ def bicubic(apply, x, size, align_corners, factors):
     return _smooth(apply, x, size, align_corners, factors, "cubic")
 
 
+@aten("upsample_bicubic2d")
+def bicubic_sized(apply, x, size, align_corners, *factors):
+    """Of a size and the factors for it, of which None are given, or those that make it."""
+    if any(f is not None and f * e != s for f, e, s in zip(factors, x.shape[2:], size, strict=False)):
+        raise ValueError(f"factors {list(factors)} that do not make {list(size)} of {list(x.shape[2:])} are not supported")
+    return bicubic(apply, x, size, align_corners, None)
+
+
 @aten("_upsample_bilinear2d_aa.vec")
 def bilinear_antialias(apply, x, size, align_corners, factors):
     return _smooth(apply, x, size, align_corners, factors, "linear", 1)
