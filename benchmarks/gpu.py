@@ -3,11 +3,12 @@
     python -m benchmarks.gpu                              # by the schedule library; within five minutes
     python -m benchmarks.gpu --tuned 256 --resume         # after a search of 256 trials each; go on where it was left off
     python -m benchmarks.gpu --table                      # what is in the file of results
+    python -m benchmarks.gpu --static --only float32      # registers, spills, waves and conflicts, without a GPU
 
-Needs a GPU, cuda-python with NVRTC, and torch. Rows of float32 run with TF32 off in torch; those called tf32 use it in both.
-Times are medians by CUDA events with the second-level cache overwritten before each sample, ours and torch's in turns in one
-process. `of torch` is torch's time over ours: more than 1 is faster. `of copy` is the share of the bandwidth of a copy on the
-device, where the row is bound by memory.
+All but --static needs a GPU, cuda-python with NVRTC, and torch. Rows of float32 run with TF32 off in torch; those called tf32
+use it in both. Times are medians by CUDA events with the second-level cache overwritten before each sample, ours and torch's in
+turns in one process. `of torch` is torch's time over ours: more than 1 is faster. `of copy` is the share of the bandwidth of a
+copy on the device, where the row is bound by memory.
 
 Rows are measured by a child process, one after another; one that fails, hangs or poisons its context loses itself alone, and
 another child goes on. The CUDA C of a row, and what it raised, are files of `--sources`. Each result is appended to `--out` as a
@@ -201,7 +202,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--tuned", type=int, default=0, metavar="TRIALS", help="the rows that are searched for, with so many trials"
     )
-    parser.add_argument("--only", help="rows of this name only")
+    parser.add_argument("--only", help="rows of this name only; of --static, with this in their names")
     parser.add_argument("--seconds", type=float, default=300.0, help="for everything; 540 for --tuned")
     parser.add_argument("--row-seconds", type=float, default=120.0, help="for one search")
     workers = max(1, min(12, (os.cpu_count() or 1) * 3 // 4))
@@ -212,6 +213,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--records", type=Path, default=ROOT / "build" / "gpu.db", help="the records of searches")
     parser.add_argument("--resume", action="store_true", help="keep the rows that are in the file of results")
     parser.add_argument("--table", action="store_true", help="print the table of the file of results, and end")
+    parser.add_argument("--static", action="store_true", help="print what the machine code tells, without a GPU, and end")
+    parser.add_argument("--arch", default="sm_90", help="the architecture of --static")
     parser.add_argument("--serve", help=argparse.SUPPRESS)  # rows by number, in this process
     parser.add_argument("--end", type=float, default=float("inf"), help=argparse.SUPPRESS)  # of time.time()
     options = parser.parse_args(argv)
@@ -223,6 +226,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None, start: Start | None = None) -> int:
     """Measure and print; tests pass `start`. Status 1 where a row has no right result, 2 without a GPU."""
     options = parse(argv)
+    if options.static:
+        from .gpu_static import print_signs
+
+        return print_signs(options.arch, options.only)
     trials = options.tuned
     rows = [replace(row, trials=trials) for row in TUNED] if trials else list(LIBRARY)
     if options.table:
