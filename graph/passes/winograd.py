@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from codegen import Target
 
 
-MIN_GAIN = 1.25  # least ratio of estimated cycles, direct to filtered, that is worth the accuracy that is lost
+# Least ratio of estimated cycles, direct to filtered, that is worth the accuracy that is lost. That of halves is lost in their
+# rounding anyway.
+MIN_GAIN, MIN_GAIN_OF_HALVES = 1.25, 1.0
 Tile = tuple[int, ...]  # outputs along each axis; empty where a convolution is computed directly
 
 
@@ -39,7 +41,8 @@ def fastest(target: Target) -> Callable[[Call], Tile]:
             return ()
         cycles = {tile: _cycles(_by_tiles(call, tile), target) for tile in ((), *tiles(call.values[1].shape[2:]))}
         best = min(cycles, key=lambda tile: cycles[tile])
-        return best if cycles[()] > MIN_GAIN * cycles[best] else ()
+        gain = MIN_GAIN_OF_HALVES if dtypes.is_half(call.values[0].dtype) else MIN_GAIN
+        return best if cycles[()] > gain * cycles[best] else ()
 
     return choose
 

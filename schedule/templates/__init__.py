@@ -35,6 +35,7 @@ from . import (
     marks,
     narrow,
     normal_form,
+    pixel_dots,
     pixels,
     pooling,
     reduction,
@@ -47,13 +48,13 @@ from .template import RefusedRule, SumOfProducts, Template, Verdict, warn_of
 
 __all__ = [
     "RefusedRule", "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict", "attention", "build", "conv2d", "depthwise",
-    "dots", "elementwise", "gemm", "gemv", "narrow", "pixels", "pooling", "reduction", "rowwise", "only_reduces", "schedule",
-    "low_precision", "transposed", "warn_of", "winograd",
+    "dots", "elementwise", "gemm", "gemv", "narrow", "only_reduces", "pixel_dots", "pixels", "pooling", "reduction",
+    "low_precision", "rowwise", "schedule", "transposed", "warn_of", "winograd",
 ]  # fmt: skip
 
 # The default is the one of the fewest cycles; of several, the first.
 SUMS_OF_PRODUCTS = tuple(
-    map(SumOfProducts, (gemv, dots, low_precision, gemm, pixels, conv2d, transposed, narrow, depthwise, pooling))
+    map(SumOfProducts, (gemv, dots, low_precision, gemm, pixel_dots, pixels, conv2d, transposed, narrow, depthwise, pooling))
 )
 
 

@@ -81,10 +81,11 @@ def matches(block: Block) -> Contraction | None:
     if c is None or len(c.reduction) != 1:
         return None
     kind = c.store.buffer.dtype
-    return c if _is_supported(c) and adds_products(block, Cast(kind, c.left), Cast(kind, c.right)) else None
+    return c if is_supported(c) and adds_products(block, Cast(kind, c.left), Cast(kind, c.right)) else None
 
 
-def _is_supported(c: Contraction) -> bool:
+def is_supported(c: Contraction) -> bool:
+    """True for types for which there are instructions."""
     left, right, total = _types(c)
     integers = total == "int32" and {left, right} <= {"int8", "uint8"}
     return integers or (left, right, total) == ("bfloat16", "bfloat16", "float32")
@@ -97,7 +98,7 @@ def _types(c: Contraction) -> tuple[str, str, str]:
 def instruction(c: Contraction, processor: CPU) -> Instruction | None:
     """The instruction that the processor has for a product."""
     left, right, total = _types(c)
-    if not _is_supported(c):
+    if not is_supported(c):
         return None
     letters = LETTERS[left] + LETTERS[right] if total == "int32" else LETTERS[left]
     parts, lanes = 32 // dtypes.bits(left), processor.lanes(32)
@@ -194,9 +195,9 @@ def _axes(c: Contraction, x: Load) -> tuple[Iter, ...]:
     return tuple(it for it in (*c.batch, *c.rows, *c.columns, *c.reduction) if it.var.name in names)
 
 
-def build(s: OpenSchedule, c: Contraction) -> None:
-    """Tile a product, whose loops are still as they were made, with its elementwise consumer, which is made if there is none.
-    ScheduleError where a step is refused.
+def build(s: OpenSchedule, c: Contraction, after: str | None = None) -> None:
+    """Tile a product, whose loops are still as they were made, with its elementwise consumer: `after`, or the one found, which is
+    made if there is none. ScheduleError where a step is refused.
 
     Loops, outermost first: batch, other columns and rows, blocks of columns, tiles of rows (threads); parts of the sum; register
     tiles of columns; instructions of a part; tiles of a register tile, unrolled; rows, columns and steps of an instruction.
@@ -207,7 +208,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     block, t = c.block, tiles(c, how, machine)
     units = {it.var.name: n for it, n in _units(c, t, how)}
     row, column, step = units
-    after = epilogue(s, block, rows=True)
+    after = after or epilogue(s, block, rows=True)
     after = None if after in s.scheduled else after
     intrinsic = how.intrinsic
     reads_rows, shifted = in_place(c, how), _unsigned_operand(c, how)

@@ -11,6 +11,7 @@ to compute for each element of the copy. Lanes are then pixels of one row, read 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from math import ceil, inf, prod
 
 from schedule.machine import CPU, PAGE_BYTES
@@ -43,8 +44,18 @@ def row(c: Convolution) -> tuple[Iter, ...]:
 
 
 def suits(c: Convolution, processor: CPU) -> bool:
-    """True where the last dimensions of the result are pixels, enough for a vector."""
-    return c.members is None and c.transposed_result and size(row(c)) >= processor.lanes(c.contraction.bits)
+    """True where the last dimensions of the result are pixels, enough for a vector, and the steps of the sum are one dimension of
+    the weights."""
+    fits = c.members is None and c.transposed_result and size(row(c)) >= processor.lanes(c.contraction.bits)
+    return fits and _steps_are_together(c)
+
+
+def _steps_are_together(c: Convolution) -> bool:
+    """True where no other axis of the weights lies between those of the sum."""
+    steps = {it.var.name for it in c.reduction}
+    long = {it.var.name for it in (*c.groups, *c.channels, *c.reduction) if extent(it) > 1}
+    inner = [i.name in steps for i in c.weights.indices if isinstance(i, Var) and i.name in long]
+    return sum(of_sum for of_sum, _ in groupby(inner)) <= 1
 
 
 def product(c: Convolution) -> Contraction:
@@ -82,8 +93,7 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
     time = gemm.cycles(p, processor, constants)
     if not in_place(c):
         elements = size((*c.groups, *c.pixels, *c.reduction))
-        rows = elements // extent(c.pixels[-1]) * ceil(extent(c.pixels[-1]) / lanes)
-        time += rows * lanes * processor.pack_cycles(bits, elements * bits // 8)
+        time += panel_cycles(c, bits, processor)
     if t.left and c.weights.buffer.name not in constants:
         weights = size((*c.groups, *c.channels, *c.reduction))
         time += weights * processor.pack_cycles(bits, weights * bits // 8)
@@ -92,6 +102,12 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
     elif in_place(c) and is_converted(c.image, c.contraction.store.buffer.dtype):  # at each use
         time += ceil(extent(c.channels[-1]) / t.mr) * elements / lanes * VECTOR_CYCLES
     return time + image_cycles(c, elements, extent(c.channels[-1]), processor)
+
+
+def panel_cycles(c: Convolution, bits: int, processor: CPU) -> float:
+    """Cycles to copy an image to im2col panels of elements of so many bits, in vectors that end with the rows."""
+    elements, row, lanes = size((*c.groups, *c.pixels, *c.reduction)), extent(c.pixels[-1]), processor.lanes(bits)
+    return elements // row * ceil(row / lanes) * lanes * processor.pack_cycles(bits, elements * bits // 8)
 
 
 def _steps(c: Convolution) -> tuple[Iter, ...]:
@@ -177,12 +193,12 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Ge
     s.vectorize(s.get_loops(after)[-1])
 
 
-def as_product(s: OpenSchedule, c: Convolution, after: str) -> list[str]:
+def as_product(s: OpenSchedule, c: Convolution, after: str, convert: bool = True) -> list[str]:
     """Make a convolution, whose loops are still as they were made, and its epilogue `after` a matrix product over the pixels of
-    `row`. Its image is copied to im2col panels where needed. Returns the blocks that became part of others. ScheduleError where a
-    step is refused."""
+    `row`. Its image is copied to im2col panels where needed, and there converted to the type of the sum. Returns the blocks that
+    became part of others. ScheduleError where a step is refused."""
     block, pixels, steps = c.contraction.block, row(c), _steps(c)
-    inlined = [] if in_place(c) else _copy_image(s, c, steps)
+    inlined = [] if in_place(c) else _copy_image(s, c, steps, convert)
     own, others = {it.var: it for it in s.block(block).iters}, c.pixels[: -len(pixels)]
     written = [own[i] for i in c.contraction.store.indices if isinstance(i, Var)]
     s.transform_layout(block, ("write", 0), counted(written, written[: -len(pixels)], pixels), None, True)
@@ -194,13 +210,13 @@ def as_product(s: OpenSchedule, c: Convolution, after: str) -> list[str]:
     return inlined
 
 
-def _copy_image(s: OpenSchedule, c: Convolution, steps: Sequence[Iter]) -> list[str]:
+def _copy_image(s: OpenSchedule, c: Convolution, steps: Sequence[Iter], convert: bool) -> list[str]:
     """Have a convolution read im2col panels of its image, by rows of pixels; returns the padding block, if it joined the copy."""
     pixels, machine = row(c), s.target.machine
     seen = variables(*c.image.indices)
     axes = [it for it in s.block(c.contraction.block).iters if it.var.name in seen]
     copy = s.reindex(c.contraction.block, c.image.buffer.name)
-    if is_converted(c.image, c.contraction.store.buffer.dtype):
+    if convert and is_converted(c.image, c.contraction.store.buffer.dtype):
         s.unsafe_set_dtype(copy, 0, c.contraction.store.buffer.dtype)
     outer = [it for it in (*c.groups, *c.pixels[: -len(pixels)]) if it.var.name in seen]
     s.transform_layout(copy, ("write", 0), counted(axes, outer, steps, pixels), None, True)
@@ -226,4 +242,4 @@ def _padding_blocks(s: OpenSchedule, copy: str) -> list[str]:
     return made_for(s, copy) if len(s.get_producers(copy)) == 1 else []
 
 
-__all__ = ["as_product", "build", "cycles", "in_place", "matches", "product", "row", "suits", "tiles", "variants"]
+__all__ = ["as_product", "build", "cycles", "in_place", "matches", "panel_cycles", "product", "row", "suits", "tiles", "variants"]

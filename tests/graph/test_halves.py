@@ -13,9 +13,11 @@ from graph.ops.registry import function, result_types
 from schedule import templates
 from search.measure.rounding import Reference
 from tests.arrays import narrowed
+from tests.sweeps import one_in
 from tir import dtypes
 from tir.arrays import to_float
 from tir.constants import with_constants
+from tir.interpreter import run
 from tir.traverse import blocks, loads
 
 HALVES = ("float16", "bfloat16")
@@ -68,6 +70,7 @@ def scheduled(func, cores=1):
     return found
 
 
+@one_in(2)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("kind", FAMILY)
 def test_convolutions_of_halves_have_the_template_of_float32(kind, dtype):
@@ -78,6 +81,25 @@ def test_convolutions_of_halves_have_the_template_of_float32(kind, dtype):
     check(func, inputs, found)
 
 
+@one_in(2)
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("kind", ["3x3", "first layer", "1x1, many pixels", "1x1, stride 2", "along three axes"])
+def test_bfloat16_by_dot_products(kind, constant):
+    """In vectors where the processor has them, else by the interpreter; and tile registers."""
+    func, inputs = convolution(*FAMILY[kind], "bfloat16", constant=constant)
+    out = np.zeros([int(d.value) for d in func.buffers[-1].shape], np.uint16)
+    expected = Reference(func)([*inputs, out])[2]
+    for processor, intrinsic in (("znver4", "dot_16x2_bf16"), ("sapphirerapids", "amx_16x16x32_bf16")):
+        target = tir.Target("llvm", num_cores=1, mcpu=processor, vector_bits=512)
+        found = templates.decided(func, target)
+        assert found is not None and "conv: pixels by dot products" in found.rules and intrinsic in str(found.trace)
+        if kind != "first layer":  # of which the interpreter takes seconds
+            result = out.copy()
+            run(found.func, *inputs, result)
+            assert not expected.wrong(to_float(result, "bfloat16")).any()
+
+
+@one_in(2)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("kind", ["3x3", "1x1, many pixels", "grouped", "depthwise"])
 def test_weights_may_be_given_at_each_call(kind, dtype):
