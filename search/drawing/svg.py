@@ -44,7 +44,8 @@ class Scale:
             ]
             within = [t for t in found if self.low <= t <= self.high]
             decades = [t for t in within if math.log10(t) == round(math.log10(t))]
-            return decades if len(decades) > 2 else within
+            if len(within) > 1:  # else the scale is so narrow that it is about linear
+                return decades if len(decades) > 2 else within
         step = round_step((self.high - self.low) / 5)
         first = math.ceil(self.low / step - 1e-9)
         return [n * step for n in range(first, math.floor(self.high / step + 1e-9) + 1)]
@@ -138,7 +139,7 @@ class Chart:
         at, legend = self.width - RIGHT, ""
         for kind, name in reversed(self._named):
             at -= round(CHARACTER_WIDTH * len(name)) + 22
-            legend += f'<circle class="{kind}" cx="{at + 5}" cy="{TOP - 4}" r="4"/>{text(at + 13, TOP, name)}'
+            legend += f'<circle class="{kind}" cx="{at + 5}" cy="{TOP - 4}" r="4"/>{text(at + 13, TOP, name, kind=kind)}'
         return drawing(self.width, self.height, self.label, "".join(self._parts) + legend)
 
 

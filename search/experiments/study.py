@@ -6,11 +6,11 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from html import escape
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,8 +27,11 @@ from ..keys import key
 from ..measure.provenance import fingerprint, versions
 from ..names import SEED_LIMIT
 from ..tuning.autotune import autotune
-from ..tuning.options import check_names
+from ..tuning.options import Options, check_options
 from ..tuning.result import NothingFound
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Named = Sequence[str] | Mapping[str, Any]  # names of autotune, or arguments of it by a label
 
@@ -64,6 +67,16 @@ class Study:
             last = r.best[-1] if r.best else inf
             found.setdefault(r.label, []).append([*r.best, *[last] * (length - len(r.best))])
         return {label: np.array(rows) for label, rows in found.items()}
+
+    def frame(self) -> DataFrame:
+        """The runs as a pandas frame, a row for each trial: search, model, seed, trial, and the seconds of the best so far.
+
+        ModuleNotFoundError without pandas.
+        """
+        from pandas import DataFrame
+
+        rows = [(r.search, r.model, r.seed, n, best) for r in self.runs for n, best in enumerate(r.best, 1)]
+        return DataFrame(rows, columns=["search", "model", "seed", "trial", "best"])
 
     def _rows(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = []
@@ -112,6 +125,7 @@ def study(
     """Search for schedules of `func` with each of `searches`, each of `models` and each seed, `trials` candidates a run.
 
     Searches and models are those of `autotune`: names, or a dict of its arguments by a label; an empty model is the search's own.
+    A policy of one's own brings its model, so it runs once, without those of `models`.
     Runs take turns by seed, so that a disturbance of the machine affects all. With `file`, each run is kept as a line of JSON,
     and a stopped study goes on after the last one. Runs with other options, on another processor, or under other versions of the
     compiler belong to another study. `options` are others of `autotune`, except `records`. Ctrl-C ends the study, with the runs
@@ -122,18 +136,21 @@ def study(
     wanted = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not all(parts) or not wanted or not all(isinstance(s, int) and 0 <= s < SEED_LIMIT for s in wanted) or trials < 1:
         raise ValueError("a study needs a search, a model, seeds of at least 0, and at least one trial a run")
-    for search, model in ((s, m) for s in parts[0].values() for m in parts[1].values()):
-        check_names(policy=search, model=model or None)
+    pairs = list(dict.fromkeys((s, m if isinstance(parts[0][s], str) else "") for s in parts[0] for m in parts[1]))
+    policies, scorers = parts[0], {"": None, **parts[1]}
+    known = {k: v for k, v in options.items() if k in {f.name for f in fields(Options)}}
+    for search, model in pairs:
+        check_options(Options(**{**known, "policy": policies[search], "model": scorers[model] or None}))
     if options.get("records") is not None:
         raise ValueError("a study takes no records: each of its runs would learn from those before it; file= keeps the runs")
     described = [key(func), fingerprint(target), versions(), trials, sorted((k, _described(v)) for k, v in options.items())]
     of = data_key(described)[:16]
     runs = dict(_kept_runs(file, of))
-    chosen = [(s, m, seed) for seed in wanted for s in parts[0] for m in parts[1]]
+    chosen = [(s, m, seed) for seed in wanted for s, m in pairs]
     try:
         for search, model, seed in chosen:
             if (search, model, seed) not in runs:
-                run = _run(func, target, (search, parts[0][search]), (model, parts[1][model] or None), seed, trials, options)
+                run = _run(func, target, (search, policies[search]), (model, scorers[model] or None), seed, trials, options)
                 runs[search, model, seed] = run
                 if file is not None:
                     _append(Path(file), json.dumps({"of": of, **asdict(run)}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from schedule import REGISTRY, Schedule
@@ -14,6 +16,12 @@ EXPERIMENTS = [(line, code) for line, _, code in blocks(PAGE.read_text())]
 def test_there_are_ten_short_ones():
     assert len(EXPERIMENTS) == 10
     assert [line for line, code in EXPERIMENTS if sum(map(bool, map(str.strip, code.splitlines()))) > 20] == []
+
+
+def test_they_import_what_is_installed():
+    """Not the packages of the repository beside it, which a copied experiment would lack."""
+    imported = {name for _, code in EXPERIMENTS for name in re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE)}
+    assert imported >= {"tir", "search"} and not imported & {"benchmarks", "docs", "examples", "tests"}
 
 
 @pytest.mark.usefixtures("short_races")

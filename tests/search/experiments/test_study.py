@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import find_spec
 from math import inf
 from typing import Any
 
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 
 import tir
+from search.drawing.svg import Scale
 from search.experiments import study as studies
 from search.measure import Candidate, Limits, Measurement
 from search.names import POLICIES
+from search.space.rules import Inline, rule
 from tests.codegen.matmul import matmul
 
 ONE = "llvm -num-cores 1"
@@ -99,7 +102,12 @@ def test_runs_with_other_options_are_of_another_study(searched, tmp_path, monkey
         pass
 
     same = [{}, {"space": "ansor"}, {"space": mine}, {"space": other}, {"limits": Limits(run=1.0)}, {"limits": Limits(run=2.0)}]
-    same += [{"inputs": {"A": np.zeros(3)}}, {"inputs": {"A": np.ones(3)}}, {"rules": (object(), mine)}, {"callbacks": [print]}]
+    same += [
+        {"inputs": {"A": np.zeros(3)}},
+        {"inputs": {"A": np.ones(3)}},
+        {"rules": (Inline(), rule("mine", mine)(mine))},
+        {"callbacks": [print]},
+    ]
     assert [runs(**options) for options in same] == [1] * len(same)
     assert [runs(**options) for options in same] == [0] * len(same)
     monkeypatch.setattr(studies, "versions", lambda: {"tir": "another"})
@@ -110,6 +118,41 @@ def test_a_run_of_your_own_parts(searched) -> None:
     mine = object()
     found = tir.study(matmul(7, 13, 5), ONE, searches={"mine": lambda task: mine}, seeds=1, trials=3)
     assert callable(searched[0][0]) and searched[0][1] is None and list(found.curves) == ["mine"]
+
+
+def test_a_policy_of_your_own_runs_once_beside_models(searched) -> None:
+    """For it brings its own model."""
+    searches = {"evolution": "evolution", "mine": lambda task: object()}
+    found = tir.study(matmul(7, 13, 5), ONE, searches=searches, models=("none", "gbdt"), seeds=1, trials=3)
+    assert [r.label for r in found.runs] == ["evolution, none", "evolution, gbdt", "mine"]
+    assert [(isinstance(policy, str), model) for policy, model, *_ in searched] == [(True, "none"), (True, "gbdt"), (False, None)]
+
+
+def test_options_that_exclude_each_other_are_refused_before_any_run(searched) -> None:
+    with pytest.raises(ValueError, match="a policy of your own brings its own"):
+        tir.study(
+            matmul(7, 13, 5), ONE, searches={"evolution": "evolution", "mine": lambda task: object()}, space="ansor", trials=3
+        )
+    assert searched == []
+
+
+def test_the_frame(searched) -> None:
+    found = tir.study(matmul(7, 13, 5), ONE, seeds=2, trials=3)
+    if find_spec("pandas") is None:
+        with pytest.raises(ModuleNotFoundError, match="pandas"):
+            found.frame()
+        return
+    frame = found.frame()
+    assert list(frame.columns) == ["search", "model", "seed", "trial", "best"] and len(frame) == 6
+    assert frame[frame.seed == 1].best.tolist() == [5.0, 5.0, 3.0]
+
+
+def test_a_narrow_logarithmic_scale_has_ticks_and_a_legend_its_colours(searched) -> None:
+    scale = Scale((2.1e-6, 2.9e-6), 0.0, 100.0, log=True)
+    assert len(scale.ticks()) >= 3 and all(2.1e-6 <= t <= 2.9e-6 for t in scale.ticks())
+    assert Scale((1e-6, 1e-2), 0.0, 100.0, log=True).ticks() == pytest.approx([1e-6, 1e-5, 1e-4, 1e-3, 1e-2])
+    html = tir.study(matmul(7, 13, 5), ONE, searches=("evolution", "random"), seeds=1, trials=3)._repr_mimebundle_()["text/html"]
+    assert "class=blue>evolution</text>" in html and "class=orange>random</text>" in html
 
 
 def test_the_page(searched, tmp_path) -> None:
