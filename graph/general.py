@@ -10,6 +10,7 @@ that holds by chance costs time, never a wrong result.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
@@ -38,6 +39,7 @@ MAX_DEGREE = 2  # of polynomials
 INTEGER = re.compile(r"T\.int64\((-?\d+)\)|(?<![\w.])(\d+)(?![\w.])")
 
 Row = Mapping[str, int]
+Text = tuple[tuple[str, ...], tuple[bool, ...]]
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,11 @@ class Numbers:
     between: tuple[str, ...]
     wide: tuple[bool, ...]  # the integers that are of int64
     values: tuple[int, ...]
+
+    @property
+    def text(self) -> Text:
+        """All but the values."""
+        return self.between, self.wide
 
     @classmethod
     def of(cls, func: PrimFunc) -> Numbers:
@@ -90,31 +97,33 @@ class GeneralKernels:
 
     def __init__(self, names: Sequence[str], target: Target, records: Records | None, cache: ObjectCache | None):
         self.names, self.target, self.records, self.cache = tuple(names), target, records, cache
-        self._samples: dict[tuple, list[tuple[Row, PrimFunc, Numbers]]] = {}
-        self._known: dict[tuple, _General | None] = {}
+        self._samples: dict[tuple[Text, int], list[tuple[Row, PrimFunc, Numbers]]] = {}
+        self._known: dict[Text, list[_General]] = {}
 
     def learn(self, row: Row, funcs: Sequence[PrimFunc]) -> None:
-        """Take the functions of the network at a sample of its sizes."""
+        """Take the functions of the network at a sample of its sizes. Of those that differ in integers alone, the first is taken
+        for the first at other samples, and so on."""
+        counts: Counter[Text] = Counter()
         for func in dict.fromkeys(funcs):
             found = Numbers.of(func)
-            self._samples.setdefault((found.between, found.wide), []).append((row, func, found))
+            self._samples.setdefault((found.text, counts[found.text]), []).append((row, func, found))
+            counts[found.text] += 1
 
     def compile(self) -> None:
         """Compile a kernel for all functions that occurred at several samples."""
-        for key, samples in self._samples.items():
-            if len(samples) > 1:
-                self._known[key] = self._compiled(samples)
+        for (text, _), samples in self._samples.items():
+            if len(samples) > 1 and (general := self._compiled(samples)) is not None:
+                self._known.setdefault(text, []).append(general)
         self._samples.clear()
 
     def kernel(self, func: PrimFunc, row: Row) -> OpenKernel | None:
         """The kernel for a function at these sizes, None where none is certain to be it."""
-        found = Numbers.of(func)
-        general = self._known.get((found.between, found.wide))
-        if general is None or tuple(_value(f, row) for f in general.formulas) != found.values:
-            return None
-        main, preparation = general.parts
-        sizes = tuple(row[name] for name in self.names)
-        return OpenKernel(func, main.symbol, self.target, None, main, preparation, sizes, general.opened)
+        found, sizes = Numbers.of(func), tuple(row[name] for name in self.names)
+        for general in self._known.get(found.text, ()):
+            if tuple(_value(f, row) for f in general.formulas) == found.values:
+                main, preparation = general.parts
+                return OpenKernel(func, main.symbol, self.target, None, main, preparation, sizes, general.opened)
+        return None
 
     def _compiled(self, samples: Sequence[tuple[Row, PrimFunc, Numbers]]) -> _General | None:
         rows = [row for row, _, _ in samples]
@@ -152,23 +161,24 @@ def _named(part: CompiledFunction, shapes: Mapping[str, Buffer]) -> CompiledFunc
 
 
 def samples(names: Sequence[str], named: Sequence[Row]) -> list[dict[str, int]]:
-    """Combinations of sizes at which functions are compared: some of each size up to its largest named one, all above 1."""
-    values = []
-    for name in names:
-        largest = max(SAMPLES_PER_SIZE + 1, *(row[name] for row in named))
-        values.append(sorted(_spread(largest)))
+    """Combinations of sizes at which functions are compared: some of each size up to its largest named one, all above 1; and some
+    with a size of 1, where that is named, as a loop of one iteration is none."""
+    values = [_spread(max(SAMPLES_PER_SIZE + 1, *(row[name] for row in named))) for name in names]
     rows = [dict(zip(names, row, strict=True)) for row in product(*values)]
-    if len(rows) <= MAX_SAMPLES:
-        return rows
-    chosen = np.random.default_rng(0).choice(len(rows) - 1, MAX_SAMPLES - 1, replace=False)
-    return [*(rows[n] for n in sorted(chosen.tolist())), rows[-1]]
+    if len(rows) > MAX_SAMPLES:
+        chosen = np.random.default_rng(0).choice(len(rows) - 1, MAX_SAMPLES - 1, replace=False)
+        rows = [*(rows[n] for n in sorted(chosen.tolist())), rows[-1]]
+    for name in names if len(names) > 1 else ():
+        if any(row[name] == 1 for row in named):
+            rows += [dict(zip(names, row, strict=True)) | {name: 1} for row in zip(*values, strict=True)]
+    return rows
 
 
-def _spread(largest: int) -> set[int]:
+def _spread(largest: int) -> list[int]:
     """SAMPLES_PER_SIZE different sizes above 1 and up to `largest`, odd ones where there are enough."""
     odd = list(range(3, largest + 1, 2))
     pool = odd if len(odd) >= SAMPLES_PER_SIZE else list(range(2, largest + 1))
-    return {pool[round(k * (len(pool) - 1) / (SAMPLES_PER_SIZE - 1))] for k in range(SAMPLES_PER_SIZE)}
+    return [pool[round(k * (len(pool) - 1) / (SAMPLES_PER_SIZE - 1))] for k in range(SAMPLES_PER_SIZE)]
 
 
 def _script(numbers: Numbers, formulas: Sequence[Polynomial], variables: Mapping[str, str]) -> str:

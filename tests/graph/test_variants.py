@@ -203,5 +203,6 @@ def test_fitted_polynomials(values, formula):
 def test_samples_of_sizes():
     for largest in (1, 2, 5, 8, 512):
         rows = samples(["a", "b"], [{"a": 1, "b": 1}, {"a": largest, "b": 128}])
-        assert len({row["a"] for row in rows}) == len({row["b"] for row in rows}) == 3 and len(rows) <= 9
-        assert all(1 < n <= max(largest, 4) for n in (row["a"] for row in rows))
+        assert len({row["a"] for row in rows}) == len({row["b"] for row in rows}) == 4 and len(rows) <= 9 + 3 + 3
+        assert all(1 <= row["a"] <= max(largest, 4) and row["a"] * row["b"] > 1 for row in rows)
+    assert [row["a"] for row in samples(["a"], [{"a": 1}, {"a": 9}])] == [3, 7, 9]
