@@ -121,13 +121,18 @@ def dequantize_linear(x, scale, zero_point=None, *, axis=1, block_size=0, output
 
 @operator("IntegerProduct", NEWEST)
 def integer_product(a, b):
-    """a (M, K) times b (K, N), integers of 8 bits, of any signs, in int32: the sums that processors have instructions for."""
-    for what, x in (("the left operand", a), ("the right operand", b)):
-        need(what, x, (None, None), x.dtype if x.dtype in ("int8", "uint8") else "int8")
-    need("the right operand", b, (shape_of(a)[1], None))
-    k = te.reduce_axis((0, shape_of(a)[1]), "k")
-    shape = (shape_of(a)[0], shape_of(b)[1])
-    return te.compute(shape, lambda i, j: te.sum(a[i, k].astype("int32") * b[k, j].astype("int32"), axis=k), name="matmul")
+    """a (..., M, K) times b (..., K, N), integers of 8 bits, of any signs, in int32: the sums that processors have instructions
+    for."""
+    *batch, rows, steps = shape_of(a)
+    for what, x, shape in (("the left operand", a, (*batch, rows, steps)), ("the right operand", b, (*batch, steps, None))):
+        need(what, x, shape, x.dtype if x.dtype in ("int8", "uint8") else "int8", range(2, 8))
+    k = te.reduce_axis((0, steps), "k")
+
+    def formula(*i: Expr) -> Expr:
+        *at, row, column = i
+        return te.sum(a[(*at, row, k)].astype("int32") * b[(*at, k, column)].astype("int32"), axis=k)
+
+    return te.compute((*batch, rows, shape_of(b)[-1]), formula, name="matmul")
 
 
 # --- products of quantised numbers: composites of integers, in int32, without their zero points ------------------------

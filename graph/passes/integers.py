@@ -50,11 +50,11 @@ def in_fewer_cycles(target: Target) -> Choice:
     @cache
     def integer_cycles(*types: tuple[tuple[int, ...], str]) -> float:
         a, b = (Value(f"p{n}", *type_) for n, type_ in enumerate(types))
-        result = Value("out", (a.shape[0], b.shape[1]), "int32")
+        result = Value("out", (*a.shape[:-1], b.shape[-1]), "int32")
         return templates.cycles(group_of([Call("IntegerProduct", (a, b), (result,))], [b]).func, target)
 
     def choose(integer: Call, today: Call) -> bool:
-        rows, _ = integer.outputs[0].shape
+        *_, rows, _ = integer.outputs[0].shape
         return rows == 1 or integer_cycles(*((v.shape, v.dtype) for v in integer.values)) < least_cycles(today, target)
 
     return choose
@@ -202,18 +202,21 @@ def attributes_of(moved: Sequence[SlidingWindow]) -> dict[str, Attribute]:
 
 
 def _product(write: Replacement, call: Call, a: Quantised, b: Quantised, choose: Choice) -> bool:
-    """Write a product by a matrix; False for another one."""
+    """Write a product by a matrix, or of as many matrices as its left operand has; False for another one."""
     transposed = bool(call.attribute("transB", 0))
     plain = not call.attribute("transA", 0) and all(call.attribute(n, 1.0) == 1.0 for n in ("alpha", "beta"))
-    if not plain or len(b.numbers.shape) != 2 or len(a.numbers.shape) < 2 or not a.by(None) or not b.by(not transposed):
+    many = len(b.numbers.shape) > 2
+    if not plain or len(b.numbers.shape) < 2 or len(a.numbers.shape) < 2 or not a.by(None):
         return False
-    array, columns = unshifted(write.r, b), b.numbers
+    if not b.by(None if many else not transposed) or (many and a.numbers.shape[:-2] != b.numbers.shape[:-2]):
+        return False
+    array, columns = None if many else unshifted(write.r, b), b.numbers
     if array is not None:
         array = np.ascontiguousarray(array.T) if transposed else array
         columns = write.constant(array)
     elif transposed:
         columns = write("Transpose", columns, perm=(1, 0))
-    rows = write("Reshape", a.numbers, shape=(prod(a.numbers.shape[:-1]), a.numbers.shape[-1]))
+    rows = a.numbers if many else write("Reshape", a.numbers, shape=(prod(a.numbers.shape[:-1]), a.numbers.shape[-1]))
     sums = write("IntegerProduct", rows, columns)
     if not choose(write.calls[-1], call):
         return False
@@ -245,14 +248,14 @@ def _corrected(write: Replacement, sums: Value, a: Quantised, columns: np.ndarra
 def _corrected_at_each_call(write: Replacement, sums: Value, a: Quantised, b: Quantised, columns: Value) -> Value:
     """Sums of products of integers, less what the zero points of both operands add, of which the second is not constant, or has
     weights that are no integers of 8 bits without their zero point."""
-    rows, length = write.calls[-1].values[0], columns.shape[0]
+    rows, length = write.calls[-1].values[0], columns.shape[-2]
     if a.known_zero != 0:
-        totals = write("ReduceSum", write("Cast", columns, to="int32"), axes=(0,), keepdims=1)
+        totals = write("ReduceSum", write("Cast", columns, to="int32"), axes=(len(columns.shape) - 2,), keepdims=1)
         if b.known_zero != 0:
             totals = write("Sub", totals, write("Mul", _number(write, b.zero), write.constant(np.array(length, np.int32))))
         sums = write("Sub", sums, write("Mul", totals, _number(write, a.zero)))
     if b.known_zero != 0:
-        totals = write("ReduceSum", write("Cast", rows, to="int32"), axes=(1,), keepdims=1)
+        totals = write("ReduceSum", write("Cast", rows, to="int32"), axes=(len(rows.shape) - 1,), keepdims=1)
         sums = write("Sub", sums, write("Mul", totals, _number(write, b.zero)))
     return sums
 

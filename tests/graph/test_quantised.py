@@ -167,6 +167,15 @@ def test_a_product_of_many_matrices_is_one_of_integers():
     agree(network, network.quantised(network.add("MatMul", network.x, network.weight(13, 5, axis=1))))
 
 
+@pytest.mark.parametrize("types", TYPES)
+def test_products_of_two_activations_are_of_integers(types):
+    """As in attention, of many matrices; zero points of both are taken away at each call."""
+    network = Network((2, 3, 7, 13), types)
+    other = network.quantised(network.add("Relu", network.x), 2 * EXACT)
+    y = network.add("MatMul", network.x, network.add("Transpose", other, perm=(0, 1, 3, 2)))
+    agree(network, network.quantised(y, 8 * EXACT))
+
+
 def test_images_stay_integers_with_their_channels_last():
     """Through a shortcut, pools, a clamp, a concatenation, a convolution of each channel, and a mean, in int8 between kernels."""
     network = Network()
