@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 from codegen.build import build, dump, lower
@@ -15,8 +15,8 @@ from codegen.llvm.values import CodegenError
 from codegen.target import Target
 from explorer.simulate import MAX_EVENTS, Event, SimulatedRun, events, replayed
 from tir import dtypes
-from tir.ir import Const, If, Kind, PrimFunc, const_shape
-from tir.traverse import blocks, loads, loops, stores, walk
+from tir.ir import Const, For, If, Kind, PrimFunc, Stmt, const_shape
+from tir.traverse import blocks, loads, loops, stores, substatements, walk
 
 from .answers import Attempt
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 X86 = Target("llvm -mcpu x86-64-v3 -num-cores 1")  # 16 registers of 8 lanes; code for it is read, not run
 SEARCHED = Target("llvm -mcpu x86-64-v3 -num-cores 2")  # the target of sketches and features
+
+
+MAX_TURNS = 1_000_000  # of all loops of a program that is watched: a second
 
 
 class Unmeasured(Exception):
@@ -59,6 +62,8 @@ class Subject:
     @cached_property
     def recorded(self) -> tuple[list[Event], list[tuple[str, tuple[int, ...]]]]:
         """The executions of statements, and the buffers with their shapes."""
+        if (turns := _turns(self.compacted)) > MAX_TURNS:  # a guard may leave out most of them
+            raise Unmeasured(f"the loops run {turns} times, which is too many to be watched")
         found, buffers = events(self.compacted)
         if len(found) >= MAX_EVENTS:
             raise Unmeasured(f"the program executes more than {MAX_EVENTS} statements, which is too many to be watched")
@@ -89,6 +94,14 @@ class Subject:
         touched = [x.buffer for x in loads(found)] + [x.buffer for x in stores(found)]
         buffers = {b.name: b for b in touched if b.name not in given}
         return {name: prod(const_shape(b)) * dtypes.storage(b.dtype).itemsize for name, b in buffers.items()}
+
+
+def _turns(node: PrimFunc | Stmt) -> float:
+    """The number of times that the bodies of all loops run."""
+    inner = sum(map(_turns, substatements(node)))
+    if not isinstance(node, For):
+        return inner
+    return node.extent.value * (1 + inner) if isinstance(node.extent, Const) else inf
 
 
 def _listed(counts: dict[str, int]) -> str:

@@ -98,6 +98,7 @@ def test_it_works_beside_another_package_of_the_name(wheels, order, tmp_path):
     run(python, "-E", "-c", WORK.replace("CHECKOUT", str(ROOT)), cwd=tmp_path)
     shown = run(python, "-E", "-m", "tir.tune", "gmm", "--shape", "8,16,24", "--trials", "1", "--threads", "1", cwd=tmp_path)
     assert "gmm" in shown
+    assert "first-swap" in run(python, "-E", "-m", "tir.puzzles", cwd=tmp_path)
 
 
 @pytest.mark.parametrize(

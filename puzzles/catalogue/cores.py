@@ -155,7 +155,7 @@ PUZZLES = (
         text="What libraries of products do: B is copied once, tile by tile, into the order of reading, and a register tile works on it.",
         program=lambda: product(24, 24, 48),
         goals=(
-            at_least("peak", 100, missed="The register tile is not that of the puzzle of that name."),
+            at_least("peak", 100, missed="The register tile does not reach the peak: see the puzzle register-tile."),
             at_most(
                 "loads",
                 24 * 48,
@@ -165,7 +165,7 @@ PUZZLES = (
             at_most("feature", 1, "B2.stride", missed="The innermost loop steps over the operand."),
         ),
         hints=(
-            "Begin with the register tile of the puzzle of that name.",
+            "Begin with a tile that solves register-tile.",
             "`s.pack(block, operand)` makes the copy; operand 1 is B.",
         ),
         start=TILE.format(6, 16) + "s.unroll(i_1)\ns.vectorize(j_1)",
