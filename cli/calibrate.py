@@ -1,6 +1,7 @@
-"""The command line that calibrates: `python -m tir.calibrate` measures the cycles of cache lines on this machine.
+"""The command line that calibrates: `python -m tir.calibrate` shows this machine, and measures the cycles of its cache lines.
 
-They are printed beside those of the processor's description, and kept for later targets.
+Processor, caches, peak and bandwidth are printed first. The cycles are printed beside those of the processor's description, and
+kept for later targets.
 
 Exit status 0 on success, 1 where the machine is too busy, or the record cannot be written, 2 for bad usage.
 """
@@ -9,20 +10,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from codegen.calibration import Calibration, CalibrationError, calibrate, keep_calibration
+from codegen.peak import copy_bandwidth, peak_flops
+from codegen.processor import host_name
 from schedule.machine import CACHE_LINE_BYTES, Memory, memory_of
-from tir.display import aligned_columns
+from tir.display import aligned_columns, count_text
 
 from .options import Parser
 from .process import guarded
+
+if TYPE_CHECKING:
+    from codegen import Target
 
 LEVELS = ("L2", "L3", "memory")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    p = Parser(prog="python -m tir.calibrate", description="Measure the cycles of a cache line.", allow_abbrev=False)
+    about = "Show this machine, and measure the cycles of its cache lines."
+    p = Parser(prog="python -m tir.calibrate", description=about, allow_abbrev=False)
     p.add_argument("--dry-run", action="store_true", help="print, and keep nothing")
     return guarded(p.prog, lambda: _run(p.parse_args(argv).dry_run))
 
@@ -30,12 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(dry: bool) -> int:
     from codegen import Target, machine_record
 
+    target = Target("llvm")
+    print(machine(target), flush=True)
     try:
         found = calibrate(keep=False)
     except CalibrationError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    target = Target("llvm")
     print(table(found, memory_of(target.mcpu), target.mcpu))
     held = f"L3 holds {found.memory.l3 >> 20} MiB of {target.l3 >> 20}; most is read of {found.memory.streams} rows at once"
     print(f"\n{held}\nTarget option: -memory {found.memory}")
@@ -47,6 +56,21 @@ def _run(dry: bool) -> int:
             return 1
         print(f"kept in {machine_record.path()}: every target of this machine and so many cores has it from now on")
     return 0
+
+
+def machine(target: Target) -> str:
+    """The processor with its vectors and caches, its measured peak on one thread and on all, and the bandwidth of copies."""
+    threads = dict.fromkeys((1, target.num_cores))
+    peaks = [f"{peak_flops(target, threads=n) / 1e9:.3g} GFLOP/s on {count_text(n, 'thread')}" for n in threads]
+    caches = [f"{name} {size >> 10:,} KiB" for name, size in (("L1", target.l1), ("L2", target.l2), ("L3", target.l3))]
+    rows = [
+        ["processor", f"{host_name()} ({target.mcpu}), {count_text(target.num_cores, 'core')}"],
+        ["vectors", f"{target.vector_bits} bits, {target.registers} registers"],
+        ["caches", ", ".join(caches)],
+        ["peak", f"{', '.join(peaks)}, in float32"],
+        ["memory", f"{copy_bandwidth(target) / 1e9:.3g} GB/s, read and written in copies"],
+    ]
+    return "\n".join(f"{name:10} {value}" for name, value in rows) + "\n"
 
 
 def table(found: Calibration, described: Memory, mcpu: str) -> str:

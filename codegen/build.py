@@ -77,7 +77,7 @@ def stage_names(target: str | Target = "llvm") -> list[str]:
 
 
 def lower(
-    func: PrimFunc, target: Target, after: str | None = None, observe: Callable[[str, PrimFunc], None] | None = None
+    func: PrimFunc, target: str | Target, after: str | None = None, observe: Callable[[str, PrimFunc], None] | None = None
 ) -> PrimFunc:
     """The function after all passes, or after the one called `after`; `observe(name, func)` sees each result. Loops without
     iterations are removed first.
@@ -85,6 +85,7 @@ def lower(
     Raises ValueError for a name that is not in `pass_names(target)`, a foreign call, or indices of more than 64 bits. Raises
     GPUError for a schedule that a GPU does not support.
     """
+    target = Target(target)
     found = backend(target)
     known = found.pass_names()
     if after is not None and after not in known:

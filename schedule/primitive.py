@@ -268,10 +268,28 @@ def need_own_memory(func: PrimFunc, buffer: Buffer) -> None:
 
 
 def primitive(function: Callable[Concatenate[PrimFunc, P], tuple[PrimFunc, R]]) -> Primitive[P, R]:
-    """Decorator: register `function` under its name as a primitive of schedules."""
+    """Decorator: register `function` under its name as a primitive of schedules. TypeError for one without types, of which
+    schedules and traces take the kinds of its arguments."""
+    _need_types(function)
     result = Primitive(function)
     REGISTRY[result.name] = result
     return result
+
+
+def _need_types(function: Callable) -> None:
+    """Refuse a primitive of which a parameter or the result has no type."""
+    _, *parameters = inspect.signature(function).parameters
+    for name in parameters:
+        if name not in function.__annotations__:
+            raise TypeError(
+                f"primitive {function.__name__}: the parameter `{name}` needs a type, such as int, or LoopName, BlockName or "
+                f"BufferName of schedule.primitive"
+            )
+    if "return" not in function.__annotations__:
+        raise TypeError(
+            f"primitive {function.__name__}: the result needs a type: `-> tuple[PrimFunc, str]`, the new function and the name "
+            f"that it made; list[str] for several, None for none"
+        )
 
 
 # --- argument types ------------------------------------------------------------------------------------------------------

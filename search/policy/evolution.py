@@ -137,7 +137,7 @@ class Evolution:
     def __init__(
         self,
         sketches: Sequence[Sketch],
-        target: Target,
+        target: str | Target,
         model: CostModel | None = None,
         prior: CostModel | None = None,
         settings: Settings | None = None,
@@ -150,7 +150,7 @@ class Evolution:
         if not sketches:
             raise ValueError("sketches is empty: a policy needs at least one sketch")
         self.sketches = tuple(sketches)
-        self.target = target
+        self.target = Target(target)
         self.settings = settings or Settings()
         self._mutations = mutations_of() if mutations is None else dict(mutations)
         self._credit = credit or AdaptiveCredit({name: m.probability for name, m in self._mutations.items()})

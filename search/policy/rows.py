@@ -31,14 +31,14 @@ class RowPolicy(ABC):
     def __init__(
         self,
         sketches: Sequence[Sketch],
-        target: Target,
+        target: str | Target,
         model: CostModel | None = None,
         prior: CostModel | None = None,
         start: Sequence[tuple[Sketch, np.ndarray]] = (),
     ):
         if not sketches:
             raise ValueError("sketches is empty: a policy needs at least one sketch")
-        self.sketches, self.target = tuple(sketches), target
+        self.sketches, self.target = tuple(sketches), Target(target)
         self.model, self._prior = prior if model is None else model, prior
         self.measured: dict[Point, float] = {}
         self.scored = {"symbolic": 0, "concrete": 0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from dataclasses import replace
 
@@ -219,7 +220,23 @@ def test_the_command_line_prints_a_table(monkeypatch, capsys):
         "L3       13 MiB        8 cycles    16 GB/s          8    22.6 cycles  5.66 GB/s          6\n"
         "memory  256 MiB     22.6 cycles  5.66 GB/s       22.6    45.3 cycles  2.83 GB/s         18"
     )
-    assert f"Target option: -memory {MEMORY}" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"Target option: -memory {MEMORY}" in printed and printed.startswith("processor ")
+
+
+def test_the_command_line_shows_the_machine(monkeypatch):
+    from cli import calibrate as command
+
+    monkeypatch.setattr(command, "peak_flops", lambda target, threads: threads * 1e11)
+    monkeypatch.setattr(command, "copy_bandwidth", lambda target: 4e10)
+    text = command.machine(tir.Target("llvm -num-cores 2 -mcpu x86-64-v4 -l1 32768 -l2 1048576 -l3 33554432"))
+    assert re.fullmatch(
+        r"processor  .+ \(x86-64-v4\), 2 cores\nvectors    512 bits, 32 registers\n"
+        r"caches     L1 32 KiB, L2 1,024 KiB, L3 32,768 KiB\n"
+        r"peak       100 GFLOP/s on 1 thread, 200 GFLOP/s on 2 threads, in float32\n"
+        r"memory     40 GB/s, read and written in copies\n",
+        text,
+    )
 
 
 def test_the_command_line_says_why_it_failed(monkeypatch, capsys):

@@ -36,6 +36,22 @@ def test_it_is_a_method(twice) -> None:
         s.split_twice("x", 2)
 
 
+def test_types_are_needed() -> None:
+    """Without them the first call would fail, somewhere inside."""
+
+    def halve(func, loop):
+        return REGISTRY["split"](func, loop, [2, None])
+
+    def halve_typed(func, loop: LoopName):
+        return halve(func, loop)
+
+    with pytest.raises(TypeError, match=r"^primitive halve: the parameter `loop` needs a type, such as int, or LoopName"):
+        primitive(halve)
+    with pytest.raises(TypeError, match=r"^primitive halve_typed: the result needs a type: `-> tuple\[PrimFunc, str\]`"):
+        primitive(halve_typed)
+    assert "halve" not in REGISTRY and "halve_typed" not in REGISTRY
+
+
 def test_what_is_no_primitive(twice) -> None:
     s = Schedule(matmul(7, 13, 5))
     with pytest.raises(AttributeError) as caught:
