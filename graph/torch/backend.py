@@ -82,7 +82,7 @@ class CompiledGraph:
 
     def _key(self, given: Sequence[Any]) -> tuple:
         """What a model depends on: parameters, by the memory and the number of their changes, sizes and element types."""
-        parameters = tuple((given[n].data_ptr(), given[n]._version) for n in self.static)
+        parameters = tuple(map(_state, (given[n] for n in self.static)))
         if len(self.static) == len(given):
             return (parameters,)
         fixed = set(self.static)
@@ -136,6 +136,11 @@ class Bound:
             for n, array, half in zip(self.outputs, found, self.bfloat16, strict=True):
                 results[n] = _tensor(array, half)
         return results
+
+
+def _state(tensor: torch.Tensor) -> tuple[int, int]:
+    """The address of a tensor, and the number of its changes, which inference tensors do not count."""
+    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:

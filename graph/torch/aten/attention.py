@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tir import dtypes
@@ -9,6 +11,7 @@ from tir import dtypes
 from ...ir import Value
 from ...ops.registry import Apply
 from .moving import expand, reshaped
+from .products import linear
 from .reductions import reduced
 from .types import aten, cast
 
@@ -85,3 +88,69 @@ def _need_inference(dropout: float) -> None:
 
 def _unread(apply: Apply, query: Value) -> Value:
     return apply.constant(np.zeros(query.shape[:-1]), dtypes.computed(query.dtype))
+
+
+def _multi_head(
+    apply: Apply,
+    query: Value,
+    key: Value,
+    value: Value,
+    width: int,
+    heads: int,
+    weight: Value,
+    bias: Value,
+    mask: Value | None,
+    kind: Any,
+) -> tuple[Value, Value]:
+    """The heads' results (N, S, width), and the weights (N, heads, S, S), of operands that are projected together first."""
+    weights, biases = (apply("Split", v, axis=0, num_outputs=3) for v in (weight, bias))
+    n, columns = key.shape[:2]
+    by_head = [
+        apply("Transpose", reshaped(apply, linear(apply, x, w, b), (n, -1, heads, width // heads)), perm=(0, 2, 1, 3))
+        for x, w, b in zip((query, key, value), weights, biases, strict=True)
+    ]
+    scores = apply("MatMul", by_head[0], apply("Transpose", by_head[1], perm=(0, 1, 3, 2)))
+    scores = apply("Mul", scores, cast(apply, (width // heads) ** -0.5, scores.dtype))
+    if mask is not None:
+        if kind == 1 or mask.shape == (n, columns) != scores.shape[-2:]:  # of the keys of each row
+            mask = reshaped(apply, mask, (n, 1, 1, columns))
+        low = cast(apply, float("-inf"), scores.dtype)
+        scores = (
+            apply("Where", mask, low, scores) if mask.dtype == "bool" else apply("Add", scores, cast(apply, mask, scores.dtype))
+        )
+    attention = apply("Softmax", scores, axis=3)
+    mixed = apply("Transpose", apply("MatMul", attention, by_head[2]), perm=(0, 2, 1, 3))
+    return reshaped(apply, mixed, (n, query.shape[1], width)), attention
+
+
+@aten("_native_multi_head_attention")
+def native_multi_head_attention(
+    apply, query, key, value, embed_dim, num_head, weight, bias, out_weight, out_bias, mask=None, need_weights=True,
+    average_attn_weights=True, mask_type=None,
+):  # fmt: skip
+    mixed, attention = _multi_head(apply, query, key, value, embed_dim, num_head, weight, bias, mask, mask_type)
+    weights = apply("ReduceMean", attention, axes=(1,), keepdims=0) if average_attn_weights else attention
+    return linear(apply, mixed, out_weight, out_bias), weights if need_weights else apply.constant([], query.dtype)
+
+
+@aten("_transformer_encoder_layer_fwd")
+def encoder_layer(
+    apply, x, embed_dim, num_heads, weight, bias, out_weight, out_bias, use_gelu, norm_first, eps, scale_1, shift_1, scale_2,
+    shift_2, ffn_weight_1, ffn_bias_1, ffn_weight_2, ffn_bias_2, mask=None, mask_type=None,
+):  # fmt: skip
+    """A layer of a transformer's encoder, whose norms come before its two parts, or after them."""
+
+    def normal(v: Value, scale: Value, shift: Value) -> Value:
+        return apply("LayerNormalization", v, scale, shift, axis=-1, epsilon=float(eps))[0]
+
+    def attended_(v: Value) -> Value:
+        mixed, _ = _multi_head(apply, v, v, v, embed_dim, num_heads, weight, bias, mask, mask_type)
+        return linear(apply, mixed, out_weight, out_bias)
+
+    def fed(v: Value) -> Value:
+        hidden = apply("Gelu" if use_gelu else "Relu", linear(apply, v, ffn_weight_1, ffn_bias_1))
+        return linear(apply, hidden, ffn_weight_2, ffn_bias_2)
+
+    for part, scale, shift in ((attended_, scale_1, shift_1), (fed, scale_2, shift_2)):
+        x = apply("Add", x, part(normal(x, scale, shift))) if norm_first else normal(apply("Add", x, part(x)), scale, shift)
+    return x

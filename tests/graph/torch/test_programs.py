@@ -159,6 +159,17 @@ def test_torch_compile(dtype):
     close([found], in_float64(module, (x,)))
 
 
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_layers_that_torch_runs_as_one_operator(norm_first):
+    """Of a transformer's encoder in inference, with keys that are padding."""
+    module = nn.TransformerEncoderLayer(16, 2, 32, activation="gelu", batch_first=True, norm_first=norm_first).eval()
+    x, padding = torch.randn(2, 7, 16), torch.zeros(2, 7, dtype=torch.bool)
+    padding[0, 5:] = True
+    for named in ({}, {"src_key_padding_mask": padding}):
+        function = torch.compile(module, backend=tir.torch_backend)
+        torch.testing.assert_close(function(x, **named), module(x, **named))
+
+
 def test_new_sizes_and_new_parameters():
     module = nn.Linear(7, 3).eval()
     function, _, noted = compiled(module, torch.randn(2, 7))
