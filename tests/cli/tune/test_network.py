@@ -86,6 +86,12 @@ def test_a_run(path, capsys):
         assert [s.records for s in records.summaries()] == [2, 2]
 
 
+def test_a_network_in_16_bits_is_tuned_and_exported(path, capsys):
+    assert main(*ONE, "--trials", "2", "--precision", "bfloat16", "--export", "net.o", "--quiet", "--json") == 0
+    out = capsys.readouterr().out.splitlines()
+    assert any("cast" in task["kernel"] for task in json.loads(out[-1])["tasks"])
+
+
 def test_a_quantised_network_is_tuned_and_exported(path, capsys):
     assert main(*ONE, "--trials", "2", "--quantise", "int8", "--export", "net.o", "--quiet") == 0
     out = capsys.readouterr().out.splitlines()
