@@ -25,7 +25,7 @@ def lab(number: int) -> list[Puzzle]:
     return [p for p in PUZZLES.values() if p.lesson in LABS[number]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Grades:
     """The verdicts on the answers of a class, by person and puzzle; a text where an answer could not be read."""
 
@@ -37,7 +37,7 @@ class Grades:
         """The number of puzzles that each person has solved."""
         return {who: sum(isinstance(v, Verdict) and v.solved for v in found.values()) for who, found in self.verdicts.items()}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         width = max((len(who) for who in self.verdicts), default=0)
         lines = []
         for who, points in self.points.items():

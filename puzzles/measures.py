@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ X86 = Target("llvm -mcpu x86-64-v3 -num-cores 1")  # 16 registers of 8 lanes; co
 SEARCHED = Target("llvm -mcpu x86-64-v3 -num-cores 2")  # the target of sketches and features
 
 
+NEAR_ELEMENTS = 16  # in two vectors, or a row of a tile
 MAX_TURNS = 1_000_000  # of all loops of a program that is watched: a second
 
 
@@ -135,6 +137,15 @@ def _distance(s: Subject, buffer: str) -> Counted:
     return Counted(longest, where)
 
 
+def _leaps(s: Subject, buffer: str) -> Counted:
+    read = [element for e in s.recorded[0] for name, element, write in e.accesses if name == buffer and not write]
+    if not read:
+        names = ", ".join(name for name, _ in s.recorded[1])
+        raise Unmeasured(f"no {buffer} is read; there are {names}")
+    leaps = sum(abs(b - a) > NEAR_ELEMENTS for a, b in pairwise(read))
+    return Counted(leaps, f"{buffer} is read {len(read)} times")
+
+
 def _temporaries(s: Subject) -> Counted:
     return Counted(sum(s.temporaries.values()), _listed(s.temporaries) or "there is no temporary")
 
@@ -198,7 +209,7 @@ def _length(s: Subject, kind: str) -> Counted:
 
 def _threads(s: Subject, thread: str) -> Counted:
     found = {x.name: x.extent.value for x in loops(s.func.body) if x.thread == thread and isinstance(x.extent, Const)}
-    return Counted(prod(found.values()) if found else 0, _listed(found) or f"no loop is bound to {thread}")
+    return Counted(max(found.values(), default=0), _listed(found) or f"no loop is bound to {thread}")
 
 
 def _taken(s: Subject) -> Counted:
@@ -219,6 +230,7 @@ MEASURES = {
     "fma": Measure("multiply-adds in an iteration of the inner loop", _code("fma")),
     "guards": Measure("conditions", _guards),
     "instructions": Measure("instructions in an iteration of the inner loop", _code("instructions")),
+    "leaps": Measure(f"reads of {{}} more than {NEAR_ELEMENTS} elements away from the one before", _leaps),
     "length": Measure("iterations of the longest loop that is {}", _length),
     "loads": Measure("loads of {}", lambda s, buffer: _accesses(s, buffer, False)),
     "misses": Measure("misses of the simulated cache", _misses),

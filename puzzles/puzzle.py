@@ -41,7 +41,7 @@ def at_least(measure: str, bound: float, of: str = "", missed: str = "") -> Goal
     return Goal(measure, "at least", bound, of, missed)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Puzzle:
     """A program and a goal that an answer, a list of steps, reaches or not.
 
@@ -75,11 +75,11 @@ class Puzzle:
         parts += [f"Hint {n} of {len(self.hints)}: {hint}" for n, hint in enumerate(self.hints[:hints], 1)]
         return "\n\n".join(parts)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.described()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
     """The verdict on an answer: the counted number of each goal, or the refusal."""
 
@@ -105,7 +105,7 @@ class Verdict:
         signs = [-1 if goal.relation == "at least" else 1 for goal in self.puzzle.goals]
         return (*(s * float(c.value) for s, c in zip(signs, self.counted, strict=False)), float(len(self.trace)))
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [f"{self.puzzle.name}: {'solved' if self.solved else 'not solved'}"]
         details: set[str] = set()
         for goal, counted, met in zip(self.puzzle.goals, self.counted, self.met, strict=False):

@@ -162,7 +162,12 @@ PUZZLES = (
                 "B",
                 missed="B is read again for each tile of rows. A copy in the order of the tiles reads it once.",
             ),
-            at_most("feature", 1, "B2.stride", missed="The innermost loop steps over the operand."),
+            at_most(
+                "leaps",
+                24,
+                "B_global",
+                missed="The copy has the layout of B: from one k to the next the tile leaps over a whole row. `s.pack` lays out a tile after the other.",
+            ),
         ),
         hints=(
             "Begin with a tile that solves register-tile.",

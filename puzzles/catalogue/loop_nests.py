@@ -81,6 +81,7 @@ PUZZLES = (
         ),
         hints=("The shares need not be whole rows.", "`s.fuse` makes one loop of two, and returns its name."),
         start='s.parallel("i0")',
+        allowed=("split", "reorder", "fuse", "parallel"),
     ),
     Puzzle(
         name="no-condition",

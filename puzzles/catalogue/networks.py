@@ -93,6 +93,7 @@ PUZZLES = (
             at_least("threads", 8, "threadIdx.x"),
             at_most("loads", 512, "A", missed="A tile of A is loaded again by each column of threads."),
             at_most("loads", 512, "B", missed="A tile of B is loaded again by each row of threads."),
+            at_most("length", 8, "serial", missed="A copy of the whole array, not shared by threads: one thread makes it."),
         ),
         hints=(
             '`s.cache_read("C", 0, "shared")` copies A.',

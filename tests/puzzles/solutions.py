@@ -86,8 +86,10 @@ s.vectorize(j)
 
 # More that is tempting and wrong, besides each puzzle's start: the answer, and words of its verdict.
 WRONG = {
+    "even-shares": ('s.split("i0", [2, None])\ns.parallel("i0_0")', "A share of whole rows has more"),
+    "shared-tiles": (BLOCKS + 's.cache_read("C", 0, "shared")\ns.cache_read("C", 1, "shared")', "one thread"),
     "registers-to-spare": (TILED.format(8, 8), "the core issues only so many instructions a cycle"),
-    "packed-product": ('k_0, k_1 = s.split("k", [None, 12])\ns.unroll(k_1)', "percent of the core's peak"),
+    "packed-product": (TILED.format(6, 16) + 's.cache_read("C", 1, "global")', "leaps over a whole row"),
     "sixteen-lanes": ('s.vectorize("k")', "`k` drives the reduction axis"),
     "two-workers": ('s.parallel("k")', "rfactor('k', 0) gives each iteration its own partial result"),
     "lanes-of-a-sum": ('_, k_1 = s.split("k", [None, 16])\ns.vectorize(k_1)', "its iterations depend on each other"),
