@@ -21,7 +21,8 @@ import numpy as np
 
 from codegen.processor import UnsupportedProcessor, lacking_features
 from codegen.runtime import openmp
-from codegen.runtime.memory import aligned_memory
+from codegen.runtime.memory import DECLINED, address, aligned_memory
+from tir.dtypes import storage
 
 from .ir import GraphError, Value
 from .network import Entry, Network
@@ -80,6 +81,23 @@ class Saved(Network):
             library = _opened(self.path)
             entries = {part: _typed(getattr(library, name), arguments[part]) for part, name in names.items()}
         return entries["run"], entries.get("timed"), entries.get("limit")
+
+    def _native(self, written: bool) -> Entry:
+        if written or self.donated:
+            return super()._native(written)
+        entry, first = self._functions[0], len(self.weights) + 1  # after the weights and the arena
+        types = [(v.shape, np.dtype(storage(v.dtype))) for v in (*self.inputs, *self.made)]
+
+        def run(*arrays: Any) -> int:
+            if len(arrays) != first + len(types):
+                return DECLINED
+            for a, (shape, dtype) in zip(arrays[first:], types, strict=True):
+                fits = type(a) is np.ndarray and a.shape == shape and a.dtype == dtype
+                if not (fits and a.flags.c_contiguous and a.flags.aligned):
+                    return DECLINED
+            return entry(*map(address, arrays))
+
+        return run
 
     def _objects(self, names: Mapping[str, str], arguments: Mapping[str, int]) -> dict[str, Entry]:
         """The functions of a file that was saved without a C compiler."""
