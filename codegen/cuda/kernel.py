@@ -17,6 +17,7 @@ from tir import dtypes
 from tir.arith.enumeration import evaluate
 from tir.empty import written_names
 from tir.ir import Buffer, PrimFunc
+from tir.script.outline import signature_text
 
 from ..runtime.arguments import ArgumentError, argument_words
 from ..runtime.signature import LibraryOfOne
@@ -81,6 +82,9 @@ class CudaKernel(LibraryOfOne):
         self.code = binary.code
         self._module: Module | None = None
         self._written = written_names(self.func).union(*(k.written for k in program.kernels))
+
+    def __repr__(self) -> str:
+        return f"<CudaKernel {signature_text(self.func)} for {self.target}>"
 
     def __getstate__(self) -> dict[str, Any]:
         """The pickled state, without objects on the device."""
