@@ -182,7 +182,7 @@ class Reducer:
         """The reduction of `expr` (an expression, or a tuple of them for a reducer of several values) over `axis`.
 
         `axis` is a `reduce_axis`, or several; `where`, a bool expression, leaves out the iterations for which it is false.
-        Raises TypeError where an axis is something else, or none is given.
+        Raises TypeError where an axis is something else, or none is given, and ValueError where two have one name.
         """
         sources, axes = tuple(map(as_expr, _as_tuple(expr))), _reduce_axes(self.name, axis)
         identities = _as_tuple(self.identity(*(s.dtype for s in sources)))
@@ -206,6 +206,9 @@ def _reduce_axes(name: str, axis: Any) -> tuple[ReduceAxis, ...]:
             raise TypeError(f"{name}: axis must be a te.reduce_axis, as te.reduce_axis((0, n)) makes, got {a!r}")
     if not axes:
         raise TypeError(f"{name}: at least one axis is needed")
+    names = [a.var.name for a in axes]
+    if twice := next((n for n in names if names.count(n) > 1), None):
+        raise ValueError(f"{name}: two axes are named `{twice}`; give each its own: te.reduce_axis((0, n), name='k')")
     return axes
 
 

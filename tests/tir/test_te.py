@@ -509,6 +509,11 @@ MISTAKES = (
     (lambda: te.exp(N[0]), TypeError, "exp needs a floating argument, got int32; use .astype('float32')"),
     (lambda: te.sum(A[0, k], axis=[]), TypeError, "sum: at least one axis is needed"),
     (
+        lambda: te.sum(A[te.reduce_axis((0, 3)), te.reduce_axis((0, 5))], axis=[te.reduce_axis((0, 3)), te.reduce_axis((0, 5))]),
+        ValueError,
+        "sum: two axes are named `rv`; give each its own: te.reduce_axis((0, n), name='k')",
+    ),
+    (
         lambda: te.sum(A[0, k]),
         TypeError,
         "sum: an axis to reduce over is missing: k = te.reduce_axis((0, n)), then axis=k",
