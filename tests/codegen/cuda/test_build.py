@@ -30,7 +30,7 @@ def test_a_kernel_tells_what_it_takes() -> None:
     report = kernel.report()
     assert kernel.code[:4] == b"\x7fELF" and "__global__" in kernel.source
     assert kernel.source == tir.dump(product(), "cuda -arch sm_80")
-    assert repr(kernel) == "<CudaKernel gmm(A[37, 41], B[41, 29], C[37, 29]) for cuda -arch sm_80>"
+    assert repr(kernel) == "<CudaKernel gmm(A[37, 29], B[29, 41], C[37, 41]) for cuda -arch sm_80>"
     assert report.threads == (128,) and report.spills == 0 and report.kernels[0].registers > 8
     assert report.kernels[0].shared == 3 * 2 * 16 * 16 * 4
     assert report.ways == (1,)
