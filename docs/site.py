@@ -65,6 +65,10 @@ REFERENCE: dict[str, tuple[str, dict[str, str]]] = {
             "costmodel": "CostModel TileModel GBDTModel RegressorModel RandomModel Boosting TimeSum ThroughputSum features",
         },
     ),
+    "Puzzles": (
+        "docs/puzzles/README.md",
+        {"tir.puzzles": "check grade board shared Puzzle Goal Verdict Grades AnswerError"},
+    ),
     "Networks": (
         "docs/networks.md",
         {
@@ -167,7 +171,8 @@ def entry(module: str, name: str) -> str:
     for method, member in vars(found).items() if inspect.isclass(found) else ():
         function = getattr(member, "__func__", member)  # of a class method
         documented = _documentation(getattr(function, "fget", function))
-        if method.startswith("_") or method in REGISTRY or not documented:
+        default = isinstance(member, tuple)  # of a field
+        if method.startswith("_") or method in REGISTRY or default or not documented:
             continue
         if isinstance(member, property) or not callable(function):
             lines += [f"**`{name}.{method}`**", documented]

@@ -190,9 +190,10 @@ def _feature(s: Subject, name: str) -> Counted:
     from costmodel.loopnest import program
 
     described = program(s.func)
-    rows = features(described, np.zeros((1, 0)), SEARCHED.machine)[:, 0, NAMES.index(name)]
-    values = [round(2 ** float(v) - 1, 1) for v in rows]
-    return Counted(values[-1], f"by statement: {', '.join(f'{v:g}' for v in values)}")
+    rows = features(described, np.zeros((1, 0)), SEARCHED.machine)[:, 0]
+    values = [round(2 ** float(v) - 1, 1) for v in rows[:, NAMES.index(name)]]
+    busiest = int(rows[:, NAMES.index("float_mad")].argmax())
+    return Counted(values[busiest], f"by statement: {', '.join(f'{v:g}' for v in values)}")
 
 
 def _sketches(s: Subject, space: str) -> Counted:
@@ -226,7 +227,7 @@ class Measure:
 
 MEASURES = {
     "distance": Measure("statements from one access to an element of {} to the next", _distance),
-    "feature": Measure("the feature `{}` of the last statement", _feature),
+    "feature": Measure("the feature `{}` of the statement with most multiply-adds", _feature),
     "fma": Measure("multiply-adds in an iteration of the inner loop", _code("fma")),
     "guards": Measure("conditions", _guards),
     "instructions": Measure("instructions in an iteration of the inner loop", _code("instructions")),
