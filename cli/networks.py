@@ -34,11 +34,13 @@ QUANTISE_HELP = (
 
 
 def load(path: str, shapes: Sequence[tuple[str, Shape]] = (), inputs: Mapping[str, np.ndarray] | None = None) -> Graph:
-    """The network of an ONNX file; inputs have the shapes of `inputs`, unless `shapes` gives others. Raises Usage."""
+    """The network of an ONNX file, or of torch's file of an exported program, .pt2; inputs have the shapes of `inputs`, unless
+    `shapes` gives others. Raises Usage."""
     from graph import GraphError, OpenGraph, load_onnx
 
+    given = {name: a.shape for name, a in (inputs or {}).items()} | dict(shapes)
     try:
-        graph = load_onnx(path, {name: a.shape for name, a in (inputs or {}).items()} | dict(shapes))
+        graph = _of_torch(path, given) if path.endswith(".pt2") else load_onnx(path, given)
     except (GraphError, ImportError) as error:
         raise Usage(str(error)) from None
     except OSError as error:
@@ -48,6 +50,18 @@ def load(path: str, shapes: Sequence[tuple[str, Shape]] = (), inputs: Mapping[st
         shape = f"[{', '.join(map(str, v.shape))}]"
         raise Usage(f"{path}: the shape of the input `{v.name}` is open, {shape}; give it: --shape {v.name}=...")
     return graph.with_(name=Path(path).stem)
+
+
+def _of_torch(path: str, shapes: Mapping[str, Shape]) -> Graph:
+    from graph.torch import from_torch
+
+    if not Path(path).is_file():
+        raise Usage(f"cannot read {path}: No such file or directory")
+    try:
+        from torch.export import load as exported
+    except ImportError:
+        raise Usage(f"reading {path} needs the package torch: pip install torch") from None
+    return from_torch(exported(path), shapes)
 
 
 def parse_processor(text: str, threads: int | None) -> Target:

@@ -121,7 +121,7 @@ def check(args: argparse.Namespace) -> str:
     asked += [command] if command else []
     if len(asked) > 1:
         raise Usage(f"{' and '.join(asked)} don't go together; one thing at a time")
-    network = len(args.words) == 1 and args.words[0].endswith(".onnx")
+    network = len(args.words) == 1 and args.words[0].endswith((".onnx", ".pt2"))
     mode = asked[0] if asked else "a network" if network else "a workload"
     defaults = parser().parse_args([])
     given = [name for name, value in vars(args).items() if value != getattr(defaults, name) and name != "words"]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tir
+from cli.run import main
 from graph import GraphError
 from graph.reference import evaluate
 
@@ -233,3 +234,16 @@ def test_options():
     assert found.shape == (2, 3)
     with pytest.raises(Exception, match="tir has no option 'record'; there are cache, plan, records, target, winograd"):
         compiled(nn.Linear(7, 3), x, options={"record": "tune.db"})
+
+
+def test_a_file_of_a_program_on_the_command_line(tmp_path, capsys):
+    module, x = nn.Linear(7, 3), torch.randn(2, 7)
+    torch.export.save(torch.export.export(module, (x,)), tmp_path / "m.pt2")
+    np.savez(tmp_path / "x.npz", input=x.numpy())
+    arguments = ["--inputs", str(tmp_path / "x.npz"), "--outputs", str(tmp_path / "y.npz"), "--threads", "1"]
+    assert main([str(tmp_path / "m.pt2"), *arguments]) == 0
+    with np.load(tmp_path / "y.npz") as found:
+        (y,) = (found[name] for name in found.files)
+    np.testing.assert_allclose(y, module(x).numpy(), rtol=1e-5, atol=1e-6)
+    assert main([str(tmp_path / "none.pt2")]) == 2
+    assert "none.pt2: No such file or directory" in capsys.readouterr().err
