@@ -229,7 +229,9 @@ def write(folder: Path) -> None:
     """All sources, into a folder that is made anew."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "pages" / "explorer").mkdir(parents=True)
+    (folder / "static").mkdir()
     shutil.copyfile(ROOT / "docs" / "conf.py", folder / "conf.py")
+    shutil.copyfile(ROOT / "docs" / "site.css", folder / "static" / "site.css")
     for place, text in texts().items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_text(text)

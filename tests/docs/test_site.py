@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import runpy
 from collections import Counter
 
 import pytest
@@ -43,6 +44,14 @@ def test_a_page_that_holds_another_one_is_found(tmp_path):
         title = "Search" if name == "search" else 'first: <code>a</code> &lt; <em>b</em>, c<a class="headerlink" href="#x">¶</a>'
         (tmp_path / f"{name}.html").write_text(f"<html><h1>{title}</h1>")
     assert site.lost(tmp_path, pages) == ["search.md", "gone.md"]
+
+
+def test_the_site_has_its_style(tmp_path):
+    """By which long lines of code fold, in place of being cut off."""
+    site.write(tmp_path)
+    options = runpy.run_path(str(tmp_path / "conf.py"))
+    (style,) = [tmp_path / folder / name for folder in options["html_static_path"] for name in options["html_css_files"]]
+    assert re.search(r"\.highlight pre \{[^}]*white-space: pre-wrap", style.read_text())
 
 
 def test_links_of_pages_lead_to_files():
