@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 from pathlib import Path
 
@@ -63,6 +64,31 @@ What is counted is explained in the lessons: the cache of 16 lines of 4 elements
 person, with answers by the puzzles' names, as `first-swap.py`. `--lab N`, or `grade(folder, N)`, grades one of five labs.
 
 {labs}
+
+A puzzle of your own is a program, goals and a start:
+
+```python
+from tir import te
+from tir.puzzles import Goal, Puzzle, check
+
+A = te.placeholder((16, 16), name="A")
+B = te.compute((16, 16), lambda i, j: A[i, j] + 1.0, name="B")
+own = Puzzle(
+    name="in-eights",
+    lesson=5,
+    title="Eight at a time",
+    text="Make vectors of 8 lanes.",
+    program=lambda: te.create_prim_func([A, B]),
+    goals=(Goal("steps", "at most", 32, missed="256 elements in 32 steps: 8 lanes."),),
+    start='s.split("i", [None, 8])',
+)
+assert not check(own, own.start).solved
+assert check(own, '_, lanes = s.split("j", [None, 8])\\ns.vectorize(lanes)').solved
+```
+
+A goal bounds one of these measures, `at most` or `at least`; `of` fills in the braces.
+
+{measures}
 """
 
 
@@ -73,7 +99,7 @@ def cell(text: str) -> str:
 def index() -> str:
     """The page that lists the puzzles."""
     from puzzles.grading import LABS, lab
-    from puzzles.measures import X86
+    from puzzles.measures import MEASURES, X86
 
     rows = ["| lesson | puzzle | name | goal |", "|---|---|---|---|"]
     rows += [
@@ -84,7 +110,9 @@ def index() -> str:
         found = lab(number)
         lessons = ", ".join(str(lesson) for lesson, _ in groupby(p.lesson for p in found))
         labs.append(f"| {number} | {lessons} | {', '.join(f'`{p.name}`' for p in found)} |")
-    return INTRODUCTION.format(target=X86, table="\n".join(rows), labs="\n".join(labs))
+    measures = ["| measure | counts |", "|---|---|", *(f"| `{name}` | {cell(m.words)} |" for name, m in MEASURES.items())]
+    parts = {"target": str(X86), "table": "\n".join(rows), "labs": "\n".join(labs), "measures": "\n".join(measures)}
+    return re.sub(r"^{(\w+)}$|{(target)}", lambda found: parts[found[1] or found[2]], INTRODUCTION, flags=re.MULTILINE)
 
 
 def _lesson(number: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from schedule import Schedule, ScheduleError, Trace
 from tir.ir import PrimFunc
+from tir.nearest import no_such
 
 from .answers import Attempt, attempt
 from .measures import MEASURES, Counted, Subject, Unmeasured
@@ -16,13 +17,23 @@ RELATIONS = {"at most": lambda value, bound: value <= bound, "at least": lambda 
 
 @dataclass(frozen=True)
 class Goal:
-    """A bound of a measure: `relation` is a key of RELATIONS. `missed` says what it means if it is missed."""
+    """A bound of a measure: `relation` is "at most" or "at least", `of` the buffer or name that the measure counts for, if any.
+
+    `missed` says what it means if the bound is missed. Raises ValueError for an unknown measure or relation.
+    """
 
     measure: str
     relation: str
     bound: float
     of: str = ""
     missed: str = ""
+
+    def __post_init__(self) -> None:
+        for what, name, known in (("measure", self.measure, MEASURES), ("relation", self.relation, RELATIONS)):
+            if name not in known:
+                raise ValueError(no_such(what, name, known))
+        if bool(self.of) != ("{}" in MEASURES[self.measure].words):
+            raise ValueError(f"the measure {self.measure!r} counts {MEASURES[self.measure].words}; got of={self.of!r}")
 
     def __str__(self) -> str:
         words = MEASURES[self.measure].words.format(self.of)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -12,10 +13,10 @@ import explorer.simulate
 import puzzles.measures
 import tir
 from docs.puzzle_pages import FOLDER, pages
-from puzzles import PUZZLES, AnswerError, board, check, grade, shared
+from puzzles import PUZZLES, AnswerError, Goal, board, check, grade, shared
 from puzzles.grading import LABS
 from puzzles.measures import MEASURES
-from puzzles.puzzle import RELATIONS, Puzzle, Verdict, at_most
+from puzzles.puzzle import Puzzle, Verdict, at_most
 from schedule import REGISTRY, Schedule
 from tests.puzzles.solutions import SOLUTIONS, WRONG
 from tests.schedule.harness import same_numbers
@@ -63,7 +64,20 @@ def test_puzzles_are_whole(name):
     puzzle = PUZZLES[name]
     assert puzzle.lesson in LESSONS and puzzle.hints and puzzle.text and (puzzle.goals or puzzle.refusal)
     assert set(puzzle.allowed) <= set(REGISTRY)
-    assert all(goal.measure in MEASURES and goal.relation in RELATIONS for goal in puzzle.goals)
+
+
+@pytest.mark.parametrize(
+    ("goal", "message"),
+    [
+        (("mises", "at most", 1), "no measure is named 'mises'; did you mean misses?"),
+        (("misses", "below", 1), "no relation is named 'below'"),
+        (("loads", "at most", 1), "the measure 'loads' counts loads of {}; got of=''"),
+        (("misses", "at most", 1, "A"), "the measure 'misses' counts misses of the simulated cache; got of='A'"),
+    ],
+)
+def test_goals_that_count_nothing(goal, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Goal(*goal)
 
 
 def test_every_measure_is_used():
