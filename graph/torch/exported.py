@@ -27,13 +27,16 @@ def imported(program: ExportedProgram, shapes: Mapping[str, Sequence[int]] | Non
     name = "program"
     mutated = set(signature.buffers_to_mutate.values())
     bound: dict[str, Any] = {}
+    names: dict[str, str] = {}
     given = dict(shapes or {})
     for node, spec in zip((n for n in program.graph.nodes if n.op == "placeholder"), signature.input_specs, strict=True):
         bound[node.name] = _bound(program, node, spec, mutated, given, name)
+        if isinstance(bound[node.name], torch.Tensor):
+            names[node.name] = str(spec.target)
     if given:
         inputs = [n for n, v in bound.items() if isinstance(v, Value)]
         raise GraphError(f"{name}: shapes names `{next(iter(given))}`; the inputs are {', '.join(inputs) or 'none'}")
-    importer = Importer(name, program.graph_module, bound)
+    importer = Importer(name, program.graph_module, bound, names)
     results = list(zip(importer.run(), signature.output_specs, strict=True))
     changed = [v for v, s in results if s.kind in MUTATIONS]
     outputs = [v for v, s in results if s.kind not in MUTATIONS and isinstance(v, (Value, torch.Tensor))]

@@ -31,11 +31,13 @@ class Missing:
 
 
 class Importer(Builder):
-    """The import of one traced graph. `bound` has a value, a tensor that is constant, or a number for each of its inputs."""
+    """The import of one traced graph. `bound` has a value, a tensor that is constant, or a number for each of its inputs; `names`
+    has those of constant tensors in the model, by the inputs."""
 
-    def __init__(self, name: str, module: torch.fx.GraphModule, bound: Mapping[str, Any]):
+    def __init__(self, name: str, module: torch.fx.GraphModule, bound: Mapping[str, Any], names: Mapping[str, str] | None = None):
         super().__init__(name)
         self.module, self.bound = module, bound
+        self.names = {id(bound[node]): own for node, own in (names or {}).items()}
         self.missing: Counter[str] = Counter()
         self.problems: list[str] = []
         self.tensors: dict[int, tuple[torch.Tensor, Value]] = {}  # constants by identity, with the tensor, so that it stays
@@ -66,7 +68,7 @@ class Importer(Builder):
         if isinstance(given, Value):
             return given
         if id(given) not in self.tensors:
-            self.tensors[id(given)] = given, self.constant(array_of(given), name="constant")
+            self.tensors[id(given)] = given, self.constant(array_of(given), name=self.names.get(id(given), "constant"))
         return self.tensors[id(given)][1]
 
     def _looked_up(self, argument: Any, known: Mapping[torch.fx.Node, Any]) -> Any:

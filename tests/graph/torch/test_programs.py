@@ -84,6 +84,7 @@ def test_an_exported_program():
     found = tir.compile(graph, cache=None)(*inputs)
     pointers = {p.data_ptr() for p in module.parameters()}
     assert {a.ctypes.data for a in graph.constants.values()} & pointers, "parameters share their memory"
+    assert set(graph.constants) & set(module.state_dict()), "and have their names"
     close(found, in_float64(module, inputs))
 
 
