@@ -321,7 +321,7 @@ class Memory(Writer):
         lanes, (pointer, start) = self.lanes, self._first(address)
         low, high = min(wanted), max(wanted)
         if low == high and self.mask is None:
-            scalar = self._further(pointer, start + low * align)
+            scalar = self._guarded_pointer(self._further(pointer, start + low * align), align, False)
             return self.splat(self.op(f"load {type}, ptr {scalar}, align {align}", type, 1, key=("load", scalar, version, 1)))
         width = min(lanes, high - low + 1) if low < high else lanes
         stride = address.stride or 0

@@ -130,6 +130,14 @@ def test_orders_of_what_lies_near(order, n):
     same(func, fences=True, targets=[ONE, f"{ONE} -mcpu x86-64-v3"])
 
 
+@pytest.mark.parametrize("beside", [0.0, 3.0])
+@pytest.mark.parametrize("order", ORDERS)
+def test_orders_in_rows_that_may_not_exist(order, beside):
+    """A condition of all lanes holds for what lies near, too, down to one element that all lanes read."""
+    func = rearranged(48, formula=lambda A, B, i, j: te.if_then_else(i >= 1, ORDERS[order](A, B, i - 1, j), beside))
+    same(func, fences=True, targets=[ONE, f"{ONE} -mcpu x86-64-v3"])
+
+
 def test_what_lies_far_apart_is_gathered():
     text = codegen.build(rearranged(48, formula=lambda A, B, i, j: A[i, j % 2 * 90]), f"{ONE} -mcpu x86-64-v4").llvm_ir()
     assert "gather" in text
