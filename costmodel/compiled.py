@@ -16,6 +16,7 @@ import numpy as np
 from codegen import Target
 from codegen.cache import object_key, users_cache
 from codegen.llvm.compile import Library, object_code
+from codegen.processor import host_processor
 
 ENTRY = "entry"  # the name of the function in its object
 
@@ -27,7 +28,7 @@ def compiled(function: Callable[..., None], *parameters: str) -> Callable[..., N
     it with one number. `function` returns nothing, raises nothing, and calls only functions that numba knows. Python's integers
     that it names are constants.
     """
-    target = Target("llvm")
+    target = Target("llvm", mcpu=host_processor()[0])  # whatever the default is
     constants = {name: function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__}
     numbers = {name: value for name, value in constants.items() if isinstance(value, int)}
     sources = [inspect.getsource(f) for f in (_module, function)]

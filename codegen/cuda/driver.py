@@ -367,7 +367,7 @@ def array_description(a: Any, stream: int | None = None) -> tuple[int, tuple[int
         return int(interface["data"][0] or 0), shape, dtype.name, whole, a
     if not hasattr(a, "__dlpack__"):
         raise TypeError(f"must be on the device, with DLPack or __cuda_array_interface__, got {type(a).__name__}")
-    t, owner = exported(a, stream)
+    t, owner = exported(a, stream if int(where) in ON_DEVICE else None)  # others refuse a stream
     if t.device_type not in ON_DEVICE:
         raise TypeError(
             f"must be on the device, got {type(a).__name__} in the host's memory; use driver.DeviceArray.of or torch's .cuda()"

@@ -49,6 +49,12 @@ def test_without_a_cache_each_call_compiles(made, monkeypatch):
     assert results() == results() and len(made) == 4
 
 
+def test_loops_are_for_this_processor_whatever_the_default_of_targets_is(made, monkeypatch):
+    expected = results()
+    monkeypatch.setenv("TIR_MCPU", "graniterapids")
+    assert results() == expected and len(made) == 2
+
+
 def test_arrays_of_another_dtype_are_refused():
     with pytest.raises(AssertionError):
         compiled(scaled, "int64", "int32*", "int32*")(1, np.zeros(1), np.zeros(1))

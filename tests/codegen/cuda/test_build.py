@@ -117,8 +117,9 @@ def test_arrays_describe_themselves() -> None:
     assert driver.array_description(OnDevice((3, 4)))[:4] == (4096, (3, 4), "float32", True)
     assert driver.array_description(OnDevice((3, 4), "<i2", strides=(8, 2)))[2:4] == ("int16", True)
     assert driver.array_description(OnDevice((3, 4), strides=(4, 12)))[3] is False
-    with pytest.raises(TypeError, match="must be on the device, got ndarray in the host's memory"):
-        driver.array_description(np.zeros((3, 4), "float32"))
+    for stream in (None, 0):
+        with pytest.raises(TypeError, match="must be on the device, got ndarray in the host's memory"):
+            driver.array_description(np.zeros((3, 4), "float32"), stream)
     with pytest.raises(TypeError, match="must be on the device, with DLPack or __cuda_array_interface__, got list"):
         driver.array_description([1, 2])
 
