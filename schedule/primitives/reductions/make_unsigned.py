@@ -31,8 +31,8 @@ def make_unsigned(func: PrimFunc, block: BlockName, buffer: BufferName) -> tuple
               for i: for j: C[i, j] = C_global[i, j] - B_sum[j] * 128
     Legal     if the block, alone in its nest and without conditions, is a sum from 0, written at its axes. Its terms are products
               of an int8 element of the buffer and an element of another buffer, both converted to int32. The indices of the
-              other buffer are axes of the block, all reduction axes and a spatial one among them. `cache_read` of the buffer
-              and `cache_write` of the result are legal.
+              other buffer are constants and axes of the block, all reduction axes and a spatial one among them. `cache_read`
+              of the buffer and `cache_write` of the result are legal.
     Example   bytes_product: s.make_unsigned("C", "A")
     """
     scope, leaf = locate(func, block)
@@ -76,7 +76,8 @@ def _other_factor(block: Block, buffer: str) -> tuple[Load, Store]:
                     x, y = y, x
                 axes = [i.name for i in y.indices if type(i) is Var]
                 reducing = {it.var.name for it in block.reduction}
-                own = all(type(i) is Var for i in found.store.indices) and len(axes) == len(y.indices) == len(set(axes))
+                own = all(type(i) is Var for i in found.store.indices) and len(axes) == len(set(axes))
+                own = own and all(type(i) in (Var, Const) for i in y.indices)
                 names = (x.buffer.name, x.buffer.dtype, y.buffer.name != buffer)
                 if names == (buffer, "int8", True) and own and reducing < set(axes):
                     return y, found.store
@@ -91,7 +92,7 @@ def _sums(block: Block, other: Load, names: Names) -> tuple[Block, Buffer]:
     """The block that sums the other factor over the reduction axes, and its output."""
     new: dict[str, Expr] = {}
     iters: list[Iter] = []
-    for i in other.indices:
+    for i in (i for i in other.indices if type(i) is Var):
         old = next(it for it in block.iters if it.var == i)
         v = Var(names.axis(f"v{len(iters)}"), old.var.dtype)
         new[old.var.name] = v

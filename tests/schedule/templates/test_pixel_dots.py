@@ -11,7 +11,7 @@ from tests.sweeps import one_in
 from tir import te
 
 TARGET = tir.Target("llvm", num_cores=1)
-SHAPES = [(24, 33, 13, 3, 1), (3, 20, 21, 5, 2), (16, 7, 9, 1, 1)]  # channels, output channels, extent, kernel, stride
+SHAPES = [(24, 33, 13, 3, 1), (3, 20, 21, 5, 2), (16, 7, 9, 1, 1), (5, 60, 9, 3, 1)]  # channels, outputs, extent, kernel, stride
 
 
 @one_in(2)

@@ -9,14 +9,14 @@ from tir import te
 from tir.interpreter import run
 
 
-def product(left="int8", right="int8", same=False, batch=()):
-    """C = A · B, transposed, of a batch; or A · A."""
+def product(left="int8", right="int8", same=False, batch=(), units=()):
+    """C = A · B, transposed, of a batch; or A · A. B has `units`, dimensions of one element, first."""
     A = te.placeholder((*batch, 7, 13), left, name="A")
-    B = A if same else te.placeholder((*batch, 5, 13), right, name="B")
+    B = A if same else te.placeholder((*units, *batch, 5, 13), right, name="B")
     k = te.reduce_axis((0, 13), name="k")
 
     def term(*i):
-        return A[(*i[:-1], k)].astype("int32") * B[(*i[:-2], i[-1], k)].astype("int32")
+        return A[(*i[:-1], k)].astype("int32") * B[(*(0 for _ in units), *i[:-2], i[-1], k)].astype("int32")
 
     C = te.compute((*batch, 7, 7 if same else 5), lambda *i: te.sum(term(*i), axis=k), name="C")
     return te.create_prim_func([A, C] if same else [A, B, C])
@@ -57,9 +57,9 @@ def test_the_left_factor():
 
 @pytest.mark.parametrize("right", ["int8", "uint8"])
 @pytest.mark.parametrize("factor", ["A", "B"])
-@pytest.mark.parametrize("batch", [(), (3,)])
-def test_either_factor_of_all_bytes(right, factor, batch):
-    func = product(right=right, batch=batch)
+@pytest.mark.parametrize(("batch", "units"), [((), ()), ((3,), ()), ((), (1, 1)), ((3,), (1,))])
+def test_either_factor_of_all_bytes(right, factor, batch, units):
+    func = product(right=right, batch=batch, units=units)
     s = Schedule(func)
     if (right, factor) == ("uint8", "B"):
         return
