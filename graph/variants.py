@@ -55,7 +55,8 @@ class OpenModel:
                     found.threads = self._threads
                 while len(self._others) > MAX_KEPT_VARIANTS:
                     _, gone = self._others.popitem(last=False)
-                    self._by_shapes = {shapes: m for shapes, m in self._by_shapes.items() if m is not gone}
+                    for shapes in [s for s, m in list(self._by_shapes.items()) if m is gone]:  # other threads add some
+                        del self._by_shapes[shapes]
         return found
 
     def _variant(self, inputs: tuple) -> tuple[Model, Sequence[Any]]:

@@ -76,12 +76,13 @@ class CompiledGraph:
         given = list(inputs)
         inputs.clear()
         key = self._key(given)
-        if self.last is None or self.last[0] != key:
-            self.last = key, self._model(key, given)
-        return self.last[1](given)
+        last = self.last  # which another thread may replace
+        if last is None or last[0] != key:
+            self.last = last = key, self._model(key, given)
+        return last[1](given)
 
     def _key(self, given: Sequence[Any]) -> tuple:
-        """What a model depends on: parameters, by the memory and the number of their changes, sizes and element types."""
+        """What a model depends on: parameters, by the memory and the number of their changes, and sizes."""
         parameters = tuple(map(_state, (given[n] for n in self.static)))
         if len(self.static) == len(given):
             return (parameters,)

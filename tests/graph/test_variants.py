@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import tir
 from graph import Graph, GraphError, OpenGraph, OpenModel
 from graph.general import GeneralKernels, fitted, samples
 from graph.onnx import load_onnx
+from graph.sizes import OpenInput
 from tests.codegen.c_programs import CC
 from tests.codegen.harness import ONE, at_once
 from tir import te
@@ -206,3 +209,33 @@ def test_samples_of_sizes():
         assert len({row["a"] for row in rows}) == len({row["b"] for row in rows}) == 4 and len(rows) <= 9 + 3 + 3
         assert all(1 <= row["a"] <= max(largest, 4) and row["a"] * row["b"] > 1 for row in rows)
     assert [row["a"] for row in samples(["a"], [{"a": 1}, {"a": 9}])] == [3, 7, 9]
+
+
+def test_models_of_old_sizes_go_while_others_call(monkeypatch):
+    """Calls at more sizes than are kept, from several threads at once."""
+
+    class Named:
+        def __init__(self, rows: int):
+            self.rows = rows
+
+        def __call__(self, x, out=None):
+            assert len(x) == self.rows
+            return [x]
+
+    monkeypatch.setattr("graph.variants.MAX_KEPT_VARIANTS", 1500)
+    graph = OpenGraph("network", (OpenInput("x", ("n",), "float32"),), ("y",), lambda shapes: shapes)
+    network = OpenModel(graph, lambda _, sizes, named: Named(sizes["n"]), [])
+    arrays = [np.empty(n, "float32") for n in range(3000)]
+
+    def call(thread: int) -> None:
+        for n in np.random.default_rng(thread).integers(0, len(arrays), 4000):
+            network(arrays[n])
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(call, range(6)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(network.models) == 1500
