@@ -309,6 +309,8 @@ def rotary_embedding(
 ):  # fmt: skip
     """Vectors turned by the angles of their places, given for each (N, S), or the first place alone (1)."""
     by_head = len(x.shape) == 4
+    if rotary_embedding_dim and not num_heads:
+        raise ValueError("rotary_embedding_dim needs num_heads")
     width = cosines.shape[-1] * 2 if not rotary_embedding_dim else x.shape[-1] // num_heads
     heads = x.shape[1] if by_head else x.shape[-1] // width
     vectors = x if by_head else _by_head(apply, x, heads)

@@ -75,6 +75,8 @@ def _by_blocks(write: Replacement, rows: Value, weight: Value, transposed: bool)
     given = [write.constant(a) for a in (words, np.ascontiguousarray(scales))]
     if zeros or not shift:
         zero = zeros[0].astype(np.int32) + shift if zeros else np.zeros(scales.shape, np.int32)
+        if zero.min() < 0:  # a zero point further down than any number of 4 bits
+            return None
         given.append(write.constant(np.ascontiguousarray(zero.astype(np.uint8))))
     return _of_blocks(write, rows, given)
 

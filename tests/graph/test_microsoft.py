@@ -224,8 +224,9 @@ def test_numpy_agrees_with_onnxruntime(case):
         (("GroupQueryAttention", [X, X, X, None, None, KEYS[:, 0], np.array(S, "int32")],
           {"num_heads": HEADS, "kv_num_heads": HEADS, "local_window_size": 2}, [X]),
          "local windows, soft caps, smooth softmax and given places are not supported"),
+        (("RotaryEmbedding", [X, PLACES, COSINES, SINES], {"rotary_embedding_dim": 2}, [X]), "rotary_embedding_dim needs num_heads"),
     ],
-    ids=["mask", "window"],
+    ids=["mask", "window", "heads"],
 )  # fmt: skip
 def test_refusals(case, message):
     with pytest.raises(GraphError) as raised:

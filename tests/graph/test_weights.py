@@ -7,6 +7,7 @@ import pytest
 from onnx import helper
 
 import tir
+from graph import Builder
 from graph.compilation import passes_for
 from graph.fusion import fuse
 from graph.ir import Graph
@@ -146,6 +147,19 @@ def test_the_pass_is_checked(kind, monkeypatch):
             check_passes(case.graph, [case.x], passes_for(tir.Target(ONE)))
         return
     check_passes(case.graph, [case.x], passes_for(tir.Target(ONE)))
+
+
+@pytest.mark.parametrize("zero", [-128, -9, -8, 7, 127])
+def test_zero_points_beyond_4_bits(zero):
+    numbers, scales = RNG.integers(-8, 8, (64, 5)).astype("int8"), np.full((2, 5), 0.5, "float32")
+    builder = Builder(fold=False)
+    x = builder.input("x", (3, 64), "float32")
+    weights = (builder.constant(a) for a in (numbers, scales, np.full((2, 5), zero, "int8")))
+    graph = builder.graph(builder("MatMul", x, builder("DequantizeLinear", *weights, axis=0, block_size=32)))
+    given = RNG.integers(-2, 3, (3, 64)).astype("float32")
+    wanted = given @ ((numbers - float(zero)) * 0.5)
+    for read in (graph, keep_weights_narrow(graph)):
+        np.testing.assert_array_equal(evaluate(read, [given])[0], wanted)
 
 
 def test_other_weights_become_floats():
