@@ -106,6 +106,8 @@ class Importer(Builder):
 
     def _written(self, node: torch.fx.Node, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The results of an operator, which are as torch has them."""
+        if name.startswith("aten.as_strided") and not _whole(node.all_input_nodes[0].meta.get("val"), (*args, *kwargs.values())):
+            raise ValueError("places in the memory of a tensor with gaps, or of another that it is a part of, are not supported")
         operands, attributes = self._by_schema(node.target, args, kwargs)
         apply = Writer(self, node.name)
         result = first_fitting(alternatives(name), lambda found: found.define(apply, *operands, **attributes))
@@ -205,6 +207,12 @@ def _is_like(value: Any, tensor: Any) -> bool:
     shape = [e if isinstance(e, int) else None for e in tensor.shape]
     same = len(shape) == len(value.shape) and all(e in (None, f) for e, f in zip(shape, value.shape, strict=True))
     return same and dtype_name(tensor.dtype) == value.dtype
+
+
+def _whole(tensor: Any, strided: Sequence[Any]) -> bool:
+    """True for a tensor without gaps that begins where `strided`, arguments of as_strided, count from."""
+    *_, offset = (*strided, None) if len(strided) < 4 else strided
+    return isinstance(tensor, torch.Tensor) and tensor.is_contiguous() and (offset is None or tensor.storage_offset() == 0)
 
 
 def _attribute(module: torch.nn.Module, target: Any) -> Any:

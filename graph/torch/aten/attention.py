@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,12 @@ def attended(
     elif mask is not None:
         scores = apply("Add", scores, cast(apply, mask, scores.dtype))
     found = apply("MatMul", apply("Softmax", scores, axis=len(scores.shape) - 1), value)
-    known = None if through is None else apply.known(through)
-    if through is None or (known is not None and known.any(-1).all()):
+    if mask is None:
+        return found
+    if through is None:
+        through = apply("Not", apply("Equal", mask, apply.constant(-math.inf, mask.dtype)))
+    known = apply.known(through)
+    if known is not None and known.any(-1).all():
         return found
     seeing = reduced(apply, "ReduceMax", through, -1, True)  # a query that sees no key gives 0
     return apply("Where", seeing, found, apply.constant(0, found.dtype))

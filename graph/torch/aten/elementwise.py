@@ -18,9 +18,10 @@ OF_FLOATS = {  # of integers, too, which then are floats
     "tan": "Tan", "tanh": "Tanh",
 }  # fmt: skip
 ACTIVATIONS = {"celu": "Celu", "mish": "Mish", "selu": "Selu"}
-OF_NUMBERS = {"abs": "Abs", "neg": "Neg", "relu": "Relu", "sign": "Sign", "sgn": "Sign"}
+OF_NUMBERS = {"abs": "Abs", "neg": "Neg", "relu": "Relu"}
 ROUNDINGS = {"ceil": "Ceil", "floor": "Floor", "round": "Round", "trunc": "Trunc"}  # which leave integers alone
 COMPARISONS = {"eq": "Equal", "ge": "GreaterOrEqual", "gt": "Greater", "le": "LessOrEqual", "lt": "Less"}
+FLOAT16_ENDS = 2.0**-25, 65520.0  # numbers up to the first are 0 in float16, from the second on infinite
 BITS = {"bitwise_and": ("BitwiseAnd", "And"), "bitwise_or": ("BitwiseOr", "Or"), "bitwise_xor": ("BitwiseXor", "Xor")}
 
 
@@ -72,6 +73,15 @@ def logical_not(apply, x):
     return apply("Not", cast(apply, x, "bool"))
 
 
+@aten("sign", "sgn")
+def sign(apply, x):
+    """-1, 0 or 1; that of a NaN is 0."""
+    if x.dtype == "bool":
+        return x
+    found = apply("Sign", x)
+    return apply("Where", apply("IsNaN", x), apply.constant(0, x.dtype), found) if dtypes.is_float(x.dtype) else found
+
+
 @aten("isnan")
 def is_nan(apply, x):
     return apply("IsNaN", x) if dtypes.is_float(x.dtype) else apply("Xor", *[cast(apply, x, "bool")] * 2)
@@ -88,6 +98,20 @@ def is_finite(apply, x):
 
 
 # --- arithmetic --------------------------------------------------------------------------------------------------------
+
+
+def _beyond_halves(x: Any) -> bool:
+    """True for a number whose float16 is 0 or infinite, and for a tensor without dimensions that may be one."""
+    if isinstance(x, Value):
+        return not x.shape and x.dtype in ("float32", "float64")
+    low, high = FLOAT16_ENDS
+    return math.isfinite(x) and x != 0 and not low < abs(x) < high
+
+
+def _scaling(apply: Apply, operator: str, x: Any, y: Any, dtype: str) -> Value:
+    """A product or a quotient in an element type, or in float32 where a factor is beyond float16."""
+    wide = "float32" if dtype == "float16" and any(map(_beyond_halves, (x, y))) else dtype
+    return cast(apply, apply(operator, *together(apply, x, y, dtype=wide)), dtype)
 
 
 def _scaled(apply: Apply, y: Value, alpha: float) -> Value:
@@ -113,28 +137,38 @@ def reverse_subtract(apply, x, y, alpha=1):
 
 @aten("mul.Tensor", "mul.Scalar")
 def multiply(apply, x, y):
-    a, b = together(apply, x, y)
-    return apply("And", a, b) if a.dtype == "bool" else apply("Mul", a, b)
+    dtype = promoted(x, y)
+    return _scaling(apply, "And" if dtype == "bool" else "Mul", x, y, dtype)
 
 
 @aten("div.Tensor", "div.Scalar", "true_divide.Tensor")
 def divide(apply, x, y):
-    return apply("Div", *together(apply, x, y, dtype=floating(promoted(x, y))))
+    return _scaling(apply, "Div", x, y, floating(promoted(x, y)))
 
 
 @aten("div.Tensor_mode", "div.Scalar_mode")
 def divide_rounded(apply, x, y, *, rounding_mode=None):
-    """A quotient, rounded toward zero or down; that of integers is exact."""
+    """A quotient, rounded toward zero or down. One that is rounded down is the exact one."""
     if rounding_mode is None:
         return divide(apply, x, y)
     a, b = together(apply, x, y)
     quotient = apply("Div", a, b)
     if dtypes.is_float(a.dtype):
-        return apply("Trunc" if rounding_mode == "trunc" else "Floor", quotient)
+        return apply("Trunc", quotient) if rounding_mode == "trunc" else _floored(apply, a, b, quotient)
     if rounding_mode == "trunc" or dtypes.TABLE[a.dtype].kind == "uint":
         return quotient
     rest = apply("Mod", a, b)  # of the divisor's sign
     return apply("Div", apply("Sub", a, rest), b)
+
+
+def _floored(apply: Apply, a: Value, b: Value, quotient: Value) -> Value:
+    """The exact quotient of floats rounded down, as the rounded one may be an integer above it: (a - rest) / b is one but for
+    rounding."""
+    rest, moved = _rest(apply, a, b)
+    whole = apply("Div", apply("Sub", a, rest), b)
+    one = apply.constant(1, a.dtype)
+    found = apply("Round", apply("Where", moved, apply("Sub", whole, one), whole))
+    return apply("Where", apply("Equal", b, apply.constant(0, b.dtype)), quotient, found)
 
 
 @aten("floor_divide", "floor_divide.Scalar")
@@ -147,15 +181,20 @@ def remainder_of_dividend(apply, x, y):
     return apply("Mod", *together(apply, x, y), fmod=1)
 
 
+def _rest(apply: Apply, a: Value, b: Value) -> tuple[Value, Value]:
+    """The remainder of floats with the sign of the dividend, and where the divisor has the other sign."""
+    zero, rest = apply.constant(0, a.dtype), apply("Mod", a, b, fmod=1)
+    other_sign = apply("Xor", apply("Less", rest, zero), apply("Less", b, zero))
+    return rest, apply("And", other_sign, apply("Not", apply("Equal", rest, zero)))
+
+
 @aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def remainder(apply, x, y):
     """The remainder with the sign of the divisor."""
     a, b = together(apply, x, y)
     if not dtypes.is_float(a.dtype):
         return apply("Mod", a, b)
-    zero, rest = apply.constant(0, a.dtype), apply("Mod", a, b, fmod=1)
-    other_sign = apply("Xor", apply("Less", rest, zero), apply("Less", b, zero))
-    moved = apply("And", other_sign, apply("Not", apply("Equal", rest, zero)))
+    rest, moved = _rest(apply, a, b)
     return apply("Where", moved, apply("Add", rest, b), rest)
 
 
@@ -184,8 +223,13 @@ def angle(apply, y, x):
 
 @aten("hypot")
 def hypotenuse(apply, x, y):
-    a, b = together(apply, x, y)
-    return apply("Sqrt", apply("Add", apply("Mul", a, a), apply("Mul", b, b)))
+    """sqrt(x^2 + y^2), by the ratio of both, whose square does not overflow."""
+    a, b = (apply("Abs", v) for v in together(apply, x, y))
+    large, infinite = apply("Max", a, b), apply("Or", apply("IsInf", a), apply("IsInf", b))
+    ratio = apply("Div", apply("Min", a, b), large)
+    found = apply("Mul", large, apply("Sqrt", apply("Add", apply("Mul", ratio, ratio), apply.constant(1, a.dtype))))
+    found = apply("Where", apply("Equal", large, apply.constant(0, a.dtype)), large, found)
+    return apply("Where", infinite, apply.constant(math.inf, a.dtype), found)
 
 
 @aten("exp2")
@@ -292,7 +336,14 @@ def masked_fill(apply, x, mask, value):
 
 @aten("lerp.Scalar", "lerp.Tensor")
 def interpolated(apply, x, y, weight):
-    return add(apply, x, multiply(apply, subtract(apply, y, x), weight))
+    """x + weight (y - x), or from y where that is nearer, so that both ends are exact."""
+    span = subtract(apply, y, x)
+    if not isinstance(weight, Value):
+        near = abs(weight) < 0.5
+        return add(apply, x, multiply(apply, span, weight)) if near else subtract(apply, y, multiply(apply, span, 1 - weight))
+    near = compared(apply, "Less", apply("Abs", weight), 0.5)
+    from_y = subtract(apply, y, multiply(apply, span, reverse_subtract(apply, weight, 1)))
+    return apply("Where", near, add(apply, x, multiply(apply, span, weight)), from_y)
 
 
 @aten("addcmul")
@@ -363,10 +414,15 @@ def softplus(apply, x, beta=1, threshold=20):
     return apply("Where", compared(apply, "Greater", given, threshold), x, result)
 
 
-@aten("log_sigmoid_forward", "log_sigmoid")
+@aten("log_sigmoid")
 def log_sigmoid(apply, x):
-    result = apply("Neg", apply("Softplus", apply("Neg", x)))
-    return result, result
+    return apply("Neg", apply("Softplus", apply("Neg", x)))
+
+
+@aten("log_sigmoid_forward")
+def log_sigmoid_forward(apply, x):
+    """The result, and a buffer that inference does not read."""
+    return log_sigmoid(apply, x), x
 
 
 @aten("hardshrink")

@@ -83,11 +83,12 @@ def instance_norm(apply, x, weight, bias, training, momentum, eps):
     """Channels normalised by their own statistics, over the batch; instance norms reach here with a batch of 1."""
     axes = (0, *range(2, len(x.shape)))
     shape = (1, x.shape[1], *(1,) * (len(x.shape) - 2))
-    mean = apply("ReduceMean", x, axes=axes)
-    off = apply("Sub", x, mean)
+    wide = cast(apply, x, dtypes.computed(x.dtype))
+    mean = apply("ReduceMean", wide, axes=axes)
+    off = apply("Sub", wide, mean)
     spread = apply("ReduceMean", apply("Mul", off, off), axes=axes)
-    factor = apply("Reciprocal", apply("Sqrt", apply("Add", spread, apply.constant(float(eps), x.dtype))))
-    result = apply("Mul", off, factor)
+    factor = apply("Reciprocal", apply("Sqrt", apply("Add", spread, apply.constant(float(eps), wide.dtype))))
+    result, mean, factor = (cast(apply, v, x.dtype) for v in (apply("Mul", off, factor), mean, factor))
     if weight is not None:
         result = apply("Mul", result, reshaped(apply, weight, shape))
     if bias is not None:

@@ -21,7 +21,7 @@ def _times(apply: Apply, x: Value, factor: float) -> Value:
     return x if factor == 1 else apply("Mul", x, cast(apply, factor, x.dtype))
 
 
-@aten("addmm", "addmv", "baddbmm", "addbmm_")
+@aten("addmm", "addmv", "baddbmm")
 def add_product(apply, bias, a, b, *, beta=1, alpha=1):
     """beta bias + alpha a b, with the bias broadcast."""
     product = apply("MatMul", a, b)

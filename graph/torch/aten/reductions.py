@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from tir import dtypes
+
 from ...ir import Value
 from ...ops.registry import Apply
 from .elementwise import compared
@@ -90,35 +92,39 @@ def log_sum_exp(apply, x, dim, keepdim=False):
 
 
 def _variance(apply: Apply, x: Value, dim: Any, correction: float | None, keepdim: bool) -> tuple[Value, Value]:
-    """The variance and the mean; the sum of squares is divided by the number of elements less the correction, 1 by default."""
+    """The variance and the mean, those of halves in float32. The sum of squares is divided by the number of elements less the
+    correction, 1 by default."""
     axes = axes_of(x, dim)
+    x = cast(apply, x, dtypes.computed(x.dtype))
     centre = reduced(apply, "ReduceMean", x, dim, True)
     off = apply("Sub", x, centre)
     count = prod(x.shape[n] for n in axes)
     less = 1 if correction is None else correction
     total = reduced(apply, "ReduceSum", apply("Mul", off, off), dim, keepdim)
     spread = apply("Div", total, apply.constant(float(max(0, count - less)), x.dtype))
-    return spread, centre if keepdim else reduced(apply, "ReduceMean", x, dim, False)
+    centre = centre if keepdim else reduced(apply, "ReduceMean", x, dim, False)
+    return spread, centre
 
 
 @aten("var.correction")
 def variance(apply, x, dim=None, *, correction=None, keepdim=False):
-    return _variance(apply, x, dim, correction, keepdim)[0]
+    return cast(apply, _variance(apply, x, dim, correction, keepdim)[0], x.dtype)
 
 
 @aten("var.dim")
 def variance_along(apply, x, dim, unbiased=True, keepdim=False):
-    return _variance(apply, x, dim, int(unbiased), keepdim)[0]
+    return cast(apply, _variance(apply, x, dim, int(unbiased), keepdim)[0], x.dtype)
 
 
 @aten("std.correction")
 def deviation(apply, x, dim=None, *, correction=None, keepdim=False):
-    return apply("Sqrt", _variance(apply, x, dim, correction, keepdim)[0])
+    return cast(apply, apply("Sqrt", _variance(apply, x, dim, correction, keepdim)[0]), x.dtype)
 
 
 @aten("var_mean.correction")
 def variance_and_mean(apply, x, dim=None, *, correction=None, keepdim=False):
-    return _variance(apply, x, dim, correction, keepdim)
+    spread, centre = _variance(apply, x, dim, correction, keepdim)
+    return cast(apply, spread, x.dtype), cast(apply, centre, x.dtype)
 
 
 @aten("linalg_vector_norm")

@@ -37,6 +37,7 @@ def put(x, places, values, add=False):
 
 
 X, Y, N, B = real(3, 5, 7), real(5, 1), whole(3, 7), truth(3, 7)
+TENTH, HALF = np.float32(0.1), np.array([300, 0, 6e-5], "float16")
 ROWS, COLUMNS = np.array([2, 0, -1, 1]), np.array([[6], [0]])
 
 # Operator, operands, those that are named, the result by numpy.
@@ -50,6 +51,16 @@ CASES = [
     ("div.Tensor", [N, 4], {}, (N / 4).astype("float32")),
     *[("div.Tensor_mode", [N, 4], {"rounding_mode": m}, f(N / 4).astype("int64")) for m, f in (("floor", np.floor), ("trunc", np.trunc))],
     *[("div.Tensor_mode", [X, -0.3], {"rounding_mode": m}, f(X / -0.3)) for m, f in (("floor", np.floor), ("trunc", np.trunc))],
+    ("div.Tensor_mode", [np.float32([1, 2, -1]), 0.1], {"rounding_mode": "floor"}, np.float32([1, 2, -1]) // TENTH),
+    ("div.Tensor_mode", [X[0, 0], np.zeros(7)], {"rounding_mode": "floor"}, np.sign(X[0, 0]) * np.inf),
+    ("mul.Tensor", [HALF, 1e-8], {}, (HALF.astype("float32") * 1e-8).astype("float16")),
+    ("div.Tensor", [HALF, np.array(1e6, "float32")], {}, (HALF.astype("float32") / 1e6).astype("float16")),
+    ("hypot", [HALF, HALF], {}, np.hypot(HALF.astype("float32"), HALF.astype("float32")).astype("float16")),
+    ("hypot", [np.array([np.inf, np.nan, 0]), np.array([np.nan, 1, 0])], {}, np.array([np.inf, np.nan, 0])),
+    ("sign", [np.array([np.nan, -2, 0])], {}, np.array([0.0, -1, 0])),
+    ("lerp.Scalar", [np.float32([1e8, 1]), np.float32([1, 2]), 1.0], {}, np.float32([1, 2])),
+    ("lerp.Tensor", [np.float32([1e8, 1]), np.float32([1, 2]), np.float32([1, 0.25])], {}, np.float32([1, 1.25])),
+    ("log_sigmoid", [X], {}, -np.log1p(np.exp(-X))),
     ("remainder.Scalar", [N, -4], {}, np.remainder(N, -4)),
     ("remainder.Tensor", [X, Y], {}, np.remainder(X, Y)),
     ("fmod.Scalar", [X, 0.7], {}, np.fmod(X, 0.7)),
@@ -91,6 +102,9 @@ CASES = [
     ("argmin", [X], {}, X.argmin()),
     ("any.dim", [B, 1], {}, B.any(1)),
     ("var.correction", [X, [1]], {"correction": 0}, X.var(1)),
+    ("std.correction", [np.array([[0, 600]], "float16"), [1]], {"correction": 0}, np.array([300], "float16")),
+    ("_native_batch_norm_legit.no_stats", [np.array([[[0, 600]]], "float16"), None, None, True, 0.1, 0.0], {},
+     [np.array([[[-1, 1]]], "float16"), np.array([300], "float16"), np.array([1 / 300], "float16")]),
     ("var_mean.correction", [X, [0, 2]], {"keepdim": True}, [X.var((0, 2), ddof=1, keepdims=True), X.mean((0, 2), keepdims=True)]),
     ("cumsum", [N, 1], {}, N.cumsum(1)),
     ("_softmax", [X, 1, False], {}, softmax(X, 1)),
@@ -129,6 +143,7 @@ CASES = [
     ("topk", [N, 3, 1], {}, None),
     ("sort", [X, 1, True], {}, [-np.sort(-X, 1), np.argsort(-X, 1, kind="stable")]),
     ("native_layer_norm", [X, [7], None, None, 1e-5], {}, None),
+    ("scaled_dot_product_attention", [X, X, X, np.full(5, -np.inf)], {}, 0 * X),
     ("scaled_dot_product_attention", [X, X + 1, 2 * X], {}, softmax(X @ (X + 1).transpose(0, 2, 1) / 7**0.5, -1) @ (2 * X)),
 ]  # fmt: skip
 

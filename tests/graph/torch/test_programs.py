@@ -101,6 +101,15 @@ def test_views_buffers_and_integers():
         np.testing.assert_array_equal(array, wanted)
 
 
+def test_places_in_the_memory_of_a_view_are_refused():
+    class Strided(nn.Module):
+        def forward(self, x):
+            return x.t().as_strided((2, 2), (1, 2), 1)
+
+    with pytest.raises(GraphError, match="places in the memory of a tensor with gaps"):
+        tir.from_torch(torch.export.export(Strided(), (torch.randn(3, 4),)))
+
+
 def test_open_shapes_are_given():
     class Rows(nn.Module):
         def forward(self, x):
