@@ -105,7 +105,8 @@ def build(s: OpenSchedule, found: BlockedSums) -> None:
     ]
     copies = [s.pack(block, name, preserve_unit_loops=True) for block, name in dict.fromkeys(constants)]
     for copy in copies:
-        s.vectorize(s.get_loops(copy)[-1])
+        if loops := s.get_loops(copy):  # the scale of one block of one column has none
+            s.vectorize(loops[-1])
     done(s, *copies)
     fuse_epilogue(s, after, tile)
     work = size((*found.rows, found.columns, found.blocks, *found.sums.reduction))

@@ -71,7 +71,7 @@ def operators(graph: Graph) -> list[str]:
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize(
     ("rows", "steps", "columns", "block"),
-    [(1, 64, 48, 32), (1, 200, 109, 64), (3, 130, 33, 128), (7, 96, 16, 32), (1, 33, 5, 32)],
+    [(1, 64, 48, 32), (1, 200, 109, 64), (3, 130, 33, 128), (7, 96, 16, 32), (1, 33, 5, 32), (1, 64, 1, 128), (3, 31, 1, 64)],
 )
 def test_blocks_of_4_bits(rows, steps, columns, block, symmetric):
     """Whole and partial vectors; sums that end within a block, and within a word."""
