@@ -322,6 +322,22 @@ def rotary_embedding(
     return turned if by_head else _joined(apply, turned)
 
 
+def _in_rows(apply: Apply, x: Value, first: Value, before: int, columns: int) -> Value:
+    """(N, heads, columns, H) of a past and new vectors (N, heads, before + new, H): in each row the new ones from its `first`
+    place on, the past elsewhere."""
+    n, heads, total, width = x.shape
+    places = apply.constant(np.arange(columns), first.dtype)
+    new = apply("Sub", places, first)
+    inside = [
+        apply("LessOrEqual", apply.constant(0, first.dtype), new),
+        apply("Less", new, apply.constant(total - before, first.dtype)),
+    ]
+    moved = apply("Add", new, apply.constant(before, first.dtype))
+    old = apply.constant(np.minimum(np.arange(columns), total - 1), first.dtype)
+    index = apply("Reshape", apply("Where", apply("And", *inside), moved, old), shape=(n, 1, columns, 1))
+    return apply("GatherElements", x, apply("Expand", index, shape=(n, heads, columns, width)), axis=2)
+
+
 @_microsoft("GroupQueryAttention")
 def group_query_attention(
     apply, query, key, value, past_key, past_value, lengths, total, cosines=None, sines=None, *more, num_heads, kv_num_heads,
@@ -329,7 +345,8 @@ def group_query_attention(
 ):  # fmt: skip
     """Causal attention in which several heads of queries read one of keys and values; `lengths` are the keys of a row, less 1.
 
-    The past is whole: its length and that of the new tokens are those of all keys, as without padding.
+    New keys follow those of their row, in a past that may be longer, or shared with the present. A `total` that is not constant
+    is taken for the length of the past and that of the new tokens.
     """
     if local_window_size != -1 or softcap or smooth_softmax or any(v is not None for v in more):
         raise ValueError("local windows, soft caps, smooth softmax and given places are not supported")
@@ -340,26 +357,40 @@ def group_query_attention(
     query, key, value = (_by_head(apply, v, h) for v, h in ((query, num_heads), (key, kv_num_heads), (value, kv_num_heads)))
     n, _, rows, width = query.shape
     before = 0 if past_key is None else past_key.shape[2]
+    known = apply.known(total)
+    columns, times = before + rows if known is None else max(before, int(known.item())), num_heads // kv_num_heads
+    first = None  # place of a new key in each row (n, 1), None where it is the same
+    if before and (n > 1 or columns != before + rows):
+        first = apply("Max", apply("Sub", apply("Reshape", lengths, shape=(n, 1)), apply.constant(rows - 1, lengths.dtype)),
+                      apply.constant(0, lengths.dtype))  # fmt: skip
     if do_rotary:
-        places = apply.constant(np.broadcast_to(np.arange(before, before + rows), (n, rows)).astype(np.int64))
+        if first is None:
+            places = apply.constant(np.broadcast_to(np.arange(before, before + rows), (n, rows)).astype(np.int64))
+        else:
+            places = apply("Add", first, apply.constant(np.arange(rows), lengths.dtype))
         query, key = (rotated(apply, v, places, cosines, sines, rotary_interleaved) for v in (query, key))
     if before:
         key, value = apply("Concat", past_key, key, axis=2), apply("Concat", past_value, value, axis=2)
-    columns, times = before + rows, num_heads // kv_num_heads
+    if first is not None:
+        key, value = (_in_rows(apply, v, first, before, columns) for v in (key, value))
     keys, values = (
         apply("Reshape", apply("Expand", apply("Unsqueeze", v, axes=(2,)), shape=(n, kv_num_heads, times, columns, width)),
               shape=(n, num_heads, columns, width))
         for v in (key, value)
     )  # fmt: skip
     hidden = None
-    if n > 1 or apply.known(lengths) is None:  # shorter rows hide their last keys
-        places = apply.constant(np.arange(columns), lengths.dtype)
-        through = apply("LessOrEqual", places, apply("Reshape", lengths, shape=(n, 1)))
-        through = apply("Reshape", through, shape=(n, 1, 1, columns))
+    if first is not None or n > 1 or apply.known(lengths) is None:  # shorter rows hide their last keys
+        places, last = apply.constant(np.arange(columns), lengths.dtype), apply("Reshape", lengths, shape=(n, 1, 1, 1))
+        if first is not None:
+            own = apply(
+                "Add", apply("Reshape", first, shape=(n, 1, 1, 1)), apply.constant(np.arange(rows)[:, None], lengths.dtype)
+            )
+            last = apply("Min", last, own)
+        through = apply("LessOrEqual", places, last)
         low = apply.constant(float(dtypes.limits(query.dtype)[0]) / 2, query.dtype)
         hidden = apply("Where", through, apply.constant(0, query.dtype), low)
     factor = scale or width**-0.5
-    found = _attended(apply, query, keys, values, factor, (hidden,), True, float("-inf"))
+    found = _attended(apply, query, keys, values, factor, (hidden,), first is None, float("-inf"))
     return _joined(apply, found), key, value
 
 
