@@ -68,7 +68,10 @@ class CompiledGraph:
         self.placeholders = [n for n in traced.graph.nodes if n.op == "placeholder"]
         context = TracingContext.try_get()
         metadata = None if context is None else context.fw_metadata
-        self.static = sorted(metadata.static_input_indices or ()) if metadata is not None else []
+        self.static = [] if metadata is None else sorted(metadata.static_input_indices or ())
+        if metadata is not None:  # buffers that calls write are inputs, as their elements differ in each
+            written = {n for n, info in enumerate(metadata.input_info) if info.mutates_data}
+            self.static = [n for n in self.static if n not in written]
         self.models: dict[tuple, Callable] = {}
         self.last: tuple[tuple, Callable] | None = None
 

@@ -194,6 +194,19 @@ def test_new_sizes_and_new_parameters():
     assert not noted
 
 
+def test_a_buffer_that_calls_write_is_an_input(monkeypatch):
+    """As a counter or a cache of keys: a model that had it as a constant would be compiled in each call."""
+    module, eager, n = Updated(), Updated(), torch.tensor(1)
+    x = torch.randn(4, 3)
+    function, _, noted = compiled(module, x, n)
+    eager(x, n)
+    monkeypatch.setattr("graph.torch.backend.Bound", lambda *given: pytest.fail("it is compiled again"))
+    for _ in range(2):
+        for found, wanted in zip(function(x, n), eager(x, n), strict=True):
+            torch.testing.assert_close(found, wanted)
+    assert torch.equal(module.steps, torch.full((3,), 3.0)) and not noted
+
+
 def test_several_outputs_and_a_changed_input():
     def function(x, flag):
         x.add_(1)
