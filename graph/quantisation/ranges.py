@@ -9,6 +9,7 @@ import numpy as np
 
 LEVELS = 255  # steps between the least and the largest number of 8 bits
 BINS = 4096  # of a histogram: 8 for each of the numbers of 8 bits, where both signs reach as far
+MIN_REACH = 2.0**-116  # of a histogram: bins in this reach have an inverse width that float32 holds
 FRACTIONS = np.geomspace(1.0, 0.25, 33)  # of a range, which may be cut to them
 TAIL = 1e-4  # part of the elements that the choice "percentile" cuts off on each side
 
@@ -28,9 +29,9 @@ class Histogram:
         low, high = float(array.min(initial=0.0)), float(array.max(initial=0.0))
         self.low, self.high = min(self.low, low), max(self.high, high)
         if (largest := max(-low, high)) > self.reach:
-            self._widen(2.0 ** np.ceil(np.log2(largest)))
+            self._widen(max(MIN_REACH, 2.0 ** np.ceil(np.log2(largest))))
         if self.reach:
-            bins = ((array.reshape(-1) + np.float32(self.reach)) * np.float32(BINS / 2 / self.reach)).astype(np.int32)
+            bins = (array.reshape(-1) * np.float32(BINS / 2 / self.reach) + np.float32(BINS / 2)).astype(np.int32)
             self.counts += np.bincount(np.minimum(bins, BINS - 1), minlength=BINS)
 
     def _widen(self, reach: float) -> None:

@@ -197,6 +197,17 @@ def test_histograms_widen_and_join():
     assert middle.min() - whole.low < whole.reach / BINS * 2
 
 
+@pytest.mark.parametrize("scale", [1e-45, 1e-38, 3e-36, 1e-30, 3e38])
+def test_histograms_of_numbers_at_the_ends_of_the_range(scale):
+    h, array = Histogram(), np.array([-1, 0, 0.5, 1]) * scale
+    h.add(array.astype("f4"))
+    assert h.counts.sum() == 4
+    width = h.reach / (BINS / 2)
+    assert (np.abs(np.repeat(h.centres, h.counts) - array) <= width).all()
+    if scale > 1e-30:
+        assert width < scale / 500
+
+
 def test_a_rare_outlier_is_cut_off_where_that_is_closer():
     """The choices differ by how much of a tail they keep; "mse" is the closest."""
     array = np.random.default_rng(0).standard_normal(50_000).astype("f4")
