@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tir import dtypes
 from tir.traverse import fresh
 
 from .ir import Attribute, Call, Graph, GraphError, TensorSequence, Value, constant, numpy_type, type_text, typed, verify
@@ -46,7 +47,8 @@ class Builder:
     # --- values --------------------------------------------------------------------------------------------------------
 
     def input(self, name: str, shape: Sequence[int], dtype: str) -> Value:
-        """A new input of the graph. Raises GraphError for a name that is taken."""
+        """A new input of the graph. Raises GraphError for a name that is taken, and an element type that is not supported."""
+        self._need_type(f"the input `{name}`", dtype)
         if name in self.taken:
             raise GraphError(f"graph {self.name}: the name `{name}` is taken")
         self.taken.add(name)
@@ -54,14 +56,27 @@ class Builder:
         return self.inputs[-1]
 
     def constant(self, array: Any, dtype: str | None = None, name: str = "constant") -> Value:
-        """A new constant, an array that is not copied, or numbers. Those of a narrow type are in the type that holds them."""
-        array, name = np.asarray(array), self.fresh(name)
+        """A new constant, an array that is not copied, or numbers. Those of a narrow type are in the type that holds them. Raises
+        GraphError for an element type that is not supported."""
+        array = np.asarray(array)
+        for kind in (array.dtype.name, dtype):
+            if kind is not None and not narrow_name(array.dtype):
+                self._need_type("a constant", kind)
         if dtype is not None and array.dtype.name != dtype:
             array = array.astype(numpy_type(dtype))
+        return self.kept(array, name)
+
+    def kept(self, array: np.ndarray, name: str) -> Value:
+        """A new constant of any element type, which calls that read it may refuse."""
+        name = self.fresh(name)
         if kind := narrow_name(array.dtype):
             self.narrow[name], array = kind, array.astype(held_as(kind))
         self.constants[name] = array
         return constant(name, array)
+
+    def _need_type(self, what: str, dtype: str) -> None:
+        if dtype not in dtypes.TABLE:
+            raise GraphError(f"graph {self.name}: {what} has the element type {dtype}, which is not supported")
 
     def value(self, name: str, shape: tuple[int, ...], dtype: str) -> Value:
         """A new value, for a call that is still to be made."""
@@ -189,9 +204,11 @@ def first_fitting(operators: Sequence[Operator], attempt: Callable[[Operator], A
 
 
 def need_tensors(inputs: Sequence[Any]) -> None:
-    """Refuse a sequence of tensors."""
+    """Refuse sequences of tensors, and all else that is no value."""
     if any(isinstance(v, TensorSequence) for v in inputs):
         raise ValueError("it reads a sequence of tensors")
+    if (other := next((v for v in inputs if v is not None and not isinstance(v, Value)), None)) is not None:
+        raise TypeError(f"its inputs are values, got {type(other).__name__}; `Builder.constant` makes a value of an array")
 
 
 def trimmed(inputs: Sequence[Any]) -> list[Any]:

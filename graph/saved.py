@@ -147,8 +147,9 @@ def _description(file: BinaryIO, path: Path) -> dict[str, Any]:
         found = json.loads(file.read(length))
     except ValueError:
         raise GraphError(f"{path} is damaged: its description is no JSON") from None
-    if found["format"] != FORMAT:
-        raise GraphError(f"{path} has format {found['format']}, expected {FORMAT}: it was saved by another version")
+    given = found.get("format") if isinstance(found, dict) else None
+    if given != FORMAT:
+        raise GraphError(f"{path} has format {given}, expected {FORMAT}: it was saved by another version")
     return found
 
 

@@ -324,7 +324,7 @@ class Importer(Builder):
     def constant_named(self, name: str, array: np.ndarray) -> Value:
         """A new constant of that name, which is taken for it."""
         self.taken.discard(name)
-        return self.constant(array, name=name)
+        return self.kept(array, name)
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,11 @@ def test_inputs_that_are_none_and_composites():
         (lambda b, x: b("Gather", x, x), "graph g: Gather(float32[3, 7], float32[3, 7]): the indices must be of integers, got float32"),
         (lambda b, x: b("Concat", x, x), "graph g: Concat(float32[3, 7], float32[3, 7]): the attribute axis is missing"),
         (lambda b, x: b.input("x", (3,), "float32"), "graph g: the name `x` is taken"),
+        (lambda b, x: b.input("y", (3,), "float99"), "graph g: the input `y` has the element type float99, which is not supported"),
+        (lambda b, x: b.constant(["a"]), "graph g: a constant has the element type str32, which is not supported"),
+        (lambda b, x: b.constant([1], "int99"), "graph g: a constant has the element type int99, which is not supported"),
+        (lambda b, x: b("Relu", np.zeros(2)),
+         "graph g: Relu([0. 0.]): its inputs are values, got ndarray; `Builder.constant` makes a value of an array"),
         (lambda b, x: b.graph(), "graph g has no output"),
     ],
 )  # fmt: skip

@@ -207,11 +207,12 @@ def test_refused_files(tmp_path, monkeypatch):
             tir.load(tmp_path / name)
     for change, error, message in (
         ({"format": 0}, GraphError, "has format 0, expected 1: it was saved by another version$"),
+        (None, GraphError, "has format None, expected 1: it was saved by another version$"),
         ({"weights": 1 << 40}, GraphError, "weights are cut off, expected 1,099,511,627,776 bytes$"),
         ({"features": ["avx1024"]}, UnsupportedProcessor, "cannot run here: this processor has no avx1024$"),
     ):
         length = int.from_bytes(data[-16:-8], "little")
-        text = json.dumps(json.loads(data[-16 - length : -16]) | change).encode()
+        text = json.dumps(change and json.loads(data[-16 - length : -16]) | change).encode()
         path.write_bytes(data[: -16 - length] + text + len(text).to_bytes(8, "little") + data[-8:])
         with pytest.raises(error, match=message):
             tir.load(path)
