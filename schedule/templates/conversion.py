@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from schedule.open_schedule import OpenSchedule, Stage, extent
+from schedule.open_schedule import OpenSchedule, Stage
 from tir.ir import Load
 
 from . import elementwise
-from .block_analysis import counted, made_for, stored
+from .block_analysis import made_for, stored
 
 VECTOR_CYCLES = 1.0  # cycles to convert a vector of halves: two micro-operations
 
@@ -29,8 +29,4 @@ def read_converted(s: OpenSchedule, block: str, x: Load) -> None:
         return
     copy = s.cache_read(block, name, "global", [block])
     s.unsafe_set_dtype(copy, 0, kind)
-    axes = s.block(copy).iters
-    if kept := [it for it in axes if extent(it) > 1]:
-        if len(kept) < len(axes):
-            s.transform_block_layout(copy, counted(axes, kept))
-        elementwise.build(s, copy)
+    elementwise.build(s, copy)

@@ -64,7 +64,8 @@ def build(s: OpenSchedule, block: str) -> None:
     """
     b = s.block(block)
     axes = {it.var.name: it for it in b.iters}
-    order: list[Iter] = [axes[i.name] for i in stored(b).indices if isinstance(i, Var)]
+    written = (axes[i.name] for i in stored(b).indices if isinstance(i, Var))
+    order = [it for it in written if isinstance(it.binding, Var)]  # an axis of one element may have no loop
     if order and extent(order[-1]) == 1:  # the last axis of more than one element walks the memory
         order.sort(key=lambda it: extent(it) > 1)
     loops = [loop_of(it) for it in order]

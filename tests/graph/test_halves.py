@@ -14,7 +14,7 @@ from schedule import templates
 from search.measure.rounding import Reference
 from tests.arrays import narrowed
 from tests.sweeps import one_in
-from tir import dtypes
+from tir import dtypes, te
 from tir.arrays import to_float
 from tir.constants import with_constants
 from tir.interpreter import run
@@ -111,6 +111,22 @@ def test_weights_may_be_given_at_each_call(kind, dtype):
 def test_transposed_convolutions(dtype):
     func, inputs = convolution((1, 24, 9, 7), (24, 32, 4, 4), {**AROUND, "strides": (2, 2)}, dtype, "ConvTranspose")
     check(func, inputs, scheduled(func))
+
+
+@pytest.mark.filterwarnings("error::schedule.templates.RefusedRule")
+@pytest.mark.parametrize("dtype", HALVES)
+def test_images_of_one_channel_of_which_a_part_is_read(dtype):
+    """Channels last, which normal form drops: windows of 2 with a stride of 2 leave out a row and a column."""
+    shapes = (1, 9, 5, 1), (2, 2, 1, 16)
+    x, w = (te.placeholder(shape, dtype, name=name) for name, shape in zip("xw", shapes, strict=True))
+    r, q = te.reduce_axis((0, 2), "r"), te.reduce_axis((0, 2), "q")
+
+    def windows(n, i, j, o):
+        return te.sum(x[n, 2 * i + r, 2 * j + q, 0].astype("float32") * w[r, q, 0, o].astype("float32"), axis=(r, q))
+
+    func = te.create_prim_func([x, w, te.compute((1, 4, 2, 16), windows, name="conv")])
+    rng = np.random.default_rng(0)
+    check(func, [narrowed(rng.uniform(-1, 1, shape).astype(np.float32), dtype) for shape in shapes], scheduled(func))
 
 
 @pytest.mark.parametrize("kind", ["first layer, rows of whole vectors", "grouped, rows of whole vectors", "depthwise", "3x3"])
