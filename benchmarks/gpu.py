@@ -70,7 +70,7 @@ Start = Callable[[Sequence[Row]], "subprocess.Popen[str]"]
 
 
 def collect(rows: Sequence[Row], start: Start, longest: float, end: float) -> Iterator[tuple[Row, dict[str, Any]]]:
-    """What becomes of the rows, one after another: a child made by `start` prints a line of JSON for each.
+    """Results of the rows, one after another: a child made by `start` prints a line of JSON for each.
 
     Where that takes longer than `longest` seconds, or the child ends, the row has an `error`, and another child goes on behind
     it. At `end` (of `time.monotonic`) all that is left has one.

@@ -1,12 +1,12 @@
 """Whole networks beside onnxruntime, OpenVINO and torch: correctness, time, memory, and what compiling takes.
 
-A row is a network of `benchmarks.torch_networks` and one of its exports, as in `resnet50-folded`, or a type in which the folded
-one is computed, `resnet50-int8`. Files are made where they are not in `--models DIR`. Each library runs in a process of its own,
-and they are called in turns, batch 1, on the same number of threads. `--types float32,int8` selects rows. In int8, ours is what
-`tir.quantise` makes, of the samples that onnxruntime's static quantiser has, whose file OpenVINO reads, too. In bfloat16,
-which onnxruntime's processors lack, ours and OpenVINO's are told to compute in it.
- The outputs are compared with torch's in float64 first; what is wrong is not timed. With `--save DIR` results
-are kept in `DIR/networks.json` and shown in `DIR/networks.md`; a row that is there at this commit is not measured again.
+A row is a network of `benchmarks.torch_networks` and one of its exports, as in `resnet50-folded`. Or it has a type in which the
+folded one is computed, as in `resnet50-int8`. Files are made where they are not in `--models DIR`. Each library runs in a process
+of its own, and they are called in turns, batch 1, on the same number of threads. `--types float32,int8` selects rows. In int8,
+ours is what `tir.quantise` makes, of the samples that onnxruntime's static quantiser has, whose file OpenVINO reads, too. In
+bfloat16, which onnxruntime lacks on CPUs, ours and OpenVINO's are told to compute in it. The outputs are compared with torch's in
+float64 first; what is wrong is not timed. With `--save DIR` results are kept in `DIR/networks.json` and shown in
+`DIR/networks.md`; a row that is there at this commit is not measured again.
 
 It needs the extra `networks`.
 """

@@ -25,13 +25,12 @@ class Target:
     Target("llvm"), Target("llvm -num-cores 1 -mcpu znver4"), Target("llvm", num_cores=1), Target("cuda", arch="sm_90").
     Defaults are the host's. `num_cores` is the number of threads of a kernel. `mcpu` is LLVM's name of the processor, by default
     the environment variable TIR_MCPU, and `mattr` its features, as LLVM writes them. `vector_bits` is the widest vector register;
-    `l1`, `l2`, `l3` are cache sizes in bytes (data cache of a core, of a core, shared), of another processor than the host's by
-    default as `schedule.machines` describes it. With `move_threads` (1 or 0), threads of parallel loops on the core of their
-    caller leave it; their affinity is restored. `mtriple` is LLVM's name of another kind of machine, as aarch64-linux-gnu, with
-    the processor `mcpu`: its kernels are exported, or run by workers on such machines.
-    `memory` is what `tir.calibrate` measured: cycles of a cache line from L2, L3 and memory, of lines that follow each other and
-    of lines in the rows of a matrix, MiB that L3 holds, and rows to read at once, as 2,8,23/2,23,64+16x8. Empty, it is the
-    description of `mcpu`.
+    `l1`, `l2`, `l3` are cache sizes in bytes (data cache of a core, of a core, shared). Those of another processor than the
+    host's are by default as `schedule.machines` describes them. With `move_threads` (1 or 0), threads of parallel loops on the
+    core of their caller leave it; their affinity is restored. `mtriple` is LLVM's name of another kind of machine, as
+    aarch64-linux-gnu, with the processor `mcpu`: its kernels are exported, or run by workers on such machines. `memory` is what
+    `tir.calibrate` measured: cycles of a cache line from L2, L3 and memory, of lines that follow each other and of lines in the
+    rows of a matrix, MiB that L3 holds, and rows to read at once, as 2,8,23/2,23,64+16x8. Empty, it is the description of `mcpu`.
     For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division and math functions, and subnormal numbers, for
     speed. `sms` is the number of multiprocessors, `clock` their MHz, `l2` the bytes of the second-level cache and `memory` GB/s,
     by default those of a product of that `arch`; `backend("cuda").here()` has those of the GPU here.

@@ -108,7 +108,7 @@ class Builder:
             raise GraphError(f"graph {self.name}: {operator}({given}): {error}") from None
 
     def applied(self, operator: str, inputs: Sequence[Value | None], attributes: Mapping[str, Any], name: str, apply: Any) -> Any:
-        """What a call gives, with outputs named after `name`. `apply` writes out composites."""
+        """The results of a call, with outputs named after `name`. `apply` writes out composites."""
         given = {key: value for key, value in attributes.items() if value is not None}
 
         def attempt(found: Operator) -> Any:

@@ -108,7 +108,7 @@ def _linked(
 
 
 def description(model: Model, symbols: Mapping[str, str | None]) -> dict[str, Any]:
-    """What `tir.load` has to know of a library with these functions."""
+    """The description of a library with these functions that `tir.load` needs."""
     needed = model.target.features & INSTRUCTION_SETS
     known = reported_features()
     return {

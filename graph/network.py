@@ -269,7 +269,7 @@ class Network:
         return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), sum(medians[len(self.labels) :]))
 
     def _kernel_keys(self) -> Sequence[Any]:
-        """What tells apart the kernels of a profile, for each of `labels`."""
+        """Keys that tell apart the kernels of a profile, one for each of `labels`."""
         return self.labels
 
     def _func_of(self, key: Any) -> PrimFunc | None:

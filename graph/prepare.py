@@ -78,7 +78,7 @@ def filled(graph: Graph, plan: MemoryPlan, preparations: Sequence[Preparation]) 
 
 
 def with_constants(graph: Graph, plan: MemoryPlan, weights: np.ndarray) -> tuple[Graph, np.ndarray]:
-    """What `filled` gave, for a copy of its memory."""
+    """The graph and memory that `filled` gave, for a copy of the memory."""
     block = aligned_memory(plan.weights_nbytes)
     block[:] = weights
     found = {v.name: elements(v, block[at.offset :]) for v, at in plan.addresses.items() if at.base == WEIGHTS}

@@ -1,4 +1,4 @@
-"""What a goal may count: numbers of an attempt that are the same on every machine and need no clock."""
+"""Measures that goals count: numbers of an attempt that are the same on every machine and need no clock."""
 
 from __future__ import annotations
 

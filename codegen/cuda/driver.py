@@ -211,7 +211,7 @@ def _pool() -> Any:
 def temporary_memory(sizes: Sequence[int], stream: int) -> Iterator[list[int]]:
     """Addresses of memory for the work that is launched on a stream inside of the `with` statement, so many bytes each.
 
-    It is allocated and freed in the order of the stream, so calls of other threads on the same stream have memory of their own,
+    It is allocated and freed in the order of the stream. So calls of other threads on the same stream have memory of their own,
     and a captured graph has it at each launch.
     """
     found: list[int] = []

@@ -85,7 +85,7 @@ class CompiledGraph:
         return last[1](given)
 
     def _key(self, given: Sequence[Any]) -> tuple:
-        """What a model depends on: parameters, by the memory and the number of their changes, and sizes."""
+        """The key of a model: parameters, by the memory and the number of their changes, and sizes."""
         parameters = tuple(map(_state, (given[n] for n in self.static)))
         if len(self.static) == len(given):
             return (parameters,)

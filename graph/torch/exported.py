@@ -55,7 +55,7 @@ def decompositions() -> Any:
 def _bound(
     program: ExportedProgram, node: torch.fx.Node, spec: InputSpec, mutated: set[str], shapes: dict[str, Sequence[int]], name: str
 ) -> Any:
-    """What an input of the traced graph is: a value, a tensor that is constant, a number or None."""
+    """The meaning of an input of the traced graph: a value, a tensor that is constant, a number or None."""
     if spec.kind in KEPT and spec.target not in mutated:
         return _tensor(program, spec)
     if isinstance(spec.arg, ConstantArgument):

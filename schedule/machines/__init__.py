@@ -1,7 +1,7 @@
 """Processors, each described by a file of this folder: caches, throughputs of a core, cycles of the lines of memory.
 
-A file `NAME.toml` has the pattern of LLVM's names of its `processors`, `caches_kib` of L1, L2 and L3, a table `[core]` with the
-fields of `Core`, and where it was measured or is documented, a table `[memory]` with those of `Memory`.
+A file `NAME.toml` has the pattern of LLVM's names of its `processors`, `caches_kib` of L1, L2 and L3, and a table `[core]` with
+the fields of `Core`. Where memory was measured or is documented, a table `[memory]` has the fields of `Memory`.
 """
 
 from __future__ import annotations

@@ -96,8 +96,8 @@ def build(s: OpenSchedule) -> list[str]:
     """Schedule the recognised blocks with open numbers, and return the others. The scheduled blocks are still to be annotated.
 
     Products come first, as they take their epilogues along, then rows, then the rest. Blocks are scheduled in normal form, or as
-    written where only then all are recognised. Convolutions by minimal filtering, and sums of scaled blocks,
-    are scheduled as `graph.ops` alone writes them.
+    written where only then all are recognised. Convolutions by minimal filtering and sums of scaled blocks, which `graph.ops`
+    alone writes, are scheduled as written.
     """
     _schedule_filtered(s)
     for name in s.unscheduled():

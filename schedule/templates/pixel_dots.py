@@ -41,8 +41,10 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
 
 
 def build(s: OpenSchedule, c: Convolution) -> None:
-    """Tile a convolution, whose loops are still as they were made, as a product of narrow numbers over its pixels, with its
-    epilogue, which is made if there is none. ScheduleError where a step is refused."""
+    """Tile a convolution, whose loops are still as they were made, as a product of narrow numbers over its pixels.
+
+    Its epilogue is made if there is none. ScheduleError where a step is refused.
+    """
     block = c.contraction.block
     after = epilogue(s, block) or s.cache_write(block, 0, "global")
     inlined = pixels.as_product(s, c, after, convert=False)

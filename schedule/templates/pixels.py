@@ -44,8 +44,8 @@ def row(c: Convolution) -> tuple[Iter, ...]:
 
 
 def suits(c: Convolution, processor: CPU) -> bool:
-    """True where the last dimensions of the result are pixels, enough for a vector, and the steps of the sum are one dimension of
-    the weights."""
+    """True where the last dimensions of the result are pixels, enough for a vector, and the weights have the sum as one
+    dimension."""
     fits = c.members is None and c.transposed_result and size(row(c)) >= processor.lanes(c.contraction.bits)
     return fits and _steps_are_together(c)
 

@@ -83,8 +83,8 @@ def leaders(
 
 def winner(raced: Sequence[Entry], first: Sequence[Candidate]) -> Entry:
     """The entry with the smallest lower quartile of times, because disturbances only make calls slower. To replace the best of
-    the first candidates, it must be faster in three of four rounds, because the fastest of equal candidates is partly luck, and
-    no slower in its median, which is the time that is shown."""
+    the first candidates, it must be faster in three of four rounds, because the fastest of equal candidates is partly luck. Nor
+    may it be slower in its median, which is the time that is shown."""
     fastest = min(raced, key=_lower_quartile)
     default = min((entry for entry in raced if entry[1].candidate in first), key=_lower_quartile, default=fastest)
     gains = [d / f for d, f in zip(default[1].samples, fastest[1].samples, strict=False)]

@@ -71,7 +71,7 @@ class Indexed:
         return permute(self.apply, value, order)
 
     def updates(self, value: Value) -> Value:
-        """What `result` gives, back in the order of the rows."""
+        """The inverse of `result`: a value with its dimensions back in the order of the rows."""
         shape = (*(self.x.shape[len(self.axes) + n] for n in range(self.place)), *self.shape)
         whole = expand(self.apply, value, (*shape, *self.x.shape[len(self.axes) + self.place :]))
         rank, before = len(self.shape), self.place
