@@ -13,6 +13,7 @@ from tir.nearest import did_you_mean, no_such
 
 MAX_CHARACTERS = 100_000  # of an answer: the longest solution has a hundredth of them
 MAX_STEPS = 200
+MAX_ELEMENTS = 1000  # of a list, with those of the lists in it: the longest of a solution has a dozen
 UNPROVED = ("assume", "unsafe_set_dtype")  # steps that take the user's word for what the compiler cannot prove
 QUERIES = ("get_block", "get_child_blocks", "get_consumers", "get_loops", "get_output_blocks", "get_producers")
 FORM = 'an answer is a list of calls such as i_0, i_1 = s.split("i", [None, 4])'
@@ -145,6 +146,8 @@ class _Reader:
         found: list[Any] = []
         for part in parts:
             found += self._list(part.value) if isinstance(part, ast.Starred) else [self._value(part)]
+            if _size(found) > MAX_ELEMENTS:  # it would double with each line `x = [*x, *x]`, or `x = [x, x]`
+                raise AnswerError(f"a list has at most {MAX_ELEMENTS} elements, with those of the lists in it")
         return found
 
     def _list(self, e: ast.expr) -> list[Any]:
@@ -185,6 +188,10 @@ class _Refused(Exception):
     def __init__(self, step: Step, error: ScheduleError):
         super().__init__()
         self.step, self.error = step, error
+
+
+def _size(value: Any) -> int:
+    return 1 + sum(map(_size, value)) if isinstance(value, (list, tuple)) else 1
 
 
 def _shown(node: ast.AST) -> str:

@@ -159,6 +159,8 @@ def test_what_cannot_be_compiled_is_not_counted():
         ("s.reorder(**{})", "line 1: write each argument as name=value"),
         ("for i in 'ab': s.reorder(i)", "line 1: `for i in 'ab':"),
         ("x = " + "-" * 5000 + "1", "not Python: maximum recursion depth exceeded"),
+        ("x = [1]" + "\nx = [*x, *x]" * 12, "line 11: a list has at most 1000 elements"),
+        ("x = [1]" + "\nx = [x, x]" * 12, "line 10: a list has at most 1000 elements"),
         ("#" * 100_001, "an answer has at most 100000 characters"),
         ('{"version": 1}', "a trace is a JSON object with `version` and `steps`"),
         ('{"version": 1, "steps": [{"name": "system", "args": {}}]}', "no primitive is named 'system'"),
