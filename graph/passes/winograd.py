@@ -33,15 +33,16 @@ def filter_minimally(graph: Graph, choose: Callable[[Call], Tile]) -> Graph:
 
 
 def fastest(target: Target) -> Callable[[Call], Tile]:
-    """The choice of the fewest cycles, as the templates estimate them. Not for float64: its users may want the accuracy that is
-    lost."""
+    """The choice of the fewest cycles, as the templates estimate them. Integers are left alone, as filters have fractions, and
+    float64, whose users may want the accuracy that is lost."""
 
     def choose(call: Call) -> Tile:
-        if call.values[0].dtype == "float64":
+        dtype = call.values[0].dtype
+        if not dtypes.is_float(dtype) or dtype == "float64":
             return ()
         cycles = {tile: _cycles(_by_tiles(call, tile), target) for tile in ((), *tiles(call.values[1].shape[2:]))}
         best = min(cycles, key=lambda tile: cycles[tile])
-        gain = MIN_GAIN_OF_HALVES if dtypes.is_half(call.values[0].dtype) else MIN_GAIN
+        gain = MIN_GAIN_OF_HALVES if dtypes.is_half(dtype) else MIN_GAIN
         return best if cycles[()] > gain * cycles[best] else ()
 
     return choose
