@@ -206,18 +206,18 @@ def _attended(
     value: Value,
     scale: float,
     added: tuple[Value | None, ...],
-    causal: bool,
-    low: float,
+    first: int | None,
 ) -> Value:
-    """softmax(scale query key^T + added) value, of operands (N, heads, S, H); queries are the last ones of causal keys."""
+    """softmax(scale query key^T + added) value, of operands (N, heads, S, H). Where the place of the `first` query is given, keys
+    after that of a query are hidden from it."""
     scores = apply("MatMul", query, apply("Transpose", key, perm=(0, 1, 3, 2)))
     scores = apply("Mul", scores, _number(apply, scale, scores))
     for one in added:
         scores = scores if one is None else apply("Add", scores, one)
     rows, columns = scores.shape[-2:]
-    if causal:
-        later = np.triu(np.ones((rows, columns), bool), 1 + columns - rows)
-        scores = apply("Where", apply.constant(later), _number(apply, low, scores), scores)
+    if first is not None:
+        later = np.triu(np.ones((rows, columns), bool), 1 + first)
+        scores = apply("Where", apply.constant(later), _number(apply, float("-inf"), scores), scores)
     return apply("MatMul", apply("Softmax", scores, axis=3), value)
 
 
@@ -240,7 +240,7 @@ def attention(
     rows, columns = query.shape[2], key.shape[2]
     hidden = None if mask is None else _hidden(apply, mask, rows, columns, mask_filter_value, query.dtype)
     factor = scale or query.shape[-1] ** -0.5
-    found = _attended(apply, query, key, value, factor, (added, hidden), bool(unidirectional), mask_filter_value)
+    found = _attended(apply, query, key, value, factor, (added, hidden), columns - rows if unidirectional else None)
     present = None
     if key.shape == value.shape:
         present = apply("Concat", *(apply("Unsqueeze", v, axes=(0,)) for v in (key, value)), axis=0)
@@ -271,11 +271,12 @@ def multi_head_attention(
         query = apply("Add", query, parts[0])
         key, value = (apply("Add", v, p) if len(v.shape) == 3 else v for v, p in zip((key, value), parts[1:], strict=True))
     query, key, value = (_by_head(apply, v, num_heads) if len(v.shape) == 3 else v for v in (query, key, value))
+    before = 0 if past_key is None else past_key.shape[2]
     if past_key is not None and past_value is not None:
         key, value = apply("Concat", past_key, key, axis=2), apply("Concat", past_value, value, axis=2)
     hidden = None if mask is None else _hidden(apply, mask, query.shape[2], key.shape[2], mask_filter_value, query.dtype)
     factor = scale or query.shape[-1] ** -0.5
-    found = _attended(apply, query, key, value, factor, (added, hidden), bool(unidirectional), mask_filter_value)
+    found = _attended(apply, query, key, value, factor, (added, hidden), before if unidirectional else None)
     return _joined(apply, found), key, value
 
 
@@ -390,7 +391,7 @@ def group_query_attention(
         low = apply.constant(float(dtypes.limits(query.dtype)[0]) / 2, query.dtype)
         hidden = apply("Where", through, apply.constant(0, query.dtype), low)
     factor = scale or width**-0.5
-    found = _attended(apply, query, keys, values, factor, (hidden,), first is None, float("-inf"))
+    found = _attended(apply, query, keys, values, factor, (hidden,), before if first is None else None)
     return _joined(apply, found), key, value
 
 
