@@ -200,7 +200,7 @@ def _cuda_options(given: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"target option arch must look like sm_90, got {arch!r}")
     found: dict[str, Any] = {"arch": arch, "fast_math": switch_option("fast_math", given.get("fast_math", False))}
     for key, usual in _of_product(arch).items():
-        value = integer_option(key, given.get(key) or usual)
+        value = integer_option(key, usual if given.get(key) in (None, "") else given[key])
         if value < 1:
             raise ValueError(f"target option {key} must be at least 1, got {value}")
         found[key] = str(value) if key == "memory" else value

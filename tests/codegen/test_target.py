@@ -148,6 +148,7 @@ def test_lanes():
         ("cuda -sms none", {}, "target option sms must be an integer, got 'none'"),
         ("cuda -memory 1.5", {}, "target option memory must be an integer, got '1.5'"),
         ("cuda -clock -1", {}, "target option clock must be at least 1, got -1"),
+        ("cuda -sms 0", {}, "target option sms must be at least 1, got 0"),
         ("cuda -arch hopper", {}, "target option arch must look like sm_90, got 'hopper'"),
         (
             "llvm -mcpu zen99",
