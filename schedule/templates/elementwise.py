@@ -77,7 +77,8 @@ def build(s: OpenSchedule, block: str) -> None:
     lines = True  # consecutive stores fill cache lines
     if (column := _transposed_axis(b, order, lanes)) is not None:
         side = max(lanes, machine.lanes(32))
-        around, lines = {block: _transpose_operand(s, block, loops, column, side)}, side * element_bits(b) >= 8 * CACHE_LINE_BYTES
+        around = {block: _transpose_operand(s, block, loops, column, order[-1], side)}
+        lines = side * element_bits(b) >= 8 * CACHE_LINE_BYTES
     elif len(loops) > 1 and extent(order[-1]) < lanes:
         around = {block: _rows_in_vectors(s, loops, lanes)}
     elif loops:
@@ -168,11 +169,10 @@ def _transposed_axis(block: Block, order: list[Iter], lanes: int) -> Iter | None
     return None
 
 
-def _transpose_operand(s: OpenSchedule, block: str, loops: list[str], column: Iter, side: int) -> list[str]:
-    """Walk `column` and the last of some loops, a row, in squares of `side` elements a side, which are transposed in registers.
+def _transpose_operand(s: OpenSchedule, block: str, loops: list[str], column: Iter, row: Iter, side: int) -> list[str]:
+    """Walk `column` and `row`, the last of some loops, in squares of `side` elements a side, which are transposed in registers.
     The squares of a block, at the seed 4 by 16, follow each other, so that they are on the same pages. Returns the loops around
     the blocks."""
-    row = next(it for it in s.block(block).iters if loop_of(it) == loops[-1])
     tall, wide = (
         s.choose(f"{block} {name}", list(dict.fromkeys(min(n, -(-extent(it) // side)) for n in numbers)), block=block)
         for name, numbers, it in (("columns", SQUARES_DOWN, column), ("rows", SQUARES_ACROSS, row))

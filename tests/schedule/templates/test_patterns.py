@@ -189,6 +189,21 @@ def test_what_follows_sums_of_short_rows_is_done_with_them(cores):
     assert (y == x.sum(1) * 0.25).all()
 
 
+@pytest.mark.parametrize("batch", [(), (1,), (1, 1)])
+def test_a_left_operand_of_dot_products_is_transposed_in_a_batch_of_one(batch):
+    (M, K, N), target = (7, 500, 8), tir.Target("llvm -mcpu x86-64-v2 -num-cores 1")
+    A, B, k = te.placeholder((*batch, K, M), name="A"), te.placeholder((N, K), name="B"), te.reduce_axis((0, K), name="k")
+    C = te.compute((*batch, M, N), lambda *i: te.sum(A[(*i[:-2], k, i[-2])] * B[i[-1], k], axis=k), name="C")
+    func = te.create_prim_func([A, B, C])
+    s = templates.decided(func, target)
+    assert s is not None and "C: dot products" in s.rules
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-9, 9, shape).astype("float32") for shape in ((*batch, K, M), (N, K)))
+    result = np.full((*batch, M, N), np.nan, "float32")
+    tir.build(s.func, target)(a, b, result)
+    assert np.array_equal(result, a.swapaxes(-1, -2) @ b.T)
+
+
 def test_permuted_operands_are_read_where_they_are():
     """But not where that would make both factors the same array, or pack nothing."""
     target = tir.Target("llvm", num_cores=1)
