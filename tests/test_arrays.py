@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import pickle
+import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from search.measure.reference import given_inputs
 from tests.arrays import narrowed, widened
 from tests.codegen.c_programs import needs_cc
 from tir import dtypes, te
-from tir.arrays import host_array
+from tir.arrays import from_float, host_array, to_float
 
 ONE = "llvm -num-cores 1"
 VALUES = np.array([1, 0, 3, 2, 5, 4, 7])  # of bool: whether they are odd
@@ -349,3 +350,13 @@ def test_an_exported_kernel_in_every_dtype(tmp_path) -> None:
         a, found = numbers(dtype), np.zeros(7, dtypes.storage(dtype))
         assert function(ctypes.c_void_p(a.ctypes.data), ctypes.c_void_p(found.ctypes.data)) == 0
         assert widened(found, dtype).tolist() == (widened(a, dtype) * (1 if dtype == "bool" else 2)).tolist(), dtype
+
+
+def test_floats_beyond_a_type_are_infinite_and_nan_stays():
+    """Without a warning; a NaN of any bits, of which some round up to those of zero."""
+    nan = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7FC00000, 0x7F800001], "uint32").view("float32")
+    for dtype, infinite in (("float16", 7e4), ("bfloat16", 3.4e38)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = to_float(from_float(np.float32([infinite, -infinite, *nan]), dtype), dtype)
+        np.testing.assert_array_equal(found, [np.inf, -np.inf, *[np.nan] * 4])

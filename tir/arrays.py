@@ -182,10 +182,13 @@ def to_float(array: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def from_float(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Floats in the storage of `dtype`; bfloat16 rounds to nearest even."""
-    if dtype != "bfloat16":
-        return values.astype(dtypes.storage(dtype))
-    bits = values.astype("float32").view("uint32")
+    """Floats in the storage of `dtype`, to nearest even; those beyond its range are infinite, and a NaN stays one."""
+    with np.errstate(over="ignore"):
+        if dtype != "bfloat16":
+            return values.astype(dtypes.storage(dtype))
+        narrow = values.astype("float32")
+    bits = narrow.view("uint32")
+    bits = np.where(np.isnan(narrow), bits & 0xFFFF0000 | 0x00400000, bits)
     return np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16, "uint16")
 
 
