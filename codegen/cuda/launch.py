@@ -30,11 +30,12 @@ def launches(program: Program, sizes: Mapping[str, int]) -> Iterator[tuple[int, 
                     yield from visit(orelse, scalars)
             case Evaluate(Call(op, (Const(number),))) if op == LAUNCH:
                 x, y, z = (int(evaluate(g, scalars)) for g in program.kernels[number].grid)
+                if x * y * z <= 0:
+                    return
                 if too_many := [(a, n) for a, n in zip(AXES, (x, y, z), strict=True) if n > GRID_LIMITS[a]]:
                     (axis, count), name = too_many[0], program.kernels[number].name
                     raise ArgumentError(f"{name}: {count} blocks along {axis}; CUDA has at most {GRID_LIMITS[axis]}")
-                if x * y * z > 0:
-                    yield number, (x, y, z), scalars
+                yield number, (x, y, z), scalars
             case _:
                 raise TypeError(f"the host cannot run {type(s).__name__}")
 

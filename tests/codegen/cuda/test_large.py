@@ -159,13 +159,14 @@ def test_indices_of_32_bits_are_trapped() -> None:
 
 
 def test_more_blocks_than_a_grid_has_are_refused() -> None:
-    n = te.var("n")
-    A = te.placeholder((n, 4), name="A")
-    s = tir.Schedule(te.create_prim_func([n, A, te.compute((n, 4), lambda i, j: A[i, j] * A[i, j], name="B")]))
-    i, j = s.get_loops("B")
-    s.bind(i, "blockIdx.y")
-    s.bind(j, "threadIdx.x")
+    n, m = te.var("n"), te.var("m")
+    A = te.placeholder((n, m, 4), name="A")
+    func = te.create_prim_func([n, m, A, te.compute((n, m, 4), lambda i, j, k: A[i, j, k] * A[i, j, k], name="B")])
+    s = tir.Schedule(func)
+    for loop, thread in zip(s.get_loops("B"), ("blockIdx.y", "blockIdx.x", "threadIdx.x"), strict=True):
+        s.bind(loop, thread)
     program = lower_cuda(s.func, TARGET)
-    assert len(list(launches(program, {"n": 65535}))) == 1
+    assert len(list(launches(program, {"n": 65535, "m": 1}))) == 1
     with pytest.raises(ArgumentError, match=r"^main_kernel0: 65536 blocks along y; CUDA has at most 65535$"):
-        list(launches(program, {"n": 65536}))
+        list(launches(program, {"n": 65536, "m": 1}))
+    assert not list(launches(program, {"n": 65536, "m": 0}))
