@@ -56,7 +56,7 @@ class Saver:
             case Finished(result):
                 self._content.update(flop=result.task.flop, key=result.task.key)
                 self._content.update(max_error=result.max_error, tolerance=result.tolerance)
-                self._save(result.trace, best=result.seconds, numpy=result.numpy)
+                self._save(result.trace, unscheduled=result.baseline, best=result.seconds, numpy=result.numpy)
 
     def _save(self, trace: Any, **seconds: float | None) -> None:
         self._seconds.update(seconds)

@@ -177,7 +177,8 @@ def _space(names: Sequence[str], width: int) -> int:
 
 def text(x: float, y: float, content: str, anchor: str = "start", kind: str = "") -> str:
     """Text with its start, middle or end at a place."""
-    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}"{f" class={kind}" if kind else ""}>{escape(content)}</text>'
+    named = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}"{named}>{escape(content)}</text>'
 
 
 def drawing(width: int, height: int, label: str, content: str) -> str:

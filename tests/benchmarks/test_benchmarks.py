@@ -566,7 +566,16 @@ def test_tables_are_turned_where_only_that_fits() -> None:
 
 
 def test_every_benchmark_is_tried() -> None:
-    own = {"cpu", "published", "ablation", "policies", "quality", "model", "networks"}  # the last three in files of their own
+    own = {
+        "cpu",
+        "published",
+        "ablation",
+        "policies",
+        "quality",
+        "model",
+        "networks",
+        "torch",
+    }  # the last four in files of their own
     own |= {"perturb"}  # in a file of its own, too
     own |= {"distributed"}  # which takes a minute: tests/search/measure/test_distributed.py has what it is made of
     assert {name for name, _ in KEYS} | own == set(BENCHMARKS)

@@ -5,9 +5,11 @@ import pickle
 import pytest
 
 from schedule import REGISTRY, Schedule, ScheduleError, Step, Trace, primitive, replay
+from schedule.primitive import LoopName
 from tests.programs import chain, matmul, vector
 from tests.schedule.harness import refuse
 from tir import te
+from tir.ir import PrimFunc
 
 
 def scheduled() -> Schedule:
@@ -171,7 +173,7 @@ def test_witness_is_looked_for_when_read():
 
 def test_a_primitive_of_ones_own():
     @primitive
-    def rename(func, loop: str, count: int = 1):
+    def rename(func: PrimFunc, loop: LoopName, count: int = 1) -> tuple[PrimFunc, None]:
         return func, None
 
     try:

@@ -8,6 +8,7 @@ from operator import mul
 
 from tir.arith.bounds import ranges_of
 from tir.arith.simplify import simplify
+from tir.arith.symbolic import is_fixed
 from tir.assumptions import assumptions
 from tir.dtypes import limits, promote
 from tir.ir import Const, Expr, For, PrimFunc, Var, all_zero, cast
@@ -59,7 +60,8 @@ def fuse(func: PrimFunc, *loops: LoopName, preserve_unit_iters: bool = True) -> 
             need_iterations(b, nest, ranges_of(above[:-1]), assumptions(func))
 
     dtype = reduce(promote, (loop.var.dtype for loop in nest))
-    if prod(int(x.extent.value) for x in nest if isinstance(x.extent, Const)) > limits(dtype)[1]:
+    known = [x.extent.value for x in nest if isinstance(x.extent, Const)]
+    if all(map(is_fixed, known)) and prod(map(int, known)) > limits(dtype)[1]:  # others stand for smaller numbers
         dtype = "int64"
     extents = {loop.name: simplify(cast(loop.extent, dtype)) for loop in nest}
     total = simplify(reduce(mul, extents.values()))

@@ -91,9 +91,9 @@ def test_a_network_for_another_kind_of_machine(boards, network, capsys, tmp_path
         "best": sum(t["best"] for t in found["tasks"]),
     }
     lines = err.splitlines()
-    assert lines[1:2] == ["2 tasks in 3 calls: measured on a board"]
-    assert lines[2].startswith("the dashboard of the cluster: http://") and lines[2].endswith("/status")
-    assert any("2 workers, " in line for line in lines[3:])
+    assert lines[1:3] == ["records: tune.db is a new file", "2 tasks in 3 calls: measured on a board"]
+    assert lines[3].startswith("the dashboard of the cluster: http://") and lines[3].endswith("/status")
+    assert any("2 workers, " in line for line in lines[4:])
     assert next(line for line in lines if line.startswith("small: ") and "tuned" in line).endswith(
         "x, the sum of its kernels, each alone on a board"
     )

@@ -207,7 +207,7 @@ def test_rules_are_drawn_on_the_graph():
     assert by_block(("C: tile: 2", "D: skip", "C_global: copy", "no block"), ["C", "D", "F"]) == {
         "C": ["tile: 2"], "D": ["skip"], "": ["C_global: copy", "no block"],
     }  # fmt: skip
-    assert re.findall(r"class=name[^>]*>(\w+)<", graph(func)) == ["C", "D", "F"]
+    assert re.findall(r'class="name"[^>]*>(\w+)<', graph(func)) == ["C", "D", "F"]
 
 
 @needs_browser
