@@ -152,7 +152,7 @@ def test_a_narrow_logarithmic_scale_has_ticks_and_a_legend_its_colours(searched)
     assert len(scale.ticks()) >= 3 and all(2.1e-6 <= t <= 2.9e-6 for t in scale.ticks())
     assert Scale((1e-6, 1e-2), 0.0, 100.0, log=True).ticks() == pytest.approx([1e-6, 1e-5, 1e-4, 1e-3, 1e-2])
     html = tir.study(matmul(7, 13, 5), ONE, searches=("evolution", "random"), seeds=1, trials=3)._repr_mimebundle_()["text/html"]
-    assert "class=blue>evolution</text>" in html and "class=orange>random</text>" in html
+    assert 'class="blue">evolution</text>' in html and 'class="orange">random</text>' in html
 
 
 def test_the_page(searched, tmp_path) -> None:
