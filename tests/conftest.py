@@ -51,6 +51,7 @@ def _become(mcpu: str) -> None:
     os.environ[processor.MCPU] = mcpu
     host = _features(mcpu)
     llvm.get_host_cpu_features = lambda: host
+    llvm.get_host_cpu_name = lambda: "generic"  # so that a target for this very processor has all of its features
     _forget_the_host()
     processor.host_caches = target.host_caches = lambda: OTHER_CACHES
 
