@@ -21,7 +21,7 @@ from .marks import done, share_out
 
 NAME = "sums of blocks"
 MAX_VECTORS = 8  # vectors of columns in a tile: their sums hide the latency of additions twice over
-SHARE_OF_REGISTERS = 2  # sums of a block fill half of the registers at most
+REGISTERS_A_SUM = 2  # vector registers for each sum of a block: its own, and one for weights and their conversion
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def _is_sum(block: Block) -> bool:
 
 def suits(found: BlockedSums, processor: CPU) -> bool:
     """True where registers hold a vector of the sums of each row."""
-    return SHARE_OF_REGISTERS * size(found.rows) <= processor.registers
+    return REGISTERS_A_SUM * size(found.rows) <= processor.registers
 
 
 def _reads_words(sums: Block) -> bool:
@@ -82,7 +82,7 @@ def build(s: OpenSchedule, found: BlockedSums) -> None:
     result, sums, lanes = found.result.name, found.sums.name, machine.lanes(32)
     after = epilogue(s, result)
     columns, rows = extent(found.columns), size(found.rows)
-    most = max(1, min(MAX_VECTORS, machine.registers // (SHARE_OF_REGISTERS * rows)))
+    most = max(1, min(MAX_VECTORS, machine.registers // (REGISTERS_A_SUM * rows)))
     fitting = [v for v in range(1, most + 1) if columns % (v * lanes) == 0]
     width = s.choose(
         f"{result} columns",

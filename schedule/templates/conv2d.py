@@ -30,7 +30,7 @@ from .block_analysis import (
     store_last,
     transpose_in_squares,
 )
-from .conversion import VECTOR_CYCLES, is_converted, read_converted
+from .conversion import CONVERSION_CYCLES, is_converted, read_converted
 from .division import shares_are_equal
 from .gemm import register_tile, rows_cycles
 
@@ -161,7 +161,7 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
     if is_converted(c.image, kind):
         copies += elements * processor.pack_cycles(bits, elements * bits // 8)
     if is_converted(c.weights, kind):  # at each use
-        row += ceil(extent(c.pixels[-1]) / t.pixels) * ceil(t.channels / lanes) * size(c.reduction) * VECTOR_CYCLES
+        row += ceil(extent(c.pixels[-1]) / t.pixels) * ceil(t.channels / lanes) * size(c.reduction) * CONVERSION_CYCLES
     return count * row + copies + transposes + image_cycles(c, elements, t.channels, processor)
 
 

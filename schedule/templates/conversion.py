@@ -8,7 +8,7 @@ from tir.ir import Load
 from . import elementwise
 from .block_analysis import made_for, stored
 
-VECTOR_CYCLES = 1.0  # cycles to convert a vector of halves: two micro-operations
+CONVERSION_CYCLES = 1.0  # cycles to convert a vector of halves: two micro-operations
 
 
 def is_converted(x: Load, kind: str) -> bool:

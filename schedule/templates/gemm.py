@@ -20,7 +20,7 @@ from tir.ir import Block, Const, Iter, Load, Var
 from tir.traverse import loads
 
 from .block_analysis import Contraction, at_axes, divisible, epilogue, last_axis, loop_of, pairing, size, store_last
-from .conversion import VECTOR_CYCLES
+from .conversion import CONVERSION_CYCLES
 from .division import balanced, shares_are_equal
 from .lanes import in_lanes
 from .marks import UNROLLED_STATEMENTS
@@ -201,7 +201,7 @@ def _packing_pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU
     others = ceil(extent(c.rows[-1]) / tile[0]) - 1
     starts, vector = range(0, CACHE_LINE_BYTES, gcd(row, CACHE_LINE_BYTES)), min(lanes, columns) * element
     split = fmean(start + vector > CACHE_LINE_BYTES for start in starts)  # part of the vectors that lie across two lines
-    extra = split * SPLIT_LOAD_CYCLES + converted * VECTOR_CYCLES  # cycles of a vector in place
+    extra = split * SPLIT_LOAD_CYCLES + converted * CONVERSION_CYCLES  # cycles of a vector in place
     pages = PAGE_CYCLES * min(1.0, row / PAGE_BYTES) if kc * row > TLB_PAGES * PAGE_BYTES else 0.0
     masked = columns % lanes and not processor.masks  # a vector that takes twice as long
 

@@ -22,7 +22,7 @@ from tir.traverse import variables
 from . import gemm, normal_form
 from .block_analysis import Contraction, counted, epilogue, fuse_epilogue, loop_of, made_for, size, stride
 from .conv2d import Convolution, image_cycles, matches
-from .conversion import VECTOR_CYCLES, is_converted, read_converted
+from .conversion import CONVERSION_CYCLES, is_converted, read_converted
 from .gemm import GemmTile, Sum
 from .marks import done, share, share_out
 from .pack_branches import separate_rows
@@ -100,7 +100,7 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
     if t.right:
         time += elements * processor.pack_cycles(bits, elements * bits // 8)
     elif in_place(c) and is_converted(c.image, c.contraction.store.buffer.dtype):  # at each use
-        time += ceil(extent(c.channels[-1]) / t.mr) * elements / lanes * VECTOR_CYCLES
+        time += ceil(extent(c.channels[-1]) / t.mr) * elements / lanes * CONVERSION_CYCLES
     return time + image_cycles(c, elements, extent(c.channels[-1]), processor)
 
 

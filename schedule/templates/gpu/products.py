@@ -43,7 +43,7 @@ from .launch import (
 
 UNROLL_LIMITS = (16, 0, 64, 512, 1024)
 STAGES = (2, 1, 3, 4)  # tiles of shared memory that take turns
-REGISTER_BYTES = 4
+REGISTER_BYTES = 4  # bytes of a register of a thread
 MAX_ACCUMULATORS = 64  # registers of a thread that hold results: half of those that two blocks on an SM leave it
 SKEWS = ((1, 0), (8, 4), (2, 1))  # lengths of rows of a tile, in elements: a multiple of the first plus the second
 
