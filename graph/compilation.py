@@ -18,7 +18,6 @@ from tir.ir import PrimFunc, Var
 from tir.te import Tensor, create_prim_func
 
 from .donation import donations, fuse_in_place, planned_graph
-from .fusion import fuse
 from .general import GeneralKernels, samples
 from .ir import Graph, GraphError
 from .kernels import GroupKernel, compiled
@@ -158,7 +157,7 @@ class _Variants:
         assert self.general is not None
         try:
             read = final(graph.at(row), self.target, self.winograd, self.precision)
-            groups = fuse_in_place(read, donations(read, self.donate or {})) if self.donate else fuse(read)
+            groups = fuse_in_place(read, donations(read, self.donate or {}))
         except GraphError:
             return
         self.general.learn(row, [g.func for g in groups])
@@ -201,7 +200,7 @@ def assembled(
     need not be compiled."""
     found = donations(graph, donate or {})
     whole = graph
-    groups = fuse_in_place(graph, found) if found else fuse(graph)
+    groups = fuse_in_place(graph, found)
     graph = planned_graph(graph, found)
     given = {g.func: known(g.func) for g in groups} if known is not None else {}
     own = [func for func in (g.func for g in groups) if given.get(func) is None]

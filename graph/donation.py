@@ -67,6 +67,8 @@ def planned_graph(graph: Graph, found: Sequence[Donation]) -> Graph:
 def fuse_in_place(graph: Graph, found: Sequence[Donation]) -> list[Group]:
     """The groups of a graph in an order in which they can run, with those that write in place. Raises GraphError where one would
     have to run both before and after another."""
+    if not found:
+        return fuse(graph)
     rest = planned_graph(graph, found)
     made = {v for c in rest.calls for v in c.outputs}
     read = [v for d in found for v in d.call.values[1:] if v in made]
