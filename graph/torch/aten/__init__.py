@@ -7,3 +7,8 @@ torch's schemas: values, numbers, lists of them, names of element types, None. T
 from . import (  # noqa: F401, I001
     attention, elementwise, indexing, making, moving, norms, pooling, products, reductions, resizing, sorting,
 )  # fmt: skip
+from .types import aten
+
+for family in (elementwise, indexing, making, moving, norms, products, reductions, resizing, sorting):
+    for overloads, define in family.OPERATORS.items():
+        aten(*overloads.split())(define)

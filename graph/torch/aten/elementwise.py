@@ -9,7 +9,7 @@ from tir import dtypes
 
 from ...ir import Value
 from ...ops.registry import Apply
-from .types import aten, cast, floating, promoted, together
+from .types import Table, aten, cast, floating, promoted, together
 
 OF_FLOATS = {  # of integers, too, which then are floats
     "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh", "cos": "Cos",
@@ -58,21 +58,6 @@ def compared(apply: Apply, operator: str, x: Any, y: Any) -> Value:
     return apply(operator, *together(apply, x, y, dtype=dtype))
 
 
-@aten("ne.Tensor", "ne.Scalar")
-def not_equal(apply, x, y):
-    return apply("Not", compared(apply, "Equal", x, y))
-
-
-@aten("bitwise_not")
-def bitwise_not(apply, x):
-    return apply("Not", x) if x.dtype == "bool" else apply("BitwiseNot", x)
-
-
-@aten("logical_not")
-def logical_not(apply, x):
-    return apply("Not", cast(apply, x, "bool"))
-
-
 @aten("sign", "sgn")
 def sign(apply, x):
     """-1, 0 or 1; that of a NaN is 0."""
@@ -90,11 +75,6 @@ def is_nan(apply, x):
 @aten("isinf")
 def is_infinite(apply, x):
     return apply("IsInf", x) if dtypes.is_float(x.dtype) else is_nan(apply, x)
-
-
-@aten("isfinite")
-def is_finite(apply, x):
-    return apply("Not", apply("Or", is_nan(apply, x), is_infinite(apply, x)))
 
 
 # --- arithmetic --------------------------------------------------------------------------------------------------------
@@ -171,16 +151,6 @@ def _floored(apply: Apply, a: Value, b: Value, quotient: Value) -> Value:
     return apply("Where", apply("Equal", b, apply.constant(0, b.dtype)), quotient, found)
 
 
-@aten("floor_divide", "floor_divide.Scalar")
-def floor_divide(apply, x, y):
-    return divide_rounded(apply, x, y, rounding_mode="floor")
-
-
-@aten("fmod.Tensor", "fmod.Scalar")
-def remainder_of_dividend(apply, x, y):
-    return apply("Mod", *together(apply, x, y), fmod=1)
-
-
 def _rest(apply: Apply, a: Value, b: Value) -> tuple[Value, Value]:
     """The remainder of floats with the sign of the dividend, and where the divisor has the other sign."""
     zero, rest = apply.constant(0, a.dtype), apply("Mod", a, b, fmod=1)
@@ -206,21 +176,6 @@ def power(apply, x, y):
     return apply("Pow", *together(apply, x, y, dtype=dtype))
 
 
-@aten("rsqrt")
-def reciprocal_root(apply, x):
-    return apply("Reciprocal", apply("Sqrt", cast(apply, x, floating(x.dtype))))
-
-
-@aten("square")
-def square(apply, x):
-    return apply("Mul", x, x)
-
-
-@aten("atan2")
-def angle(apply, y, x):
-    return apply("Atan2", *together(apply, y, x, dtype=floating(promoted(y, x))))
-
-
 @aten("hypot")
 def hypotenuse(apply, x, y):
     """sqrt(x^2 + y^2), by the ratio of both, whose square does not overflow."""
@@ -236,16 +191,6 @@ def hypotenuse(apply, x, y):
 def power_of_two(apply, x):
     x = cast(apply, x, floating(x.dtype))
     return apply("Pow", apply.constant(2, x.dtype), x)
-
-
-@aten("bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "__lshift__.Scalar", "__lshift__.Tensor")
-def shift_left(apply, x, y):
-    return apply("BitShift", *together(apply, x, y), direction="LEFT")
-
-
-@aten("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "__rshift__.Scalar", "__rshift__.Tensor")
-def shift_right(apply, x, y):
-    return apply("BitShift", *together(apply, x, y), direction="RIGHT")
 
 
 @aten("fmax")
@@ -300,11 +245,6 @@ def _bound(number: float, dtype: str) -> float | int | None:
     return int(number) if math.isfinite(number) and low <= number <= high else None
 
 
-@aten("hardtanh")
-def hard_tanh(apply, x, min=-1.0, max=1.0):
-    return cast(apply, clamp(apply, x, min, max), x.dtype)
-
-
 @aten("clamp.Tensor")
 def clamp_to(apply, x, low=None, high=None):
     bounds = [v for v in (low, high) if v is not None]
@@ -312,26 +252,6 @@ def clamp_to(apply, x, low=None, high=None):
     if low is not None:
         x = apply("Max", *together(apply, x, low, dtype=dtype))
     return x if high is None else apply("Min", *together(apply, x, high, dtype=dtype))
-
-
-@aten("clamp_min", "clamp_min.Tensor")
-def clamp_min(apply, x, low):
-    return clamp_to(apply, x, low) if isinstance(low, Value) else clamp(apply, x, low)
-
-
-@aten("clamp_max", "clamp_max.Tensor")
-def clamp_max(apply, x, high):
-    return clamp_to(apply, x, None, high) if isinstance(high, Value) else clamp(apply, x, None, high)
-
-
-@aten("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
-def where(apply, condition, x, y):
-    return apply("Where", cast(apply, condition, "bool"), *together(apply, x, y))
-
-
-@aten("masked_fill.Scalar", "masked_fill.Tensor")
-def masked_fill(apply, x, mask, value):
-    return apply("Where", mask, cast(apply, value, x.dtype), x)
 
 
 @aten("lerp.Scalar", "lerp.Tensor")
@@ -346,27 +266,7 @@ def interpolated(apply, x, y, weight):
     return apply("Where", near, add(apply, x, multiply(apply, span, weight)), from_y)
 
 
-@aten("addcmul")
-def add_product(apply, x, a, b, *, value=1):
-    return add(apply, x, multiply(apply, a, b), value)
-
-
-@aten("addcdiv")
-def add_quotient(apply, x, a, b, *, value=1):
-    return add(apply, x, divide(apply, a, b), value)
-
-
 # --- activations -------------------------------------------------------------------------------------------------------
-
-
-@aten("gelu")
-def gelu(apply, x, *, approximate="none"):
-    return apply("Gelu", x, approximate=approximate)
-
-
-@aten("silu")
-def silu(apply, x):
-    return apply("Swish", x)
 
 
 @aten("elu")
@@ -374,26 +274,6 @@ def elu(apply, x, alpha=1.0, scale=1.0, input_scale=1.0):
     if input_scale != 1:
         raise ValueError("input_scale other than 1 is not supported")
     return _scaled(apply, apply("Elu", x, alpha=float(alpha)), scale)
-
-
-@aten("leaky_relu")
-def leaky_relu(apply, x, negative_slope=0.01):
-    return apply("LeakyRelu", x, alpha=float(negative_slope))
-
-
-@aten("hardsigmoid")
-def hard_sigmoid(apply, x):
-    return apply("HardSigmoid", x, alpha=1 / 6, beta=0.5)
-
-
-@aten("hardswish")
-def hard_swish(apply, x):
-    return apply("HardSwish", x)
-
-
-@aten("relu6")
-def relu6(apply, x):
-    return clamp(apply, x, 0, 6)
 
 
 @aten("prelu", "_prelu_kernel")
@@ -419,21 +299,10 @@ def log_sigmoid(apply, x):
     return apply("Neg", apply("Softplus", apply("Neg", x)))
 
 
-@aten("log_sigmoid_forward")
-def log_sigmoid_forward(apply, x):
-    """The result, and a buffer that inference does not read."""
-    return log_sigmoid(apply, x), x
-
-
 @aten("hardshrink")
 def hard_shrink(apply, x, lambd=0.5):
     inside = compared(apply, "LessOrEqual", apply("Abs", x), lambd)
     return apply("Where", inside, apply.constant(0, x.dtype), x)
-
-
-@aten("softshrink")
-def soft_shrink(apply, x, lambd=0.5):
-    return apply("Shrink", x, bias=float(lambd), lambd=float(lambd))
 
 
 @aten("threshold")
@@ -450,12 +319,45 @@ def gated(apply, x, dim=-1):
 # --- element types -----------------------------------------------------------------------------------------------------
 
 
-@aten("_to_copy", "prims.convert_element_type", "to.dtype")
-def to_copy(apply, x, dtype=None):
-    """A conversion, of floats to integers toward zero."""
-    return cast(apply, x, dtype or x.dtype)
-
-
-@aten("view.dtype")
-def view_as(apply, x, dtype):
-    return apply("BitCast", x, to=dtype)
+OPERATORS: Table = {
+    "ne.Tensor ne.Scalar": lambda apply, x, y: apply("Not", compared(apply, "Equal", x, y)),
+    "bitwise_not": lambda apply, x: apply("Not", x) if x.dtype == "bool" else apply("BitwiseNot", x),
+    "logical_not": lambda apply, x: apply("Not", cast(apply, x, "bool")),
+    "isfinite": lambda apply, x: apply("Not", apply("Or", is_nan(apply, x), is_infinite(apply, x))),
+    "floor_divide floor_divide.Scalar": lambda apply, x, y: divide_rounded(apply, x, y, rounding_mode="floor"),
+    "fmod.Tensor fmod.Scalar": lambda apply, x, y: apply("Mod", *together(apply, x, y), fmod=1),
+    "rsqrt": lambda apply, x: apply("Reciprocal", apply("Sqrt", cast(apply, x, floating(x.dtype)))),
+    "square": lambda apply, x: apply("Mul", x, x),
+    "atan2": lambda apply, y, x: apply("Atan2", *together(apply, y, x, dtype=floating(promoted(y, x)))),
+    "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Scalar __lshift__.Tensor": lambda apply, x, y: apply(
+        "BitShift", *together(apply, x, y), direction="LEFT"
+    ),
+    "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Scalar __rshift__.Tensor": lambda apply, x, y: apply(
+        "BitShift", *together(apply, x, y), direction="RIGHT"
+    ),
+    "hardtanh": lambda apply, x, min=-1.0, max=1.0: cast(apply, clamp(apply, x, min, max), x.dtype),
+    "clamp_min clamp_min.Tensor": lambda apply, x, low: (
+        clamp_to(apply, x, low) if isinstance(low, Value) else clamp(apply, x, low)
+    ),
+    "clamp_max clamp_max.Tensor": lambda apply, x, high: (
+        clamp_to(apply, x, None, high) if isinstance(high, Value) else clamp(apply, x, None, high)
+    ),
+    "where.self where.ScalarSelf where.ScalarOther where.Scalar": lambda apply, condition, x, y: apply(
+        "Where", cast(apply, condition, "bool"), *together(apply, x, y)
+    ),
+    "masked_fill.Scalar masked_fill.Tensor": lambda apply, x, mask, value: apply("Where", mask, cast(apply, value, x.dtype), x),
+    "addcmul": lambda apply, x, a, b, *, value=1: add(apply, x, multiply(apply, a, b), value),
+    "addcdiv": lambda apply, x, a, b, *, value=1: add(apply, x, divide(apply, a, b), value),
+    "gelu": lambda apply, x, *, approximate="none": apply("Gelu", x, approximate=approximate),
+    "silu": lambda apply, x: apply("Swish", x),
+    "leaky_relu": lambda apply, x, negative_slope=0.01: apply("LeakyRelu", x, alpha=float(negative_slope)),
+    "hardsigmoid": lambda apply, x: apply("HardSigmoid", x, alpha=1 / 6, beta=0.5),
+    "hardswish": lambda apply, x: apply("HardSwish", x),
+    "relu6": lambda apply, x: clamp(apply, x, 0, 6),
+    # The result, and a buffer that inference does not read.
+    "log_sigmoid_forward": lambda apply, x: (log_sigmoid(apply, x), x),
+    "softshrink": lambda apply, x, lambd=0.5: apply("Shrink", x, bias=float(lambd), lambd=float(lambd)),
+    # A conversion, of floats to integers toward zero.
+    "_to_copy prims.convert_element_type to.dtype": lambda apply, x, dtype=None: cast(apply, x, dtype or x.dtype),
+    "view.dtype": lambda apply, x, dtype: apply("BitCast", x, to=dtype),
+}

@@ -14,12 +14,7 @@ from ...ops.registry import Apply
 from .making import filled
 from .moving import expand, permute, reshaped
 from .reductions import running_sum
-from .types import aten, axis_of, cast, integers
-
-
-@aten("embedding")
-def embedding(apply, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
-    return apply("Gather", weight, indices, axis=0)
+from .types import Table, aten, axis_of, cast, integers
 
 
 @aten("index_select")
@@ -36,11 +31,6 @@ def gather(apply, x, dim, index, *, sparse_grad=False):
     if not index.shape:
         return reshaped(apply, gather(apply, x, dim, reshaped(apply, index, (1,))), ())
     return apply("GatherElements", x, index, axis=axis_of(x, dim))
-
-
-@aten("take")
-def take(apply, x, index):
-    return apply("Gather", reshaped(apply, x, (prod(x.shape),)), index, axis=0)
 
 
 class Indexed:
@@ -116,21 +106,6 @@ def _scattered(apply: Apply, x: Value, dim: int, index: Value, source: Value, re
     return apply("ScatterElements", x, index, cast(apply, source, x.dtype), axis=axis_of(x, dim), reduction=reduction)
 
 
-@aten("scatter.src")
-def scatter(apply, x, dim, index, source):
-    return _scattered(apply, x, dim, index, source, "none")
-
-
-@aten("scatter.value")
-def scatter_value(apply, x, dim, index, value):
-    return _scattered(apply, x, dim, index, filled(apply, index.shape, value, x.dtype), "none")
-
-
-@aten("scatter_add")
-def scatter_add(apply, x, dim, index, source):
-    return _scattered(apply, x, dim, index, source, "add")
-
-
 @aten("scatter.reduce", "scatter.value_reduce")
 def scatter_reduced(apply, x, dim, index, source, *, reduce):
     source = source if isinstance(source, Value) else filled(apply, index.shape, source, x.dtype)
@@ -181,3 +156,16 @@ def one_hot(apply, x, classes):
     if classes < 1:
         raise ValueError("the number of classes depends on data")
     return apply("OneHot", x, integers(apply, (0, 1)), depth=classes, axis=-1)
+
+
+OPERATORS: Table = {
+    "embedding": lambda apply, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False: apply(
+        "Gather", weight, indices, axis=0
+    ),
+    "take": lambda apply, x, index: apply("Gather", reshaped(apply, x, (prod(x.shape),)), index, axis=0),
+    "scatter.src": lambda apply, x, dim, index, source: _scattered(apply, x, dim, index, source, "none"),
+    "scatter.value": lambda apply, x, dim, index, value: _scattered(
+        apply, x, dim, index, filled(apply, index.shape, value, x.dtype), "none"
+    ),
+    "scatter_add": lambda apply, x, dim, index, source: _scattered(apply, x, dim, index, source, "add"),
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from ...ir import Value
 from ...ops.registry import Apply
 from .moving import expand
-from .types import NUMBERS, aten, cast
+from .types import NUMBERS, Table, aten, cast
 
 
 def filled(apply: Apply, shape: Any, number: Any, dtype: str) -> Value:
@@ -23,46 +24,6 @@ def full(apply, *operands, dtype=None):
     return filled(apply, shape, number, dtype or (like[0].dtype if like else NUMBERS[type(number)]))
 
 
-@aten("full_like", "fill.Scalar", "fill.Tensor")
-def full_like(apply, x, number, *, dtype=None):
-    return filled(apply, x.shape, number, dtype or x.dtype)
-
-
-@aten("zeros", "empty.memory_format", "empty_strided", "empty")
-def zeros(apply, shape, stride=None, *, dtype="float32"):
-    return filled(apply, shape, 0, dtype or "float32")
-
-
-@aten("zeros_like", "empty_like")
-def zeros_like(apply, x, *, dtype=None):
-    return filled(apply, x.shape, 0, dtype or x.dtype)
-
-
-@aten("new_zeros", "new_empty", "new_empty_strided")
-def new_zeros(apply, x, shape, stride=None, *, dtype=None):
-    return filled(apply, shape, 0, dtype or x.dtype)
-
-
-@aten("ones")
-def ones(apply, shape, *, dtype="float32"):
-    return filled(apply, shape, 1, dtype or "float32")
-
-
-@aten("ones_like")
-def ones_like(apply, x, *, dtype=None):
-    return filled(apply, x.shape, 1, dtype or x.dtype)
-
-
-@aten("new_ones")
-def new_ones(apply, x, shape, *, dtype=None):
-    return filled(apply, shape, 1, dtype or x.dtype)
-
-
-@aten("scalar_tensor")
-def scalar_tensor(apply, number, *, dtype=None):
-    return cast(apply, number, dtype or "float32")
-
-
 @aten("arange.start_step", "arange.start", "arange")
 def arange(apply, *bounds, dtype=None):
     numbers = np.arange(*bounds)
@@ -70,16 +31,27 @@ def arange(apply, *bounds, dtype=None):
     return apply.constant(numbers.astype(np.float64), dtype or ("int64" if whole else "float32"))
 
 
-@aten("prims.iota")
-def iota(apply, length, *, start, step, dtype, requires_grad=False):
-    return apply.constant(start + step * np.arange(length), dtype)
+def _filling(number: float, like: bool = False) -> Callable:
+    """Tensors of a number, of a shape, or of that and the element type of a tensor."""
+    if like:
+        return lambda apply, x, shape=None, stride=None, *, dtype=None: filled(
+            apply, x.shape if shape is None else shape, number, dtype or x.dtype
+        )
+    return lambda apply, shape, stride=None, *, dtype=None: filled(apply, shape, number, dtype or "float32")
 
 
-@aten("eye", "eye.m")
-def eye(apply, rows, columns=None, *, dtype="float32"):
-    return apply.constant(np.eye(rows, columns), dtype or "float32")
-
-
-@aten("linspace")
-def linspace(apply, start, end, steps, *, dtype="float32"):
-    return apply.constant(np.linspace(start, end, steps), dtype or "float32")
+OPERATORS: Table = {
+    "full_like fill.Scalar fill.Tensor": lambda apply, x, number, *, dtype=None: filled(apply, x.shape, number, dtype or x.dtype),
+    "zeros empty.memory_format empty_strided empty": _filling(0),
+    "zeros_like empty_like new_zeros new_empty new_empty_strided": _filling(0, like=True),
+    "ones": _filling(1),
+    "ones_like new_ones": _filling(1, like=True),
+    "scalar_tensor": lambda apply, number, *, dtype=None: cast(apply, number, dtype or "float32"),
+    "prims.iota": lambda apply, length, *, start, step, dtype, requires_grad=False: apply.constant(
+        start + step * np.arange(length), dtype
+    ),
+    "eye eye.m": lambda apply, rows, columns=None, *, dtype=None: apply.constant(np.eye(rows, columns), dtype or "float32"),
+    "linspace": lambda apply, start, end, steps, *, dtype=None: apply.constant(
+        np.linspace(start, end, steps), dtype or "float32"
+    ),
+}

@@ -9,20 +9,12 @@ import numpy as np
 
 from ...ir import Value
 from ...ops.registry import Apply
-from .types import aten, axes_of, axis_of, cast, integers, promoted
+from .types import Table, aten, axes_of, axis_of, cast, integers, promoted
 
 
 def reshaped(apply: Apply, x: Value, shape: Sequence[int]) -> Value:
     """The elements of `x` in their order, in another shape."""
     return x if x.shape == tuple(shape) else apply("Reshape", x, shape=tuple(map(int, shape)), allowzero=1)
-
-
-@aten(
-    "alias", "clone", "contiguous", "detach", "lift_fresh", "lift_fresh_copy", "prims.device_put", "resolve_conj",
-    "resolve_neg",
-)  # fmt: skip
-def itself(apply, x):
-    return x
 
 
 @aten("view", "reshape", "_unsafe_view", "view_copy", "_reshape_copy")
@@ -53,11 +45,6 @@ def transpose(apply, x, a, b):
         a, b = axis_of(x, a), axis_of(x, b)
         order[a], order[b] = order[b], order[a]
     return permute(apply, x, order)
-
-
-@aten("t", "t_copy", "numpy_T")
-def transpose_matrix(apply, x):
-    return permute(apply, x, range(len(x.shape))[::-1])
 
 
 @aten("unsqueeze", "unsqueeze_copy")
@@ -95,11 +82,6 @@ def slice_(apply, x, dim=0, start=None, end=None, step=1):
     return apply("Slice", x, starts=(begin,), ends=(max(begin, stop),), axes=(axis,), steps=(step,))
 
 
-@aten("narrow", "narrow_copy")
-def narrow(apply, x, dim, start, length):
-    return slice_(apply, x, dim, start, start + length)
-
-
 @aten("select.int", "select_copy.int")
 def select(apply, x, dim, index):
     """The part at an index, a number or an element of a tensor."""
@@ -126,12 +108,6 @@ def stride(apply, x, dim):
     return prod(x.shape[axis_of(x, dim) + 1 :])
 
 
-@aten("_local_scalar_dense", "item")
-def number(apply, x):
-    """The only element of a tensor, as a tensor: what takes a number takes that too, but for sizes."""
-    return reshaped(apply, x, ())
-
-
 @aten("split_with_sizes", "split_with_sizes_copy")
 def split_with_sizes(apply, x, sizes, dim=0):
     parts = apply("Split", x, axis=axis_of(x, dim), split=tuple(sizes))
@@ -144,27 +120,12 @@ def split(apply, x, size, dim=0):
     return split_with_sizes(apply, x, [min(size, extent - n) for n in range(0, extent, size)] or [0], dim)
 
 
-@aten("chunk")
-def chunk(apply, x, count, dim=0):
-    return split(apply, x, max(1, -(-x.shape[axis_of(x, dim)] // count)), dim)
-
-
-@aten("unbind.int")
-def unbind(apply, x, dim=0):
-    return tuple(select(apply, x, dim, n) for n in range(x.shape[axis_of(x, dim)]))
-
-
 @aten("cat")
 def concatenate(apply, tensors, dim=0):
     """Tensors side by side; a vector without elements has any shape."""
     dtype = promoted(*tensors)
     parts = [cast(apply, x, dtype) for x in tensors if x.shape != (0,)] or [cast(apply, tensors[0], dtype)]
     return parts[0] if len(parts) == 1 else apply("Concat", *parts, axis=axis_of(parts[0], dim))
-
-
-@aten("stack")
-def stack(apply, tensors, dim=0):
-    return concatenate(apply, [unsqueeze(apply, x, dim) for x in tensors], dim % (len(tensors[0].shape) + 1))
 
 
 @aten("flip")
@@ -224,11 +185,6 @@ def unfold(apply, x, dim, size, step):
     return permute(apply, found, [*order, axis + 1])
 
 
-@aten("pixel_shuffle")
-def pixel_shuffle(apply, x, factor):
-    return _of_images(apply, x, lambda image: apply("DepthToSpace", image, blocksize=factor, mode="CRD"))
-
-
 @aten("pixel_unshuffle")
 def pixel_unshuffle(apply, x, factor):
     *outer, c, h, w = x.shape
@@ -267,37 +223,7 @@ def padded(apply: Apply, x: Value, pads: Sequence[int], mode: str, value: float 
     return apply("Pad", x, *given, pads=(*before, *after), mode=mode)
 
 
-@aten("constant_pad_nd")
-def constant_pad(apply, x, pad, value=0):
-    return padded(apply, x, pad, "constant", value)
-
-
-@aten("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
-def reflection_pad(apply, x, padding):
-    return padded(apply, x, padding, "reflect")
-
-
-@aten("replication_pad1d", "replication_pad2d", "replication_pad3d")
-def replication_pad(apply, x, padding):
-    return padded(apply, x, padding, "edge")
-
-
-@aten("tril")
-def lower_triangle(apply, x, diagonal=0):
-    return apply("Trilu", x, k=diagonal, upper=0)
-
-
-@aten("triu")
-def upper_triangle(apply, x, diagonal=0):
-    return apply("Trilu", x, k=diagonal, upper=1)
-
-
 # --- parts put back ----------------------------------------------------------------------------------------------------
-
-
-@aten("copy")
-def copied(apply, x, source, non_blocking=False):
-    return expand(apply, cast(apply, source, x.dtype), x.shape)
 
 
 @aten("slice_scatter")
@@ -338,3 +264,26 @@ def diagonal_scatter(apply, x, source, offset=0, first=0, second=1):
     spread = apply("Gather", cast(apply, source, x.dtype), apply.constant(place.astype(np.int64)), axis=len(outer))
     result = apply("Where", apply.constant(on), spread, moved)
     return permute(apply, result, np.argsort(order).tolist())
+
+
+OPERATORS: Table = {
+    "alias clone contiguous detach lift_fresh lift_fresh_copy prims.device_put resolve_conj resolve_neg": lambda apply, x: x,
+    "t t_copy numpy_T": lambda apply, x: permute(apply, x, range(len(x.shape))[::-1]),
+    "narrow narrow_copy": lambda apply, x, dim, start, length: slice_(apply, x, dim, start, start + length),
+    # The only element of a tensor, as a tensor: what takes a number takes that too, but for sizes.
+    "_local_scalar_dense item": lambda apply, x: reshaped(apply, x, ()),
+    "chunk": lambda apply, x, count, dim=0: split(apply, x, max(1, -(-x.shape[axis_of(x, dim)] // count)), dim),
+    "unbind.int": lambda apply, x, dim=0: tuple(select(apply, x, dim, n) for n in range(x.shape[axis_of(x, dim)])),
+    "stack": lambda apply, tensors, dim=0: concatenate(
+        apply, [unsqueeze(apply, x, dim) for x in tensors], dim % (len(tensors[0].shape) + 1)
+    ),
+    "pixel_shuffle": lambda apply, x, factor: _of_images(
+        apply, x, lambda image: apply("DepthToSpace", image, blocksize=factor, mode="CRD")
+    ),
+    "constant_pad_nd": lambda apply, x, pad, value=0: padded(apply, x, pad, "constant", value),
+    "reflection_pad1d reflection_pad2d reflection_pad3d": lambda apply, x, padding: padded(apply, x, padding, "reflect"),
+    "replication_pad1d replication_pad2d replication_pad3d": lambda apply, x, padding: padded(apply, x, padding, "edge"),
+    "tril": lambda apply, x, diagonal=0: apply("Trilu", x, k=diagonal, upper=0),
+    "triu": lambda apply, x, diagonal=0: apply("Trilu", x, k=diagonal, upper=1),
+    "copy": lambda apply, x, source, non_blocking=False: expand(apply, cast(apply, source, x.dtype), x.shape),
+}

@@ -10,7 +10,7 @@ from ...ir import Value
 from ...ops.registry import Apply
 from .making import filled
 from .moving import reshaped
-from .types import aten, cast
+from .types import Table, aten, cast
 
 
 def _nothing(apply: Apply, dtype: str) -> Value:
@@ -27,21 +27,11 @@ def layer_norm(apply, x, shape, weight, bias, eps):
     return apply("LayerNormalization", x, scale, bias, axis=-len(shape), epsilon=float(eps))
 
 
-@aten("layer_norm")
-def layer_norm_alone(apply, x, shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
-    return layer_norm(apply, x, shape, weight, bias, eps)[0]
-
-
 @aten("rms_norm")
 def rms_norm(apply, x, shape, weight=None, eps=None):
     scale = filled(apply, shape, 1, x.dtype) if weight is None else weight
     epsilon = dtypes.TABLE[x.dtype].eps if eps is None else eps
     return apply("RMSNormalization", x, cast(apply, scale, x.dtype), axis=-len(shape), epsilon=float(epsilon))
-
-
-@aten("_fused_rms_norm")
-def fused_rms_norm(apply, x, shape, weight, eps):
-    return rms_norm(apply, x, shape, weight, eps), _nothing(apply, x.dtype)
 
 
 @aten("native_group_norm")
@@ -94,3 +84,11 @@ def instance_norm(apply, x, weight, bias, training, momentum, eps):
     if bias is not None:
         result = apply("Add", result, reshaped(apply, bias, shape))
     return result, reshaped(apply, mean, (x.shape[1],)), reshaped(apply, factor, (x.shape[1],))
+
+
+OPERATORS: Table = {
+    "layer_norm": lambda apply, x, shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True: layer_norm(
+        apply, x, shape, weight, bias, eps
+    )[0],
+    "_fused_rms_norm": lambda apply, x, shape, weight, eps: (rms_norm(apply, x, shape, weight, eps), _nothing(apply, x.dtype)),
+}

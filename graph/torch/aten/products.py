@@ -9,12 +9,7 @@ from tir import dtypes
 from ...ir import Value
 from ...ops.registry import Apply
 from .moving import reshaped
-from .types import aten, cast, pair
-
-
-@aten("mm", "bmm", "matmul", "mv", "dot")
-def matmul(apply, a, b):
-    return apply("MatMul", a, b)
+from .types import Table, aten, cast, pair
 
 
 def _times(apply: Apply, x: Value, factor: float) -> Value:
@@ -37,16 +32,6 @@ def linear(apply, x, weight, bias=None):
     return product if bias is None else apply("Add", product, bias)
 
 
-@aten("einsum")
-def einsum(apply, equation, tensors):
-    return apply("Einsum", *tensors, equation=equation)
-
-
-@aten("outer")
-def outer(apply, a, b):
-    return apply("Mul", reshaped(apply, a, (*a.shape, 1)), b)
-
-
 @aten("convolution", "_convolution")
 def convolution(
     apply: Apply, x: Value, weight: Value, bias: Value | None, stride: Any, padding: Any, dilation: Any, transposed: bool,
@@ -67,6 +52,11 @@ def convolution(
     return apply("Conv", x, weight, bias, **window)
 
 
-@aten("conv1d", "conv2d", "conv3d")
-def conv(apply, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    return convolution(apply, x, weight, bias, stride, padding, dilation, False, 0, groups)
+OPERATORS: Table = {
+    "mm bmm matmul mv dot": lambda apply, a, b: apply("MatMul", a, b),
+    "einsum": lambda apply, equation, tensors: apply("Einsum", *tensors, equation=equation),
+    "outer": lambda apply, a, b: apply("Mul", reshaped(apply, a, (*a.shape, 1)), b),
+    "conv1d conv2d conv3d": lambda apply, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1: convolution(
+        apply, x, weight, bias, stride, padding, dilation, False, 0, groups
+    ),
+}

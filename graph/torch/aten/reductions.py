@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -11,7 +12,7 @@ from ...ir import Value
 from ...ops.registry import Apply
 from .elementwise import compared
 from .moving import reshaped
-from .types import aten, axes_of, axis_of, cast, floating, summed
+from .types import Table, aten, axes_of, axis_of, cast, floating, summed
 
 
 def reduced(apply: Apply, operator: str, x: Value, dims: Any, keepdim: bool = False) -> Value:
@@ -22,29 +23,13 @@ def reduced(apply: Apply, operator: str, x: Value, dims: Any, keepdim: bool = Fa
     return apply(operator, x, axes=axes, keepdims=int(keepdim))
 
 
-@aten("sum", "sum.dim_IntList")
-def total(apply, x, dim=None, keepdim=False, *, dtype=None):
-    return reduced(apply, "ReduceSum", cast(apply, x, summed(x.dtype, dtype)), dim, keepdim)
+def _reduction(operator: str, typed: Callable[[str, str | None], str] = lambda own, _: own) -> Callable:
+    """A reduction of elements cast to a type, which follows from their own and the one that is asked for."""
 
+    def reduction(apply, x, dim=None, keepdim=False, *, dtype=None):
+        return reduced(apply, operator, cast(apply, x, typed(x.dtype, dtype)), dim, keepdim)
 
-@aten("prod", "prod.dim_int")
-def product(apply, x, dim=None, keepdim=False, *, dtype=None):
-    return reduced(apply, "ReduceProd", cast(apply, x, summed(x.dtype, dtype)), dim, keepdim)
-
-
-@aten("mean", "mean.dim")
-def mean(apply, x, dim=None, keepdim=False, *, dtype=None):
-    return reduced(apply, "ReduceMean", cast(apply, x, dtype or x.dtype), dim, keepdim)
-
-
-@aten("amax", "max")
-def largest(apply, x, dim=(), keepdim=False):
-    return reduced(apply, "ReduceMax", x, dim, keepdim)
-
-
-@aten("amin", "min")
-def smallest(apply, x, dim=(), keepdim=False):
-    return reduced(apply, "ReduceMin", x, dim, keepdim)
+    return reduction
 
 
 def _index(apply: Apply, operator: str, x: Value, dim: int | None, keepdim: bool) -> Value:
@@ -54,41 +39,6 @@ def _index(apply: Apply, operator: str, x: Value, dim: int | None, keepdim: bool
         found = apply(operator, reshaped(apply, x, (prod(x.shape),)), axis=0, keepdims=0)
         return reshaped(apply, found, (1,) * len(x.shape)) if keepdim else found
     return apply(operator, x, axis=axis_of(x, dim), keepdims=int(keepdim))
-
-
-@aten("argmax")
-def argmax(apply, x, dim=None, keepdim=False):
-    return _index(apply, "ArgMax", x, dim, keepdim)
-
-
-@aten("argmin")
-def argmin(apply, x, dim=None, keepdim=False):
-    return _index(apply, "ArgMin", x, dim, keepdim)
-
-
-@aten("max.dim")
-def largest_with_index(apply, x, dim, keepdim=False):
-    return largest(apply, x, dim, keepdim), _index(apply, "ArgMax", x, dim, keepdim)
-
-
-@aten("min.dim")
-def smallest_with_index(apply, x, dim, keepdim=False):
-    return smallest(apply, x, dim, keepdim), _index(apply, "ArgMin", x, dim, keepdim)
-
-
-@aten("any", "any.dim", "any.dims")
-def any_(apply, x, dim=None, keepdim=False):
-    return reduced(apply, "ReduceMax", cast(apply, x, "bool"), dim, keepdim)
-
-
-@aten("all", "all.dim", "all.dims")
-def all_(apply, x, dim=None, keepdim=False):
-    return reduced(apply, "ReduceMin", cast(apply, x, "bool"), dim, keepdim)
-
-
-@aten("logsumexp")
-def log_sum_exp(apply, x, dim, keepdim=False):
-    return reduced(apply, "ReduceLogSumExp", cast(apply, x, floating(x.dtype)), dim, keepdim)
 
 
 def _variance(apply: Apply, x: Value, dim: Any, correction: float | None, keepdim: bool) -> tuple[Value, Value]:
@@ -104,21 +54,6 @@ def _variance(apply: Apply, x: Value, dim: Any, correction: float | None, keepdi
     spread = apply("Div", total, apply.constant(float(max(0, count - less)), x.dtype))
     centre = centre if keepdim else reduced(apply, "ReduceMean", x, dim, False)
     return spread, centre
-
-
-@aten("var.correction")
-def variance(apply, x, dim=None, *, correction=None, keepdim=False):
-    return cast(apply, _variance(apply, x, dim, correction, keepdim)[0], x.dtype)
-
-
-@aten("var.dim")
-def variance_along(apply, x, dim, unbiased=True, keepdim=False):
-    return cast(apply, _variance(apply, x, dim, int(unbiased), keepdim)[0], x.dtype)
-
-
-@aten("std.correction")
-def deviation(apply, x, dim=None, *, correction=None, keepdim=False):
-    return cast(apply, apply("Sqrt", _variance(apply, x, dim, correction, keepdim)[0]), x.dtype)
 
 
 @aten("var_mean.correction")
@@ -142,7 +77,6 @@ def vector_norm(apply, x, order=2, dim=None, keepdim=False, *, dtype=None):
     return apply("Pow", powers, apply.constant(1 / order, x.dtype))
 
 
-@aten("_softmax", "softmax.int")
 def softmax(apply, x, dim, half_to_float=False):
     return _along(apply, "Softmax", x, dim, half_to_float)
 
@@ -154,11 +88,6 @@ def safe_softmax(apply, x, dim, dtype=None):
     low = compared(apply, "Equal", x, float("-inf"))
     empty = reduced(apply, "ReduceMin", low, dim, True)
     return apply("Where", empty, apply.constant(0, x.dtype), softmax(apply, x, dim))
-
-
-@aten("_log_softmax", "log_softmax.int")
-def log_softmax(apply, x, dim, half_to_float=False):
-    return _along(apply, "LogSoftmax", x, dim, half_to_float)
 
 
 def _along(apply: Apply, operator: str, x: Value, dim: int, half_to_float: bool | str | None) -> Value:
@@ -173,11 +102,40 @@ def _scan(apply: Apply, operator: str, x: Value, dim: int, dtype: str | None) ->
     return x if not x.shape else apply(operator, x, axis=axis_of(x, dim))
 
 
-@aten("cumsum")
 def running_sum(apply, x, dim, *, dtype=None):
     return _scan(apply, "CumSum", x, dim, dtype)
 
 
-@aten("cumprod")
-def running_product(apply, x, dim, *, dtype=None):
-    return _scan(apply, "CumProd", x, dim, dtype)
+def _spread(apply: Apply, x: Value, dim: Any, correction: float | None, keepdim: bool, root: bool = False) -> Value:
+    """The variance, or its root, in the type of the elements."""
+    spread, _ = _variance(apply, x, dim, correction, keepdim)
+    return cast(apply, apply("Sqrt", spread) if root else spread, x.dtype)
+
+
+def _with_index(operator: str, place: str) -> Callable:
+    return lambda apply, x, dim, keepdim=False: (reduced(apply, operator, x, dim, keepdim), _index(apply, place, x, dim, keepdim))
+
+
+OPERATORS: Table = {
+    "sum sum.dim_IntList": _reduction("ReduceSum", summed),
+    "prod prod.dim_int": _reduction("ReduceProd", summed),
+    "mean mean.dim": _reduction("ReduceMean", lambda own, wanted: wanted or own),
+    "amax max": _reduction("ReduceMax"),
+    "amin min": _reduction("ReduceMin"),
+    "any any.dim any.dims": _reduction("ReduceMax", lambda *_: "bool"),
+    "all all.dim all.dims": _reduction("ReduceMin", lambda *_: "bool"),
+    "logsumexp": _reduction("ReduceLogSumExp", lambda own, _: floating(own)),
+    "argmax": lambda apply, x, dim=None, keepdim=False: _index(apply, "ArgMax", x, dim, keepdim),
+    "argmin": lambda apply, x, dim=None, keepdim=False: _index(apply, "ArgMin", x, dim, keepdim),
+    "max.dim": _with_index("ReduceMax", "ArgMax"),
+    "min.dim": _with_index("ReduceMin", "ArgMin"),
+    "var.correction": lambda apply, x, dim=None, *, correction=None, keepdim=False: _spread(apply, x, dim, correction, keepdim),
+    "var.dim": lambda apply, x, dim, unbiased=True, keepdim=False: _spread(apply, x, dim, int(unbiased), keepdim),
+    "std.correction": lambda apply, x, dim=None, *, correction=None, keepdim=False: _spread(
+        apply, x, dim, correction, keepdim, root=True
+    ),
+    "_softmax softmax.int": softmax,
+    "_log_softmax log_softmax.int": lambda apply, x, dim, half_to_float=False: _along(apply, "LogSoftmax", x, dim, half_to_float),
+    "cumsum": running_sum,
+    "cumprod": lambda apply, x, dim, *, dtype=None: _scan(apply, "CumProd", x, dim, dtype),
+}

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...ir import Value
 from ...ops.registry import Apply
-from .types import aten
+from .types import Table, aten
 
 
 def _sizes(x: Value, size: Any, factors: Any) -> tuple[list[int], list[float | None]]:
@@ -25,16 +25,6 @@ def resized(apply: Apply, x: Value, size: Any, factors: Any, **how: Any) -> Valu
         by = {"sizes": (extent,)} if factor is None or exact else {"scales": (float(factor),)}
         x = apply("Resize", x, axes=(axis,), **by, **how)
     return x
-
-
-@aten("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec")
-def nearest(apply, x, size, factors):
-    return resized(apply, x, size, factors, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
-
-
-@aten("_upsample_nearest_exact1d.vec", "_upsample_nearest_exact2d.vec", "_upsample_nearest_exact3d.vec")
-def nearest_exact(apply, x, size, factors):
-    return resized(apply, x, size, factors, mode="nearest", nearest_mode="round_prefer_ceil")
 
 
 def _smooth(apply: Apply, x: Value, size: Any, align_corners: bool, factors: Any, mode: str, antialias: int = 0) -> Value:
@@ -60,12 +50,20 @@ def bicubic_sized(apply, x, size, align_corners, *factors):
     return bicubic(apply, x, size, align_corners, None)
 
 
-@aten("_upsample_bilinear2d_aa.vec")
-def bilinear_antialias(apply, x, size, align_corners, factors):
-    return _smooth(apply, x, size, align_corners, factors, "linear", 1)
-
-
 @aten("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")
 def grid_sampler(apply, x, grid, mode, padding, align_corners):
     modes, paddings = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")
     return apply("GridSample", x, grid, mode=modes[mode], padding_mode=paddings[padding], align_corners=int(align_corners))
+
+
+OPERATORS: Table = {
+    "upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec": lambda apply, x, size, factors: resized(
+        apply, x, size, factors, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+    ),
+    "_upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec _upsample_nearest_exact3d.vec": lambda apply, x, size, factors: (
+        resized(apply, x, size, factors, mode="nearest", nearest_mode="round_prefer_ceil")
+    ),
+    "_upsample_bilinear2d_aa.vec": lambda apply, x, size, align_corners, factors: _smooth(
+        apply, x, size, align_corners, factors, "linear", 1
+    ),
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir import Value
 from ...ops.registry import Apply
 from .moving import reshaped
-from .types import aten, axis_of, cast
+from .types import Table, aten, axis_of, cast
 
 
 def _first(apply: Apply, x: Value, count: int, dim: int, largest: bool) -> tuple[Value, Value]:
@@ -18,21 +18,13 @@ def _first(apply: Apply, x: Value, count: int, dim: int, largest: bool) -> tuple
     return cast(apply, values, x.dtype), indices
 
 
-@aten("topk")
-def top(apply, x, k, dim=-1, largest=True, sorted=True):
-    return _first(apply, x, k, dim, largest)
-
-
 @aten("sort")
 def sort(apply, x, dim=-1, descending=False):
     return _first(apply, x, x.shape[axis_of(x, dim)] if x.shape else 1, dim, descending)
 
 
-@aten("sort.stable")
-def sort_stably(apply, x, *, stable=None, dim=-1, descending=False):
-    return sort(apply, x, dim, descending)
-
-
-@aten("argsort")
-def argsort(apply, x, dim=-1, descending=False):
-    return sort(apply, x, dim, descending)[1]
+OPERATORS: Table = {
+    "topk": lambda apply, x, k, dim=-1, largest=True, sorted=True: _first(apply, x, k, dim, largest),
+    "sort.stable": lambda apply, x, *, stable=None, dim=-1, descending=False: sort(apply, x, dim, descending),
+    "argsort": lambda apply, x, dim=-1, descending=False: sort(apply, x, dim, descending)[1],
+}

@@ -14,6 +14,7 @@ from ...ir import Value
 from ...ops.registry import Apply, composite
 
 DOMAIN = "aten"
+Table = dict[str, Callable[..., Any]]  # composites, by the names of their overloads with spaces between them
 NUMBERS = {bool: "bool", int: "int64", float: "float32"}  # the element types that Python's numbers stand for
 
 
