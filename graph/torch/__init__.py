@@ -39,7 +39,7 @@ def torch_backend(
     """The compiled function of a traced graph, for `torch.compile(model, backend=tir.torch_backend)`, or `backend="tir"`.
 
     `options` are those of `tir.compile`: `records` of a tuning, `plan`, `target` (by default this processor with torch's number
-    of threads), `cache`, `winograd`. What is not supported, and what needs gradients, runs in eager mode, with a warning that
+    of threads), `cache`, `winograd`. Operators that are not supported, and what needs gradients, run in eager mode; a warning
     says why. Raises ValueError for other options, and ImportError without torch.
     """
     _need_torch("torch_backend")

@@ -15,7 +15,9 @@ import torch
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import create_op_support
 
 from codegen import Target
 
@@ -23,9 +25,10 @@ from ..compilation import compile
 from ..ir import GraphError, Value
 from ..model import Model
 from ..ops import alternatives
-from .importer import Importer, array_of, dtype_name
+from .importer import Importer, Missing, UnsupportedNodes, array_of, dtype_name, operator_name
 
 OPTIONS = ("cache", "plan", "records", "target", "winograd")  # of `tir.compile`
+OF_MEMORY = ("aten.as_strided",)  # operators whose results depend on strides, which results of compiled parts do not keep
 MAX_MODELS = 64  # models of one traced graph, of other parameters or sizes
 TRAINING = "tir compiles inference only, and a model that needs gradients runs in eager mode: call it under torch.no_grad()"
 
@@ -44,7 +47,7 @@ def compiled(
         return module.forward
 
     def of_traced(traced: GraphModule, _: Sequence[Any]) -> Callable:
-        return CompiledGraph(traced, given)
+        return CompiledGraph(traced, given, _constant_inputs())
 
     return aot_autograd(fw_compiler=of_traced, inference_compiler=of_traced, decompositions=decompositions)(module, examples)
 
@@ -63,15 +66,10 @@ class CompiledGraph:
 
     _boxed_call = True  # the list of inputs is the function's: it may empty it
 
-    def __init__(self, traced: GraphModule, options: Mapping[str, Any]):
-        self.traced, self.options = traced, options
+    def __init__(self, traced: GraphModule, options: Mapping[str, Any], static: Sequence[int]):
+        self.traced, self.options, self.static = traced, options, static
         self.placeholders = [n for n in traced.graph.nodes if n.op == "placeholder"]
-        context = TracingContext.try_get()
-        metadata = None if context is None else context.fw_metadata
-        self.static = [] if metadata is None else sorted(metadata.static_input_indices or ())
-        if metadata is not None:  # buffers that calls write are inputs, as their elements differ in each
-            written = {n for n, info in enumerate(metadata.input_info) if info.mutates_data}
-            self.static = [n for n in self.static if n not in written]
+        self.warned = False
         self.models: dict[tuple, Callable] = {}
         self.last: tuple[tuple, Callable] | None = None
 
@@ -101,13 +99,52 @@ class CompiledGraph:
         return self.models[key]
 
     def _made(self, given: Sequence[Any]) -> Callable:
-        """The compiled model for these parameters and sizes; in eager mode where that is not supported."""
+        """The compiled model for these parameters and sizes; what is not supported is in eager mode."""
         try:
             return Bound(self, given)
+        except UnsupportedNodes as error:
+            whole = any(operator_name(n).startswith(OF_MEMORY) for n in error.nodes)
+            count = len(error.nodes) if not whole else len(self.traced.graph.nodes) - len(self.placeholders)
+            self._warn("\n  ".join([f"{count} node(s) of a traced graph run in eager mode", *error.reasons]))
+            if not whole:
+                return parted(self, error.nodes)
         except (GraphError, TypeError) as error:
-            warnings.warn(f"this part runs in eager mode: {error}", stacklevel=2)
-            forward = self.traced.forward
-            return lambda given: forward(*given)
+            self._warn(f"a traced graph runs in eager mode: {error}")
+        forward = self.traced.forward
+        return lambda given: forward(*given)
+
+    def _warn(self, message: str) -> None:
+        """Say once what is not compiled, for all sizes."""
+        if not self.warned:
+            warnings.warn(message, stacklevel=2)
+        self.warned = True
+
+
+def parted(whole: CompiledGraph, eager: Sequence[Node]) -> Callable:
+    """The function of a traced graph of which some nodes run in eager mode, between parts that are compiled."""
+    graph, copies = Graph(), dict[Node, Node]()
+    graph.output(graph.graph_copy(whole.traced.graph, copies))
+    own = {copies[n] for n in whole.traced.graph.nodes if n.op == "call_function" and n not in set(eager)}
+    module = CapabilityBasedPartitioner(
+        GraphModule(whole.traced, graph), create_op_support(lambda _, node: node in own), allows_single_node_partition=True
+    ).partition_and_fuse()
+    constant = {copies[whole.placeholders[n]].name for n in whole.static}  # by name: fusion has copied the nodes
+    for node in module.graph.nodes:
+        if node.op == "call_module":
+            static = [n for n, argument in enumerate(node.args) if argument.name in constant or argument.op == "get_attr"]
+            part = getattr(module, node.target)
+            delattr(module, node.target)
+            setattr(module, node.target, _function_of(CompiledGraph(part, whole.options, static)))
+    return lambda given: module.forward(*given)
+
+
+def _function_of(part: CompiledGraph) -> Callable:
+    """A compiled part as a function of its inputs, whose result is as the part has it."""
+    (output,) = (n for n in part.traced.graph.nodes if n.op == "output")
+    if isinstance(output.args[0], tuple):
+        return lambda *given: tuple(part(list(given)))
+    output.args = ((output.args[0],),)
+    return lambda *given: part(list(given))[0]
 
 
 class Bound:
@@ -120,7 +157,7 @@ class Bound:
         for n, (node, value) in enumerate(zip(compiled.placeholders, given, strict=True)):
             if isinstance(value, torch.Tensor) and n not in static:
                 self.positions.append(n)
-                bound[node.name] = Value(node.name, tuple(value.shape), dtype_name(value.dtype))
+                bound[node.name] = _input(node.name, value)
             else:
                 bound[node.name] = value
         importer = Importer("torch.compile", compiled.traced, bound)
@@ -140,6 +177,23 @@ class Bound:
             for n, array, half in zip(self.outputs, found, self.bfloat16, strict=True):
                 results[n] = _tensor(array, half)
         return results
+
+
+def _input(name: str, given: torch.Tensor) -> Value | Missing:
+    try:
+        return Value(name, tuple(given.shape), dtype_name(given.dtype))
+    except TypeError:
+        return Missing()
+
+
+def _constant_inputs() -> list[int]:
+    """The positions of parameters, and of buffers that no call writes, among the inputs of the graph that is being traced."""
+    context = TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    if metadata is None:
+        return []
+    written = {n for n, info in enumerate(metadata.input_info) if info.mutates_data}  # their elements differ in each call
+    return sorted(set(metadata.static_input_indices or ()) - written)
 
 
 def _state(tensor: torch.Tensor) -> tuple[int, int]:

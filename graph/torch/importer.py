@@ -27,12 +27,20 @@ LONGEST_SOURCE = 80  # letters of a line of source in an error
 
 
 class Missing:
-    """The result of a node that is not supported, or that reads one."""
+    """A result of a node that is not supported, of an unknown type."""
+
+
+class UnsupportedNodes(GraphError):
+    """Nodes of a traced graph that are not supported, with the `reasons` in lines."""
+
+    def __init__(self, name: str, reasons: Sequence[str], nodes: Sequence[torch.fx.Node]):
+        super().__init__("\n  ".join([f"{name}: the program cannot be imported", *reasons]))
+        self.reasons, self.nodes = reasons, nodes
 
 
 class Importer(Builder):
-    """The import of one traced graph. `bound` has a value, a tensor that is constant, or a number for each of its inputs; `names`
-    has those of constant tensors in the model, by the inputs."""
+    """The import of one traced graph. `bound` has a value, a tensor that is constant, a number, or Missing for each of its
+    inputs; `names` has those of constant tensors in the model, by the inputs."""
 
     def __init__(self, name: str, module: torch.fx.GraphModule, bound: Mapping[str, Any], names: Mapping[str, str] | None = None):
         super().__init__(name)
@@ -40,25 +48,28 @@ class Importer(Builder):
         self.names = {id(bound[node]): own for node, own in (names or {}).items()}
         self.missing: Counter[str] = Counter()
         self.problems: list[str] = []
+        self.refused: list[torch.fx.Node] = []
+        self.sizes: dict[Any, int] = {}  # by the symbols of open sizes
         self.tensors: dict[int, tuple[torch.Tensor, Value]] = {}  # constants by identity, with the tensor, so that it stays
         self.taken |= {v.name for v in bound.values() if isinstance(v, Value)}
         self.inputs = [v for v in bound.values() if isinstance(v, Value)]
 
     def run(self) -> Sequence[Any]:
-        """The outputs of the traced graph. Raises GraphError that names all operators and nodes that are not supported."""
+        """The outputs of the traced graph. Raises UnsupportedNodes that names all operators and nodes that are not supported."""
         known: dict[torch.fx.Node, Any] = {}
         outputs: Sequence[Any] = ()
         for node in self.module.graph.nodes:
             match node.op:
                 case "placeholder":
                     known[node] = self.bound[node.name]
+                    self._note_sizes(node)
                 case "get_attr":
                     known[node] = _attribute(self.module, node.target)
                 case "output":
                     outputs = self._looked_up(node.args[0], known)
                 case _:
                     known[node] = self._called(node, known)
-        if not self.missing and any(isinstance(v, Missing) for v in torch.utils._pytree.tree_leaves(outputs)):
+        if not (self.missing or self.problems) and any(isinstance(v, Missing) for v in torch.utils._pytree.tree_leaves(outputs)):
             self.problems.append("a size, or another number, depends on data")
         self._raise_problems()
         return outputs
@@ -78,15 +89,11 @@ class Importer(Builder):
     def _called(self, node: torch.fx.Node, known: Mapping[torch.fx.Node, Any]) -> Any:
         args, kwargs = self._looked_up((node.args, node.kwargs), known)
         leaves = torch.utils._pytree.tree_leaves((args, kwargs))
-        if any(isinstance(v, Missing) for v in leaves):
-            self._note_missing(node)
-            return Missing()
-        if not isinstance(node.target, torch._ops.OpOverload):  # a function of a tuple or of numbers, or one that holds graphs
-            if isinstance(node.target, torch._ops.HigherOrderOperator):
-                self._note_missing(node)
-                return Missing()
+        if any(isinstance(v, Missing) for v in leaves) or isinstance(node.target, torch._ops.HigherOrderOperator):
+            return self._stand_in(node)
+        if not isinstance(node.target, torch._ops.OpOverload):  # a function of a tuple or of numbers
             if any(isinstance(v, Value) for v in (*args, *kwargs.values())):  # arithmetic on a number that is not known
-                return Missing()
+                return self._stand_in(node)
             return node.target(*args, **kwargs)  # type: ignore[operator]
         if not any(isinstance(v, Value) for v in leaves) and _is_function(node.target):
             with torch.no_grad():
@@ -95,14 +102,15 @@ class Importer(Builder):
         if name.startswith(WITHOUT_RESULT):
             return None
         if not alternatives(name):
-            self._note_missing(node)
-            return Missing()
+            return self._stand_in(node)
+        start = len(self.calls)
         try:
             return self._written(node, name, args, kwargs)
         except (TypeError, ValueError) as error:
+            del self.calls[start:]
             given = ", ".join(map(_argument_text, (*args, *kwargs.values())))
             self.problems.append(f"{name}({given}){_source(node)}: {error}")
-            return Missing()
+            return self._stand_in(node)
 
     def _written(self, node: torch.fx.Node, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The results of an operator, which are as torch has them."""
@@ -150,17 +158,38 @@ class Importer(Builder):
 
     # --- refusals ------------------------------------------------------------------------------------------------------
 
-    def _note_missing(self, node: torch.fx.Node) -> None:
+    def _stand_in(self, node: torch.fx.Node) -> Any:
+        """Values like the results of a node that is not supported, so that the nodes after it are seen."""
+        self.refused.append(node)
         if isinstance(node.target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
             name = operator_name(node)
             if not alternatives(name) and not name.startswith(WITHOUT_RESULT):
                 self.missing[name] += 1
+        return torch.utils._pytree.tree_map(lambda v: self._like(node.name, v), node.meta.get("val", Missing()))
+
+    def _like(self, name: str, traced: Any) -> Any:
+        """A value of the type of a traced tensor; Missing where that type is not supported or depends on data."""
+        if not isinstance(traced, torch.Tensor):
+            return Missing()
+        shape = [e.node.expr.xreplace(self.sizes) if isinstance(e, torch.SymInt) else e for e in traced.shape]
+        try:
+            return Value(self.fresh(name), tuple(map(int, shape)), dtype_name(traced.dtype))
+        except TypeError:
+            return Missing()
+
+    def _note_sizes(self, node: torch.fx.Node) -> None:
+        """Take the symbols of an input's sizes as what they are in this import."""
+        traced, given = node.meta.get("val"), self.bound[node.name]
+        pairs = zip(traced.shape, given.shape, strict=True) if isinstance(given, (Value, torch.Tensor)) else [(traced, given)]
+        for symbol, size in pairs:
+            if isinstance(symbol, torch.SymInt) and symbol.node.expr.is_Symbol and isinstance(size, int):
+                self.sizes[symbol.node.expr] = size
 
     def _raise_problems(self) -> None:
         lines = [f"{name}: there is no such operator ({n} {'call' if n == 1 else 'calls'})" for name, n in self.missing.items()]
         lines += self.problems + ([HOW_TO_ADD] if lines else [])
         if lines:
-            raise GraphError("\n  ".join([f"{self.name}: the program cannot be imported", *lines]))
+            raise UnsupportedNodes(self.name, lines, self.refused)
 
 
 def operator_name(node: torch.fx.Node) -> str:
@@ -236,7 +265,7 @@ def _argument_text(argument: Any) -> str:
 
 def _source(node: torch.fx.Node) -> str:
     """The place in a user's program that a node is of, where torch knows it."""
-    lines = (node.meta.get("stack_trace") or "").strip().splitlines()
+    lines = [line for line in (node.meta.get("stack_trace") or "").strip().splitlines() if line.strip(" ^~")]
     if len(lines) < 2:
         return ""
     place, text = lines[-2].strip(), lines[-1].strip()

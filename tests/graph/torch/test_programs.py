@@ -240,6 +240,63 @@ def test_what_is_missing_runs_in_eager_mode():
     torch.testing.assert_close(function(x), missing(x))
 
 
+class Islands(nn.Module):
+    """Operators that are missing, with complex numbers between them, and layers before, between and after them."""
+
+    def __init__(self):
+        super().__init__()
+        self.before, self.after = nn.Linear(8, 16), nn.Linear(9, 5)
+
+    def forward(self, x):
+        spectrum = torch.fft.rfft(functional.relu(self.before(x)))
+        scores = functional.gelu(self.after(torch.view_as_real(spectrum).sum(-1)))
+        return torch.special.i0(scores) @ scores.T, self.before.bias.sum(), x.shape[0]
+
+
+def test_missing_nodes_are_islands_between_compiled_parts(monkeypatch):
+    """Parts are compiled once for each number of rows, with parameters as constants, and one warning names what is not."""
+    parts = []
+    monkeypatch.setattr(
+        "graph.torch.backend.compile", lambda graph, **options: parts.append(graph) or tir.compile(graph, **options)
+    )
+    module = Islands().eval()
+    function, _, noted = compiled(module, torch.randn(3, 8))
+    assert len(noted) == 1 and noted[0].startswith("3 node(s) of a traced graph run in eager mode")
+    assert all(name in noted[0] for name in ("aten._fft_r2c", "aten.view_as_real", "aten.i0"))
+    weights = {tuple(sorted(array.shape)) for graph in parts for array in graph.constants.values()}
+    assert {(8, 16), (16,), (5, 9), (5,)} <= weights and len(parts) >= 2
+    for rows in (3, 5, 7, 5):
+        x = torch.randn(rows, 8)
+        torch.testing.assert_close(function(x), module(x))
+    count = len(parts)
+    torch.testing.assert_close(function(x), module(x))
+    assert len(parts) == count
+
+
+def test_what_depends_on_strides_is_not_parted():
+    """A compiled part gives arrays without gaps, in which as_strided would find other elements."""
+
+    def function(x):
+        y = torch.special.i0(x.t() * 2)
+        return y.t() + 1, (y * 2).as_strided((2, 2), (1, 3), 1)
+
+    x = torch.randn(3, 5)
+    _, found, noted = compiled(function, x)
+    torch.testing.assert_close(found, function(x))
+    assert len(noted) == 1 and "aten.i0" in noted[0]
+
+
+def test_numbers_that_depend_on_data():
+    def function(x, z):
+        return x * x.sum().item() + 1, z * 2, x @ x.T
+
+    x, z = torch.randn(3, 5), torch.randn(2, dtype=torch.complex64)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        _, found, noted = compiled(function, x, z)
+    torch.testing.assert_close(found, function(x, z))
+    assert len(noted) <= 1
+
+
 def test_training_runs_in_eager_mode():
     module, x = nn.Linear(7, 3), torch.randn(2, 7)
     with torch.enable_grad():
