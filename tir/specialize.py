@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from .arith.simplify import simplify
 from .assumptions import ASSUMED, assumptions, broken_assumption, with_assumption
-from .ir import Buffer, Const, For, Iter, Node, PrimFunc, need_func
+from .dtypes import is_int
+from .ir import Binary, Buffer, Cast, Const, For, Iter, Node, PrimFunc, need_func
 from .nearest import no_such
-from .traverse import rewrite, substitute, variables
+from .traverse import children, rewrite, substitute, variables
 
 
 def specialize(func: PrimFunc, values: Mapping[str, int]) -> PrimFunc:
@@ -36,11 +37,13 @@ def specialize(func: PrimFunc, values: Mapping[str, int]) -> PrimFunc:
 
 
 def _folded(n: Node) -> Node | None:
-    """The node with its extent or shape simplified; None for any other node."""
+    """The node with its extent or shape simplified, an integer for an expression of constants; None for any other node."""
     match n:
         case For() | Iter():
             return n.with_(extent=simplify(n.extent))
         case Buffer():
             return n.with_(shape=tuple(map(simplify, n.shape)))
+        case Cast() | Binary() if is_int(n.dtype) and all(isinstance(c, Const) for c in children(n)):
+            return simplify(n)
         case _:
             return None

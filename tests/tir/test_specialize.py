@@ -21,6 +21,18 @@ def test_it_is_the_function_written_with_these_sizes() -> None:
     assert tir.specialize(func, {"m": 13}).script() == te.create_prim_func([n, *padded(n, 13)]).script()
 
 
+def test_integers_that_follow_from_sizes_are_constants() -> None:
+    n = te.var("n")
+
+    def reversed_rows(n) -> list[te.Tensor]:
+        A, at = te.placeholder((n,), name="A"), te.placeholder((3,), "int64", name="at")
+        last = n - 1 if isinstance(n, int) else (n - 1).astype("int64")
+        return [A, at, te.compute((3,), lambda i: A[te.minimum(at[i], last)], name="B")]
+
+    func = te.create_prim_func([n, *reversed_rows(n)])
+    assert tir.specialize(func, {"n": 7}).script() == te.create_prim_func(reversed_rows(7)).script()
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
