@@ -162,11 +162,23 @@ class Builder:
             outputs = [self.value(outputs, *t) for t in result_types(call)]
         return replace(call, outputs=tuple(outputs))
 
-    def graph(self, *outputs: Value) -> Graph:
-        """The graph with these outputs, and the constants that are read. Raises GraphError for one that is not well formed."""
-        read = {v.name for c in self.calls for v in c.values} | {v.name for v in outputs}
+    def graph(self, *outputs: Value, **named: Value) -> Graph:
+        """The graph with these outputs, `named` ones after the others, by other names, and the constants that are read.
+
+        Raises GraphError for a name that is taken, for a named output that no call makes, and for a malformed graph.
+        """
+        renamed = {v: replace(v, name=name) for name, v in named.items()}
+        made = {v for c in self.calls for v in c.outputs}
+        for value, new in renamed.items():
+            if value not in made or new.name in self.taken:
+                why = "no call makes it" if value not in made else f"the name `{new.name}` is taken"
+                raise GraphError(f"graph {self.name}: `{value.name}` cannot be the output `{new.name}`: {why}")
+        calls = [c.with_inputs(renamed) for c in self.calls]
+        calls = [replace(c, outputs=tuple(renamed.get(v, v) for v in c.outputs)) for c in calls]
+        outputs = (*outputs, *renamed.values())
+        read = {v.name for c in calls for v in c.values} | {v.name for v in outputs}
         kept = {name: array for name, array in self.constants.items() if name in read}
-        return verify(Graph(self.name, tuple(self.inputs), tuple(self.calls), tuple(outputs), kept))
+        return verify(Graph(self.name, tuple(self.inputs), tuple(calls), outputs, kept))
 
 
 class Writer:

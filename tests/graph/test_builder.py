@@ -56,6 +56,21 @@ def test_values_have_types_and_unique_names():
     np.testing.assert_array_equal(evaluate(graph, [X])[1], X[:, 3:])
 
 
+def test_outputs_of_given_names():
+    b = Builder("g")
+    x = b.input("x", X.shape, "float32")
+    y = b("Relu", x)
+    graph = b.graph(b("Neg", y), positive=y)
+    assert graph.text() == (
+        "graph g\n    input x: float32[3, 7]\n    positive: float32[3, 7] = Relu(x)\n    neg: float32[3, 7] = Neg(positive)\n"
+        "    output neg, positive"
+    )
+    with pytest.raises(GraphError, match=r"^graph g: `x` cannot be the output `same`: no call makes it$"):
+        b.graph(same=x)
+    with pytest.raises(GraphError, match=r"^graph g: `relu` cannot be the output `neg`: the name `neg` is taken$"):
+        b.graph(neg=y)
+
+
 def test_calls_of_constants_are_computed_and_unread_ones_left_out():
     b = Builder()
     x, one = b.input("x", (3,), "float32"), b.constant([1.0, 2.0, 3.0], "float32")
