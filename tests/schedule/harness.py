@@ -1,4 +1,4 @@
-"""The two assertions for primitives: `check` for what is accepted, `refuse` for what is not.
+"""The two assertions for primitives: `becomes` for what is accepted, `refuses` for what is not.
 
 Both say which iteration goes wrong where a primitive computes something else, or accepts what it should refuse.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from difflib import unified_diff
 from functools import lru_cache
 from textwrap import dedent, indent
@@ -30,55 +30,104 @@ NOWHERE = -1  # what the recorded iterations of an element are that no store has
 
 
 class Checked(Schedule):
-    """A schedule that keeps the function it began with, `before`."""
+    """A schedule that keeps the function it began with, `before`, and asserts what primitives make of it."""
 
     def __init__(self, func: PrimFunc, seed: int | np.random.Generator | None = None):
         super().__init__(func, seed)
         self.before = func
 
+    def becomes(self, expected_body: str, sizes: dict[str, int] | None = None) -> None:
+        """Assert that the schedule prints as expected, replays, is well formed, and computes the numbers of the function before.
+
+        `expected_body` is the printed body of the function, in which `...` stands for lines of the one before (`completed`); the
+        header must be that of the one before.
+        """
+        __tracebackhide__ = True
+        before = self.before
+        well_formed(self.func)
+        same_numbers(before, self.func, sizes)  # before the script: it names the first element that went wrong
+        header, found = _header_and_body(self.func)
+        header_before, body_before = _header_and_body(before)
+        assert header == header_before, f"the header became\n{header}"
+        expected = completed(dedent(expected_body).strip(), body_before)
+        changes = "\n".join(unified_diff(expected.splitlines(), found.splitlines(), "expected", "found", lineterm=""))
+        assert found == expected, f"{changes}\n\nthe script was\n{found}"
+        round_trip(self.func)
+        for trace in (self.trace, Trace.from_json(self.trace.to_json())):
+            again = replay(before, trace)
+            assert again.script == self.script
+            assert again.trace == self.trace
+        s = Schedule(before)
+        exec(str(self.trace), {"s": s})
+        assert s.script == self.script, "the printed trace does something else"
+
+    def refuses(self, expected_message: str) -> None:
+        """Assert that the step with which the message begins is refused with exactly this message."""
+        __tracebackhide__ = True
+        with self.refusal(expected_message):
+            eval(f"s.{call_in(dedent(expected_message).strip())}", {"s": self})
+
+    @contextmanager
+    def refusal(self, expected_message: str) -> Iterator[None]:
+        """Assert that the step in the `with` is refused with exactly this message, and that function and trace stay as they were."""
+        __tracebackhide__ = True
+        func, trace, expected = self.func, self.trace, dedent(expected_message).strip("\n")
+        try:
+            yield
+        except ScheduleError as error:
+            assert str(error) == expected, f"the message was\n{error}"
+        else:
+            pytest.fail(f"accepted, but expected\n{expected}\n{damage(func, self.func)}", pytrace=False)
+        assert self.func is func
+        assert self.trace == trace
+
 
 def check(schedule: Checked, expected_body: str, sizes: dict[str, int] | None = None) -> None:
-    """Assert that a schedule prints as expected, replays, is well formed, and computes the same numbers as the function before.
-
-    `expected_body` is the printed body of the function; its header must be that of the one before.
-    """
-    __tracebackhide__ = True
-    before = schedule.before
-    well_formed(schedule.func)
-    same_numbers(before, schedule.func, sizes)  # before the script: it names the first element that went wrong
-    header, found = _header_and_body(schedule.func)
-    assert header == _header_and_body(before)[0], f"the header became\n{header}"
-    expected = dedent(expected_body).strip()
-    changes = "\n".join(unified_diff(expected.splitlines(), found.splitlines(), "expected", "found", lineterm=""))
-    assert found == expected, f"{changes}\n\nthe script was\n{found}"
-    round_trip(schedule.func)
-    for trace in (schedule.trace, Trace.from_json(schedule.trace.to_json())):
-        again = replay(before, trace)
-        assert again.script == schedule.script
-        assert again.trace == schedule.trace
-    s = Schedule(before)
-    exec(str(schedule.trace), {"s": s})
-    assert s.script == schedule.script, "the printed trace does something else"
+    """`Checked.becomes`."""
+    schedule.becomes(expected_body, sizes)
 
 
 def refuse(schedule: Schedule, expected_message: str, call: Callable[[Schedule], object] | None = None) -> None:
-    """Assert that a step is refused with exactly this message, and that function and trace stay as they were.
+    """`Checked.refuses` of a schedule of any class; the step is `call(schedule)` where the message begins with it in another way."""
+    step = call or (lambda s: eval(f"s.{call_in(dedent(expected_message).strip())}", {"s": s}))
+    with Checked.refusal(schedule, expected_message):  # type: ignore[arg-type]
+        step(schedule)
 
-    The step is the one that the message begins with, or `call(schedule)` where that is written in another way.
+
+def completed(expected: str, before: str) -> str:
+    """A script in which each line `...` is replaced by the lines of the script `before` that it stands for.
+
+    They begin after the line above it (of the same block; at the start where there is none), which is unchanged but for the
+    indentation. They end where the line below it comes, or where the indentation is less than that of the `...`.
     """
-    __tracebackhide__ = True
-    func, trace, expected = schedule.func, schedule.trace, dedent(expected_message).strip("\n")
-    try:
-        if call is None:
-            eval(f"s.{call_in(expected)}", {"s": schedule})
+    given, lines, block = before.splitlines(), [], 0
+    listed = expected.splitlines()
+    for n, line in enumerate(listed):
+        if line.strip() != "...":
+            taken = [line]
         else:
-            call(schedule)
-    except ScheduleError as error:
-        assert str(error) == expected, f"the message was\n{error}"
-    else:
-        pytest.fail(f"accepted, but expected\n{expected}\n{damage(func, schedule.func)}", pytrace=False)
-    assert schedule.func is func
-    assert schedule.trace == trace
+            start, shift = 0, 0
+            if lines:
+                assert block >= 0, f"`...` in a block that was not there before, below {lines[-1].strip()}"
+                above = [m for m in range(block, len(given)) if given[m].strip() == lines[-1].strip()]
+                assert above, f"the line above a `...` was not there before: {lines[-1].strip()}"
+                start, shift = above[0] + 1, _depth(lines[-1]) - _depth(given[above[0]])
+            below = listed[n + 1].strip() if n + 1 < len(listed) else None
+            taken = []
+            for g in given[start:]:
+                if g.strip() == below or _depth(g) + shift < _depth(line):
+                    break
+                taken.append(" " * (_depth(g) + shift) + g.strip())
+            assert taken, f"`...` stands for nothing below {lines[-1].strip() if lines else 'the start'}"
+        for one in taken:
+            if one.strip().startswith("with T.block("):
+                block = next((m for m, g in enumerate(given) if g.strip() == one.strip()), NOWHERE)
+        lines += taken
+    return "\n".join(lines)
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def call_in(message: str) -> str:

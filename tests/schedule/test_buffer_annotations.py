@@ -3,7 +3,7 @@ import pytest
 import tir
 from schedule import Schedule
 from tests.programs import matmul
-from tests.schedule.harness import Checked, check
+from tests.schedule.harness import Checked
 from tir import te
 from tir.traverse import loops
 
@@ -28,15 +28,12 @@ def test_what_is_inlined_is_fetched_no_more():
     tir.build(s.func)
     s.reverse_compute_inline("D")
     assert annotations(s) == {}
-    check(
-        s,
-        """
+    s.becomes("""
         for i_1, j_1 in T.grid(7, 13):
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                 D[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(2.0) - A[v_i, v_j]
-        """,
-    )
+    """)
 
 
 @pytest.mark.parametrize("value", ["C", ["C"], ["C", "D"]])

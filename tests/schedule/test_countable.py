@@ -6,7 +6,7 @@ import pytest
 
 import tir
 from schedule import ScheduleError
-from tests.schedule.harness import refuse
+from tests.schedule.harness import Checked
 from tir import te
 from tir.script import parse
 
@@ -49,13 +49,10 @@ def test_refused_or_wide_enough(step):
 
 
 def test_the_message():
-    refuse(
-        tir.Schedule(largest("int32")),
-        """
-split('i', [None, 4294967296]): `i_1_1` would count to 4294967296, and int32 ends at 2147483647
-  hint: make the function with sizes of int64, as te.const(7, 'int64') or T.int64(7)
-""",
-    )
+    Checked(largest("int32")).refuses("""
+        split('i', [None, 4294967296]): `i_1_1` would count to 4294967296, and int32 ends at 2147483647
+          hint: make the function with sizes of int64, as te.const(7, 'int64') or T.int64(7)
+    """)
 
 
 def test_a_fused_loop_is_wide_enough():

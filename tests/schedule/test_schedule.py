@@ -7,7 +7,7 @@ import pytest
 from schedule import REGISTRY, Schedule, ScheduleError, Step, Trace, primitive, replay
 from schedule.primitive import LoopName
 from tests.programs import chain, matmul, vector
-from tests.schedule.harness import refuse
+from tests.schedule.harness import Checked
 from tir import te
 from tir.ir import PrimFunc
 
@@ -108,7 +108,7 @@ def test_a_copy_goes_its_own_way():
 
 
 def test_looking():
-    s = Schedule(chain())
+    s = Checked(chain())
     assert s.get_block("B") == "B" and s.get_child_blocks(s.get_block("root")) == ["B", "C"]
     assert s.get_loops("C") == ["i_1", "j_1"]
     assert s.get_producers("C") == ["B"] and s.get_producers("B") == []
@@ -116,8 +116,8 @@ def test_looking():
     assert s.get_child_blocks("i") == ["B"] and s.get_child_blocks("root") == ["B", "C"]
     assert s.get_output_blocks() == ["C"]
     assert len(s.trace) == 0
-    refuse(s, "get_block('D'): `D` is no block of this function; its blocks are `B` and `C`")
-    refuse(s, "get_loops('i'): `i` is a loop, not a block; its blocks are `B` and `C`")
+    s.refuses("get_block('D'): `D` is no block of this function; its blocks are `B` and `C`")
+    s.refuses("get_loops('i'): `i` is a loop, not a block; its blocks are `B` and `C`")
 
 
 def test_consumers_of_several_outputs():

@@ -4,7 +4,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError
 from tests.programs import chain, matmul
-from tests.schedule.harness import refuse, same_numbers
+from tests.schedule.harness import Checked, same_numbers
 from tir.ir import PrimFunc
 from tir.script import parse
 from tir.verify import verify
@@ -76,13 +76,11 @@ for i, j in T.grid(7, 5):
 
 
 def test_a_block_under_a_condition():
-    s = Schedule(matmul())
+    s = Checked(matmul())
     s.split("j", [None, 4])
     s.reorder("j_0", "i", "k", "j_1")
     s.add_guard("i", "j_0 < 3")
-    refuse(
-        s,
-        """
+    s.refuses("""
         cache_read('C', 0, 'local'): `C` stands under `if j_0 < 3`; only loops and blocks may be around it
             9 |         if j_0 < 3:
               |         ^^^^^^^^^^^ around it
@@ -90,42 +88,33 @@ def test_a_block_under_a_condition():
            11 |                 with T.block("C"):
               |                 ^^^^^^^^^^^^^^^^^^ the block
           hint: do this before add_guard and hoist_predicate, or make the condition one of the block (T.where)
-        """,
-    )
+    """)
 
 
 def test_a_block_under_a_loop_whose_extent_is_loaded():
-    refuse(
-        Schedule(loaded_extent()),
-        """
+    Checked(loaded_extent()).refuses("""
         compute_inline('C'): `C` stands under `j`, a loop whose extent is read from memory; only loops and blocks may be around it
            12 |     for j in range(N[0]):
               |     ^^^^^^^^^^^^^^^^^^^^^ around it
            13 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: run over the largest extent, and make the rest a condition of the block (T.where)
-        """,
-    )
+    """)
 
 
 def test_a_loop_whose_extent_is_loaded_takes_nothing_in():
-    refuse(
-        Schedule(loaded_extent()),
-        """
+    Checked(loaded_extent()).refuses("""
         compute_at('B', 'j'): what is in `j` stands under `j`, a loop whose extent is read from memory; only loops and blocks may be around it
            12 |     for j in range(N[0]):
               |     ^^^^^^^^^^^^^^^^^^^^^ around it
           hint: run over the largest extent, and make the rest a condition of the block (T.where)
-        """,
-    )
+    """)
 
 
 def test_a_loop_inside_another_block():
-    s = Schedule(chain())
+    s = Checked(chain())
     s.blockize("j_1")
-    refuse(
-        s,
-        """
+    s.refuses("""
         compute_at('B', 'j_1'): `j_1` and `B` are not inside the same block
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ the block
@@ -133,8 +122,7 @@ def test_a_loop_inside_another_block():
            17 |             for j_1 in range(13):
               |             ^^^^^^^^^^^^^^^^^^^^^ the loop
           hint: choose a loop that is directly inside the function, in no other block
-        """,
-    )
+    """)
 
 
 def test_a_reader_before_the_writer():
@@ -152,10 +140,8 @@ def test_a_reader_before_the_writer():
 
 
 def test_a_buffer_written_again_in_a_loop():
-    s = Schedule(written_again())
-    refuse(
-        s,
-        """
+    s = Checked(written_again())
+    s.refuses("""
         reindex('C', 'X'): `Y` writes `X` again before the next iteration of `i` reads it
             8 |     for i in range(7):
               |     ^^^^^^^^^^^^^^^^^^ around both
@@ -169,24 +155,20 @@ def test_a_buffer_written_again_in_a_loop():
            15 |         with T.block("Y"):
               |         ^^^^^^^^^^^^^^^^^^ writes X
           hint: stage_mem('C', 'X', ...) copies it right before `C`
-        """,
-    )
+    """)
     s.stage_mem("C", "X", "x")  # as the hint says
     same_numbers(written_again(), s.func)
 
 
 def test_an_ordered_axis():
-    refuse(
-        Schedule(ordered()),
-        """
+    Checked(ordered()).refuses("""
         reorder('j', 'i'): the axis `w` of block `C` is opaque, and `j` would change its order
             7 |     for i, j in T.grid(7, 5):
               |            ^ drives an opaque axis
             8 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ its block
           hint: if the order does not matter, declare `w` as T.axis.spatial, or T.axis.reduce if it adds up
-        """,
-    )
+    """)
 
 
 @pytest.mark.parametrize("inner", ["ax0", "w"])

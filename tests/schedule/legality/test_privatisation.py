@@ -4,7 +4,7 @@ from schedule import Schedule
 from schedule.legality.privatisation import private_buffers
 from schedule.primitive import loop_at
 from tests.programs import relu_of_matmul, stencil
-from tests.schedule.harness import refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, same_numbers, well_formed
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, PrimFunc, Store, Var, seq
 
 
@@ -72,11 +72,9 @@ def carried() -> PrimFunc:
 
 
 def test_what_was_written_in_another_iteration():
-    s = Schedule(carried())
+    s = Checked(carried())
     assert private(s, "i") == set()
-    refuse(
-        s,
-        """
+    s.refuses("""
         parallel('i'): cannot prove that different iterations of `i` touch different elements of `B`
             8 |     for i in range(7):
               |     ^^^^^^^^^^^^^^^^^^ cannot be parallel
@@ -88,8 +86,7 @@ def test_what_was_written_in_another_iteration():
               |         ^^^^^^^^^^^^^^^^^^ reads `B`
           witness: i = 0 reads B[0], i = 1 writes it
           hint: choose another loop, or put the two into loops of their own
-        """,
-    )
+    """)
 
 
 def test_what_is_used_elsewhere():

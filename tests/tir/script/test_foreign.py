@@ -7,7 +7,7 @@ import pytest
 
 import tir
 from schedule import Schedule, ScheduleError
-from tests.schedule.harness import refuse
+from tests.schedule.harness import Checked
 from tests.tir.script.parsing import becomes, parsed
 from tir.interpreter import InterpreterError
 from tir.script import ScriptError
@@ -66,17 +66,14 @@ def test_steps_that_keep_its_memory_are_taken():
 
 
 def test_steps_that_change_its_memory_are_refused():
-    s = Schedule(parsed(TILES.replace("7, 13", "7, 7").replace("0:13", "0:7").replace("(2, 13)", "(2, 7)"), SQUARES))
-    refuse(
-        s,
-        """
-transform_layout('X', ['write', 0], 'lambda i, j: (j, i)'): `T.call_extern` is a foreign call, and its memory would be another than the one that it expects
-   17 |             T.evaluate(T.call_extern("int32", "copy", T.tvm_access_ptr(T.type_annotation("float32"), X.data, vt * 14, 26, 1), T.address_of(B[vt * 2, 0]), 7, dtype="int32"))
-      |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the call
-  hint: steps may move the call, and change other buffers
-""",
-        lambda s: s.transform_layout("X", ("write", 0), "lambda i, j: (j, i)"),
-    )
+    s = Checked(parsed(TILES.replace("7, 13", "7, 7").replace("0:13", "0:7").replace("(2, 13)", "(2, 7)"), SQUARES))
+    with s.refusal("""
+        transform_layout('X', ['write', 0], 'lambda i, j: (j, i)'): `T.call_extern` is a foreign call, and its memory would be another than the one that it expects
+           17 |             T.evaluate(T.call_extern("int32", "copy", T.tvm_access_ptr(T.type_annotation("float32"), X.data, vt * 14, 26, 1), T.address_of(B[vt * 2, 0]), 7, dtype="int32"))
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the call
+          hint: steps may move the call, and change other buffers
+    """):
+        s.transform_layout("X", ("write", 0), "lambda i, j: (j, i)")
     for call in (
         lambda: s.compute_inline("X"),
         lambda: s.unsafe_set_dtype("X", 0, "float64"),

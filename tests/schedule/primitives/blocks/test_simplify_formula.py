@@ -3,7 +3,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError
 from tests.programs import matmul
-from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, same_numbers, well_formed
 from tir import te
 from tir.interpreter import run
 
@@ -17,29 +17,23 @@ def formula(make, *shape: int, dtype: str = "float32"):
 def test_indices_and_conditions():
     s = Checked(formula(lambda A, i, j: te.if_then_else(te.all(i >= 0, j < 13), A[i, j // 4 * 4 + j % 4] * 1.0, 0.0)))
     s.simplify_formula("B")
-    check(
-        s,
-        """
+    s.becomes("""
         for i0, i1 in T.grid(7, 13):
             with T.block("B"):
                 v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
                 B[v_i0, v_i1] = A[v_i0, v_i1]
-        """,
-    )
+    """)
 
 
 def test_axes_of_one_value_stay():
     s = Checked(formula(lambda A, n, i: A[n, (i // 13) + i] + te.pow(A[n, i], 1.0), 1, 13))
     s.simplify_formula("B")
-    check(
-        s,
-        """
+    s.becomes("""
         for i0, i1 in T.grid(1, 13):
             with T.block("B"):
                 v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
                 B[v_i0, v_i1] = A[v_i0, v_i1] + A[v_i0, v_i1]
-        """,
-    )
+    """)
 
 
 NUMBERS = np.array([[0.0, -0.0, 1.5, -2.0, 1.5, np.inf, -np.inf]], "float32")
@@ -110,14 +104,11 @@ def test_other_choices_stay():
 
 
 def test_refuses_what_is_simple():
-    refuse(
-        Schedule(matmul()),
-        """
+    Checked(matmul()).refuses("""
         simplify_formula('C'): nothing in `C` can be simplified
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
-        """,
-    )
+    """)
 
 
 def test_a_reduction_over_nothing_keeps_its_init():

@@ -3,7 +3,7 @@ import pytest
 from schedule import Schedule, ScheduleError, TensorIntrin
 from schedule.intrinsics.tensor_intrin import _REGISTERED
 from tests.programs import elementwise, matmul
-from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, same_numbers, well_formed
 from tests.tir.script.parsing import parsed
 from tir import te
 from tir.ir import NOTHING, Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var
@@ -51,9 +51,7 @@ def test_bytes():
     s = Checked(dot())
     s.tensorize(tiled(s), "dot_16x4_vnni")
     s.decompose_reduction("C_o", "ko")
-    check(
-        s,
-        """
+    s.becomes("""
         for i, j_0 in T.grid(7, 2):
             with T.block("C_o_init"):
                 v_i_o, v_j_o = T.axis.remap("SS", [i, j_0])
@@ -72,17 +70,14 @@ def test_bytes():
                         with T.block("vpdpbusd"):
                             vi = T.axis.spatial(16, i_1)
                             C[v_i_o, v_j_o * 16 + vi] = C[v_i_o, v_j_o * 16 + vi] + T.Cast("int32", A[v_i_o, v_ko_o * 4 + v_ki_o * 4]) * T.Cast("int32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 4]) + T.Cast("int32", A[v_i_o, v_ko_o * 4 + v_ki_o * 4 + 1]) * T.Cast("int32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 4 + 1]) + T.Cast("int32", A[v_i_o, v_ko_o * 4 + v_ki_o * 4 + 2]) * T.Cast("int32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 4 + 2]) + T.Cast("int32", A[v_i_o, v_ko_o * 4 + v_ki_o * 4 + 3]) * T.Cast("int32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 4 + 3])
-        """,
-    )
+    """)
 
 
 def test_bfloat16():
     s = Checked(dot(3, 16, 7, 2, "bfloat16", "bfloat16", "float32"))
     s.tensorize(tiled(s), "dot_16x2_bf16")
     s.decompose_reduction("C_o", "ko")
-    check(
-        s,
-        """
+    s.becomes("""
         for i, j_0 in T.grid(3, 1):
             with T.block("C_o_init"):
                 v_i_o, v_j_o = T.axis.remap("SS", [i, j_0])
@@ -101,8 +96,7 @@ def test_bfloat16():
                         with T.block("vdpbf16ps"):
                             vi = T.axis.spatial(16, i_1)
                             C[v_i_o, v_j_o * 16 + vi] = C[v_i_o, v_j_o * 16 + vi] + T.Cast("float32", A[v_i_o, v_ko_o * 2 + v_ki_o * 2 + 1]) * T.Cast("float32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 2 + 1]) + T.Cast("float32", A[v_i_o, v_ko_o * 2 + v_ki_o * 2]) * T.Cast("float32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 2])
-        """,
-    )
+    """)
 
 
 def test_multiply_add():
@@ -110,9 +104,7 @@ def test_multiply_add():
     s.split("j", [None, 16])
     s.reorder("i", "j_0", "k", "j_1")
     s.tensorize("j_1", "fma_16_f32")
-    check(
-        s,
-        """
+    s.becomes("""
         for i, j_0, k in T.grid(7, 3, 5):
             with T.block("C_o"):
                 v_i_o, v_j_o, v_k_o = T.axis.remap("SSR", [i, j_0, k])
@@ -126,8 +118,7 @@ def test_multiply_add():
                     with T.block("vfmadd"):
                         vi = T.axis.spatial(16, i_1)
                         C[v_i_o, v_j_o * 16 + vi] = C[v_i_o, v_j_o * 16 + vi] + A[v_i_o, v_k_o] * B[v_k_o, v_j_o * 16 + vi]
-        """,
-    )
+    """)
 
 
 def test_a_block():
@@ -135,9 +126,7 @@ def test_a_block():
     s.reorder("i", "k", "j")
     s.blockize("j", preserve_unit_iters=False)
     s.tensorize("C_o", "fma_16_f32")
-    check(
-        s,
-        """
+    s.becomes("""
         for i, k in T.grid(7, 5):
             with T.block("C_o"):
                 v_i_o, v_k_o = T.axis.remap("SR", [i, k])
@@ -150,8 +139,7 @@ def test_a_block():
                     with T.block("vfmadd"):
                         vi = T.axis.spatial(16, i_1)
                         C[v_i_o, vi] = C[v_i_o, vi] + A[v_i_o, v_k_o] * B[v_k_o, vi]
-        """,
-    )
+    """)
 
 
 @T.prim_func
@@ -239,7 +227,7 @@ def count_desc(Y: T.Buffer((13,), "int32")):
 
 def test_an_intrinsic_that_computes_with_its_loops_wants_32_bits():
     TensorIntrin.register("count", count_desc, count_desc)
-    s = Schedule(
+    s = Checked(
         parsed(
             """
 for i, j in T.grid(T.int64(7), T.int64(13)):
@@ -250,13 +238,10 @@ for i, j in T.grid(T.int64(7), T.int64(13)):
             'B: T.Buffer((7, 13), "int32")',
         )
     )
-    refuse(
-        s,
-        """
-tensorize('j', 'count'): `count` computes with its loop variables, which have 64 bits here
-  hint: convert them where they are no indices: T.Cast('int32', i)
-""",
-    )
+    s.refuses("""
+        tensorize('j', 'count'): `count` computes with its loop variables, which have 64 bits here
+          hint: convert them where they are no indices: T.Cast('int32', i)
+    """)
     del _REGISTERED["count"]
 
 
@@ -294,89 +279,65 @@ def test_implementations_compute_their_descriptions(name):
 
 
 def test_refusals():
-    s = Schedule(matmul())
-    refuse(
-        s,
-        """
-tensorize('k', 'dot_8x8'): no tensor intrinsic is called `dot_8x8`
-  hint: did you mean `dot_8x4_u8s8`?
-""",
-    )
-    s = Schedule(dot())
+    s = Checked(matmul())
+    s.refuses("""
+        tensorize('k', 'dot_8x8'): no tensor intrinsic is called `dot_8x8`
+          hint: did you mean `dot_8x4_u8s8`?
+    """)
+    s = Checked(dot())
     tiled(s)
-    refuse(
-        s,
-        """
-tensorize('ki', 'dot_16x4_vnni'): `ki` is not what `dot_16x4_vnni` computes: `ki` runs over 4, not 16
-    8 |     for i, j_0, ko, j_1, ki in T.grid(7, 2, 5, 16, 4):
-      |                          ^^ compared with it
-  hint: split and reorder first, to loops over 16, 4 in this order
-""",
-    )
-    s = Schedule(matmul())
+    s.refuses("""
+        tensorize('ki', 'dot_16x4_vnni'): `ki` is not what `dot_16x4_vnni` computes: `ki` runs over 4, not 16
+            8 |     for i, j_0, ko, j_1, ki in T.grid(7, 2, 5, 16, 4):
+              |                          ^^ compared with it
+          hint: split and reorder first, to loops over 16, 4 in this order
+    """)
+    s = Checked(matmul())
     s.split("j", [None, 16])
     s.reorder("i", "j_0", "k", "j_1")
-    refuse(
-        s,
-        """
-tensorize('j_1', 'fma_16_f32'): `j_1` is not what `fma_16_f32` computes: `C` runs only where `v_j_o * 16 + j_1 < 13`
-    8 |     for i, j_0, k, j_1 in T.grid(7, 1, 5, 16):
-      |                    ^^^ compared with it
-  hint: choose factors that divide the extents, peel the loop, or pad_einsum first
-""",
-    )
-    s = Schedule(dot(left="int8"))
+    s.refuses("""
+        tensorize('j_1', 'fma_16_f32'): `j_1` is not what `fma_16_f32` computes: `C` runs only where `v_j_o * 16 + j_1 < 13`
+            8 |     for i, j_0, k, j_1 in T.grid(7, 1, 5, 16):
+              |                    ^^^ compared with it
+          hint: choose factors that divide the extents, peel the loop, or pad_einsum first
+    """)
+    s = Checked(dot(left="int8"))
     tiled(s)
-    refuse(
-        s,
-        """
-tensorize('j_1', 'dot_16x4_vnni'): `j_1` is not what `dot_16x4_vnni` computes: `A` is of int8, but `A` of the description is of uint8
-    8 |     for i, j_0, ko, j_1, ki in T.grid(7, 2, 5, 16, 4):
-      |                     ^^^ compared with it
-  hint: TensorIntrin.register makes an intrinsic known that computes this
-""",
-    )
-    s = Schedule(elementwise(7, 16))
-    refuse(
-        s,
-        """
-tensorize('i1', 'fma_16_f32'): `i1` is not what `fma_16_f32` computes: it has both `B` and `A` for `C` of the description
-    8 |     for i0, i1 in T.grid(7, 16):
-      |             ^^ compared with it
-  hint: TensorIntrin.register makes an intrinsic known that computes this
-""",
-    )
-    s = Schedule(matmul(7, 5, 32))
+    s.refuses("""
+        tensorize('j_1', 'dot_16x4_vnni'): `j_1` is not what `dot_16x4_vnni` computes: `A` is of int8, but `A` of the description is of uint8
+            8 |     for i, j_0, ko, j_1, ki in T.grid(7, 2, 5, 16, 4):
+              |                     ^^^ compared with it
+          hint: TensorIntrin.register makes an intrinsic known that computes this
+    """)
+    s = Checked(elementwise(7, 16))
+    s.refuses("""
+        tensorize('i1', 'fma_16_f32'): `i1` is not what `fma_16_f32` computes: it has both `B` and `A` for `C` of the description
+            8 |     for i0, i1 in T.grid(7, 16):
+              |             ^^ compared with it
+          hint: TensorIntrin.register makes an intrinsic known that computes this
+    """)
+    s = Checked(matmul(7, 5, 32))
     s.reorder("i", "k", "j")
-    refuse(
-        s,
-        """
-tensorize('j', 'fma_16_f32'): `j` is not what `fma_16_f32` computes: `j` runs over 32, not 16
-    8 |     for i, k, j in T.grid(7, 5, 32):
-      |               ^ compared with it
-  hint: split and reorder first, to loops over 16 in this order
-""",
-    )
-    s = Schedule(strided())
-    refuse(
-        s,
-        """
-tensorize('i', 'fma_16_f32'): `i` is not what `fma_16_f32` computes: `C[(v_o * 16 + i) * 2]` is not one window like `C[i]` of the description
-    7 |     for i in range(16):
-      |     ^^^^^^^^^^^^^^^^^^^ compared with it
-  hint: TensorIntrin.register makes an intrinsic known that computes this
-""",
-    )
-    s = Schedule(aliased())
-    refuse(
-        s,
-        """
-tensorize('i', 'fma_16_f32'): `C` would be both `C` of `fma_16_f32`, which it writes, and `B`
-    7 |     for i in range(16):
-      |     ^^^^^^^^^^^^^^^^^^^ uses one buffer twice
-  hint: cache_read or cache_write makes a copy for one of the two
-""",
-    )
+    s.refuses("""
+        tensorize('j', 'fma_16_f32'): `j` is not what `fma_16_f32` computes: `j` runs over 32, not 16
+            8 |     for i, k, j in T.grid(7, 5, 32):
+              |               ^ compared with it
+          hint: split and reorder first, to loops over 16 in this order
+    """)
+    s = Checked(strided())
+    s.refuses("""
+        tensorize('i', 'fma_16_f32'): `i` is not what `fma_16_f32` computes: `C[(v_o * 16 + i) * 2]` is not one window like `C[i]` of the description
+            7 |     for i in range(16):
+              |     ^^^^^^^^^^^^^^^^^^^ compared with it
+          hint: TensorIntrin.register makes an intrinsic known that computes this
+    """)
+    s = Checked(aliased())
+    s.refuses("""
+        tensorize('i', 'fma_16_f32'): `C` would be both `C` of `fma_16_f32`, which it writes, and `B`
+            7 |     for i in range(16):
+              |     ^^^^^^^^^^^^^^^^^^^ uses one buffer twice
+          hint: cache_read or cache_write makes a copy for one of the two
+    """)
 
 
 def test_a_place_in_tiles_is_a_window_for_the_loops_inside():

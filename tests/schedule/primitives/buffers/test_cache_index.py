@@ -1,6 +1,5 @@
-from schedule import Schedule
 from tests.programs import chain
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked
 from tir import te
 
 
@@ -14,9 +13,7 @@ def gathered():
 def test_whole_indices():
     s = Checked(gathered())
     assert s.cache_index("C", "global") == ["index_0", "index_1", "index_2"]
-    check(
-        s,
-        """
+    s.becomes("""
         index_0 = T.alloc_buffer((7, 3), "int32")
         index_1 = T.alloc_buffer((7, 3), "int32")
         index_2 = T.alloc_buffer((3,), "int32")
@@ -36,16 +33,13 @@ def test_whole_indices():
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i, j])
                 C[v_i, v_j] = A[index_0[v_i, v_j], v_j] + A[index_1[v_i, v_j], index_2[v_j]]
-        """,
-    )
+    """)
 
 
 def test_what_occurs_often():
     s = Checked(gathered())
     assert s.cache_index("C", "local", 2) == ["index_0"]
-    check(
-        s,
-        """
+    s.becomes("""
         index_0 = T.alloc_buffer((7, 3), "int32", scope="local")
         for ax0, ax1 in T.grid(7, 3):
             with T.block("index_0"):
@@ -55,20 +49,16 @@ def test_what_occurs_often():
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i, j])
                 C[v_i, v_j] = A[index_0[v_i, v_j], v_j] + A[index_0[v_i, v_j] + 1, 8 - v_j]
-        """,
-    )
+    """)
 
 
 def test_plain_indices_are_refused():
-    refuse(
-        Schedule(chain()),
-        """
-cache_index('C', 'global'): no index of `C` computes anything from its axes
-   14 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ the block
-  hint: indices that are variables, constants or loaded, or of what is written side by side, are read as they are
-""",
-    )
+    Checked(chain()).refuses("""
+        cache_index('C', 'global'): no index of `C` computes anything from its axes
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: indices that are variables, constants or loaded, or of what is written side by side, are read as they are
+    """)
 
 
 def test_what_lanes_write_is_read_as_it_was():
@@ -79,9 +69,7 @@ def test_what_lanes_write_is_read_as_it_was():
     s.compute_at("B", s.get_loops("C")[0])
     s.vectorize(s.get_loops("C")[0])
     s.cache_index("C", "local")
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7,))
         index_0 = T.alloc_buffer((6,), "int32", scope="local")
         for ax0 in range(6):
@@ -95,8 +83,7 @@ def test_what_lanes_write_is_read_as_it_was():
             with T.block("C"):
                 v_i = T.axis.spatial(6, i_1)
                 C[v_i] = B[v_i + 1] * A[index_0[v_i]]
-        """,
-    )
+    """)
 
 
 def test_the_place_of_a_sum_is_no_index():
@@ -104,9 +91,7 @@ def test_the_place_of_a_sum_is_no_index():
     s = Checked(te.create_prim_func([A, te.compute((6,), lambda i: te.sum(A[i * 2 + k % 2], axis=k), name="C")]))
     s.transform_block_layout("C", "lambda i, k: (i // 2, i % 2, k)")
     s.cache_index("C", "local")
-    check(
-        s,
-        """
+    s.becomes("""
         index_0 = T.alloc_buffer((3, 2, 3), "int32", scope="local")
         for ax0_1, ax1_1, ax2_1 in T.grid(3, 2, 3):
             with T.block("index_0"):
@@ -118,5 +103,4 @@ def test_the_place_of_a_sum_is_no_index():
                 with T.init():
                     C[v0 * 2 + v1] = T.float32(0.0)
                 C[v0 * 2 + v1] = C[v0 * 2 + v1] + A[index_0[v0, v1, v2]]
-        """,
-    )
+    """)

@@ -4,7 +4,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError
 from tests.programs import matmul
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked
 from tir.script import parse
 
 
@@ -12,9 +12,7 @@ def test_an_update():
     s = Checked(matmul(5, 7, 6))
     s.decompose_reduction("C", "k")
     assert s.cache_inplace("C_update", "C", "local") == ["C_local_start", "C_local"]
-    check(
-        s,
-        """
+    s.becomes("""
         C_local = T.alloc_buffer((5, 6), scope="local")
         for i, j in T.grid(5, 6):
             with T.block("C_init"):
@@ -30,8 +28,7 @@ def test_an_update():
             with T.block("C_local"):
                 v0, v1 = T.axis.remap("SS", [i, j])
                 C[v0, v1] = C_local[v0, v1]
-        """,
-    )
+    """)
 
 
 def test_a_part_of_a_parameter_under_a_condition():
@@ -48,8 +45,7 @@ def test_a_part_of_a_parameter_under_a_condition():
     """)
     )
     s.cache_inplace("A", 0, "global")
-    check(
-        s,
+    s.becomes(
         """
         A_global = T.alloc_buffer((13,), "int32")
         for ax0 in range(9):
@@ -71,30 +67,24 @@ def test_a_part_of_a_parameter_under_a_condition():
 
 
 def test_refusals():
-    s = Schedule(matmul(5, 7, 6))
+    s = Checked(matmul(5, 7, 6))
     s.decompose_reduction("C", "k")
-    refuse(
-        s,
-        """
-cache_inplace('C_update', 'A', 'local'): `C_update` does not write `A`
-   13 |             with T.block("C_update"):
-      |             ^^^^^^^^^^^^^^^^^^^^^^^^^ reads A
-  hint: cache_read copies what is only read
-""",
-    )
+    s.refuses("""
+        cache_inplace('C_update', 'A', 'local'): `C_update` does not write `A`
+           13 |             with T.block("C_update"):
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^ reads A
+          hint: cache_read copies what is only read
+    """)
     s.parallel("i")
-    refuse(
-        s,
-        """
-cache_inplace('C_update', 'C', 'local'): iterations of `i`, which is parallel, may copy back what others have updated
-    8 |     for i in T.parallel(5):
-      |     ^^^^^^^^^^^^^^^^^^^^^^^ around both copies
-      ...
-   14 |                 with T.block("C_update"):
-      |                 ^^^^^^^^^^^^^^^^^^^^^^^^^ updates C
-  hint: do this before loops are marked
-""",
-    )
+    s.refuses("""
+        cache_inplace('C_update', 'C', 'local'): iterations of `i`, which is parallel, may copy back what others have updated
+            8 |     for i in T.parallel(5):
+              |     ^^^^^^^^^^^^^^^^^^^^^^^ around both copies
+              ...
+           14 |                 with T.block("C_update"):
+              |                 ^^^^^^^^^^^^^^^^^^^^^^^^^ updates C
+          hint: do this before loops are marked
+    """)
 
 
 ROWS_BESIDE = """
@@ -112,22 +102,17 @@ def main(A: T.Buffer((12,), "int32")):
 
 def test_inside_of_another_block():
     """What an instance copies back is exactly what it has written: the rest is that of others."""
-    refuse(
-        Schedule(parse(ROWS_BESIDE)),
-        """
-cache_inplace('A', 'A', 'local'): it cannot be shown which part of `A` is written by `A`: its axes are not those of the buffer
-   11 |                 with T.block("A"):
-      |                 ^^^^^^^^^^^^^^^^^^ writes A
-  hint: each spatial axis must index one dimension of `A`
-""",
-    )
+    Checked(parse(ROWS_BESIDE)).refuses("""
+        cache_inplace('A', 'A', 'local'): it cannot be shown which part of `A` is written by `A`: its axes are not those of the buffer
+           11 |                 with T.block("A"):
+              |                 ^^^^^^^^^^^^^^^^^^ writes A
+          hint: each spatial axis must index one dimension of `A`
+    """)
     tiles = ROWS_BESIDE.replace("v_k * 3 + v_i", "v_i * 4 + v_k")
     s = Checked(parse(tiles))
     s.cache_inplace("A", "A", "local")
     s.parallel("i")
-    check(
-        s,
-        """
+    s.becomes("""
         for i in T.parallel(3):
             with T.block("row"):
                 v_i = T.axis.spatial(3, i)
@@ -144,24 +129,20 @@ cache_inplace('A', 'A', 'local'): it cannot be shown which part of `A` is writte
                     with T.block("A_local"):
                         v0 = T.axis.spatial(12, v_i * 4 + ax0_1)
                         A[v0] = A_local[v0]
-        """,
-    )
-    s = Schedule(parse(tiles))
+    """)
+    s = Checked(parse(tiles))
     s.parallel("i")
-    refuse(
-        s,
-        """
-cache_inplace('A', 'A', 'local'): iterations of `i`, which is parallel, may copy back what others have updated
-    7 |     for i in T.parallel(3):
-      |     ^^^^^^^^^^^^^^^^^^^^^^^ around both copies
-    8 |         with T.block("row"):
-    9 |             v_i = T.axis.spatial(3, i)
-   10 |             for k in range(4):
-   11 |                 with T.block("A"):
-      |                 ^^^^^^^^^^^^^^^^^^ updates A
-  hint: do this before loops are marked
-""",
-    )
+    s.refuses("""
+        cache_inplace('A', 'A', 'local'): iterations of `i`, which is parallel, may copy back what others have updated
+            7 |     for i in T.parallel(3):
+              |     ^^^^^^^^^^^^^^^^^^^^^^^ around both copies
+            8 |         with T.block("row"):
+            9 |             v_i = T.axis.spatial(3, i)
+           10 |             for k in range(4):
+           11 |                 with T.block("A"):
+              |                 ^^^^^^^^^^^^^^^^^^ updates A
+          hint: do this before loops are marked
+    """)
 
 
 CALLS = """
@@ -190,16 +171,13 @@ def test_foreign_calls_read_and_write_copies():
     assert s.get_child_blocks("root") == ["A_global", "C", "B_local_start", "B", "B_local"]
     assert '"copy", B_local.data, v_i * 2, T.tvm_access_ptr' in s.script
     assert parse(s.script) == s.func
-    unstated = Schedule(parse(CALLS.replace("            T.writes(B[v_i * 2:v_i * 2 + 2, 0:8])\n", "").replace('"r"', '"rw"')))
-    refuse(
-        unstated,
-        """
-cache_read('C', 0, 'global'): `B` also writes `A`, so it cannot read a copy
-   12 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ reads and writes A
-  hint: cache_write gives the block that makes `A` a copy to read and to write
-""",
-    )
+    unstated = Checked(parse(CALLS.replace("            T.writes(B[v_i * 2:v_i * 2 + 2, 0:8])\n", "").replace('"r"', '"rw"')))
+    unstated.refuses("""
+        cache_read('C', 0, 'global'): `B` also writes `A`, so it cannot read a copy
+           12 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ reads and writes A
+          hint: cache_write gives the block that makes `A` a copy to read and to write
+    """)
     assert unstated.cache_inplace("B", "A", "local") == ["A_local_start", "A_local"]
 
 

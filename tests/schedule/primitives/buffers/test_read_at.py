@@ -1,6 +1,5 @@
-from schedule import Schedule
 from tests.programs import matmul
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked
 from tir.script import parse
 
 
@@ -8,9 +7,7 @@ def test_rows_are_copied_in_each_iteration():
     s = Checked(matmul())
     assert s.read_at("i", "C", 0, "shared") == "A_shared"
     assert s.write_at("i", "C", 0, "local") == "C_local"
-    check(
-        s,
-        """
+    s.becomes("""
         A_shared = T.alloc_buffer((7, 5), scope="shared")
         C_local = T.alloc_buffer((7, 13), scope="local")
         for i in range(7):
@@ -28,32 +25,25 @@ def test_rows_are_copied_in_each_iteration():
                 with T.block("C_local"):
                     v0, v1 = T.axis.remap("SS", [i, ax0_1])
                     C[v0, v1] = C_local[v0, v1]
-        """,
-    )
+    """)
 
 
 def test_refusals():
-    s = Schedule(matmul())
-    refuse(
-        s,
-        """
-read_at('l', 'C', 0, 'shared'): `l` is no loop of this function; its loops are `i`, `j` and `k`
-""",
-    )
-    refuse(
-        s,
-        """
-write_at('k', 'C', 0, 'local'): it cannot be shown that `C` finishes a part of its own in each iteration of `k`: `k` is a loop of the reduction
-    9 |     for i, j, k in T.grid(7, 13, 5):
-      |               ^ the loop
-   10 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ the producer
-      ...
-   16 |         with T.block("C_local"):
-      |         ^^^^^^^^^^^^^^^^^^^^^^^^ the consumer
-  hint: choose a place outside of `k`
-""",
-    )
+    s = Checked(matmul())
+    s.refuses("""
+        read_at('l', 'C', 0, 'shared'): `l` is no loop of this function; its loops are `i`, `j` and `k`
+    """)
+    s.refuses("""
+        write_at('k', 'C', 0, 'local'): it cannot be shown that `C` finishes a part of its own in each iteration of `k`: `k` is a loop of the reduction
+            9 |     for i, j, k in T.grid(7, 13, 5):
+              |               ^ the loop
+           10 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the producer
+              ...
+           16 |         with T.block("C_local"):
+              |         ^^^^^^^^^^^^^^^^^^^^^^^^ the consumer
+          hint: choose a place outside of `k`
+    """)
 
 
 def test_a_copy_whose_place_is_read_under_a_condition_is_whole():
@@ -69,9 +59,7 @@ def main(A: T.Buffer((4,), "float32"), I: T.Buffer((3,), "int32"), C: T.Buffer((
     )
     _, inner = s.split("i", [None, 2])
     s.read_at(inner, "C", "A", "local")
-    check(
-        s,
-        """
+    s.becomes("""
         A_local = T.alloc_buffer((4,), scope="local")
         for i_0, i_1 in T.grid(2, 2):
             for ax0 in range(4):
@@ -82,8 +70,7 @@ def main(A: T.Buffer((4,), "float32"), I: T.Buffer((3,), "int32"), C: T.Buffer((
                 v_i = T.axis.spatial(3, i_0 * 2 + i_1)
                 T.where(i_0 * 2 + i_1 < 3)
                 C[v_i] = A_local[I[v_i] % 4]
-        """,
-    )
+    """)
 
 
 def test_a_copy_of_what_is_written_in_part_is_of_that_part():
@@ -100,9 +87,7 @@ def main(A: T.Buffer((3, 8), "float32"), C: T.Buffer((3, 8), "float32")):
     s.cache_write("C", 0, "local")
     outer, _ = s.split("ax0", [None, 4])
     s.read_at(outer, "C_local", 0, "shared")
-    check(
-        s,
-        """
+    s.becomes("""
         C_local = T.alloc_buffer((3, 8), scope="local")
         C_local_shared = T.alloc_buffer((3, 8), scope="shared")
         for i, j in T.grid(2, 7):
@@ -122,8 +107,7 @@ def main(A: T.Buffer((3, 8), "float32"), C: T.Buffer((3, 8), "float32")):
                     v1 = T.axis.spatial(8, ax1)
                     T.where(ax0_0 * 4 + ax0_1 < 2)
                     C[v0, v1] = C_local_shared[v0, v1]
-        """,
-    )
+    """)
 
 
 def test_iterations_beyond_a_dimension_of_one_element_copy_nothing_back():
@@ -140,9 +124,7 @@ def test_iterations_beyond_a_dimension_of_one_element_copy_nothing_back():
     s.split("i", [2, None])
     s.parallel("i_0")
     s.write_at("i_1", "B", 0, "local")
-    check(
-        s,
-        """
+    s.becomes("""
         B_local = T.alloc_buffer((1, 7), scope="local")
         for i_0 in T.parallel(2):
             for i_1 in range(1):
@@ -158,5 +140,4 @@ def test_iterations_beyond_a_dimension_of_one_element_copy_nothing_back():
                         v1 = T.axis.spatial(7, ax0)
                         T.where(i_0 < 1)
                         B[v0, v1] = B_local[v0, v1]
-        """,
-    )
+    """)

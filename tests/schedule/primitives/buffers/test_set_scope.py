@@ -1,16 +1,13 @@
 import pytest
 
-from schedule import Schedule
 from tests.programs import chain
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked
 
 
 def test_temporary():
     s = Checked(chain())
     assert s.set_scope("B", 0, "shared") == "B_shared"
-    check(
-        s,
-        """
+    s.becomes("""
         B_shared = T.alloc_buffer((7, 13), scope="shared")
         for i, j in T.grid(7, 13):
             with T.block("B"):
@@ -20,21 +17,17 @@ def test_temporary():
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                 C[v_i, v_j] = B_shared[v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_refuses_a_parameter():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
+    s = Checked(chain())
+    s.refuses("""
         set_scope('C', 'C', 'local'): `C` is a parameter of the function, and stays where the caller put it
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ writes C
           hint: cache_write('C', 'C', 'local')
-        """,
-    )
+    """)
 
 
 @pytest.mark.parametrize("call", [
@@ -45,44 +38,32 @@ def test_refuses_a_parameter():
     "stage_mem('C', 'B', 'tile', 'sharde')",
 ])  # fmt: skip
 def test_refuses_an_unknown_scope(call):
-    refuse(
-        Schedule(chain()),
-        f"""
+    Checked(chain()).refuses(f"""
         {call}: no storage scope is named 'sharde'; did you mean shared? there are: global, shared, shared.dyn, warp, local, \
 register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
-        """,
-    )
+    """)
 
 
 def test_refuses_the_scope_that_it_has():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
+    s = Checked(chain())
+    s.refuses("""
         set_scope('B', 0, 'global'): `B` is in scope 'global' already
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ writes B
           hint: there is nothing to change
-        """,
-    )
+    """)
 
 
 def test_refuses_what_is_not_written():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
+    s = Checked(chain())
+    s.refuses("""
         set_scope('B', 1, 'local'): `B` writes 1 buffer(s), `B`: number 1 does not exist
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: numbers start at 0; a name does as well
-        """,
-    )
-    refuse(
-        s,
-        """
+    """)
+    s.refuses("""
         set_scope('B', 'A', 'local'): `B` writes no buffer called `A`, but `B`
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ writes `B`
-        """,
-    )
+    """)

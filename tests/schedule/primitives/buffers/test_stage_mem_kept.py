@@ -6,8 +6,6 @@ import codegen
 from schedule import Schedule
 from tests.schedule.harness import (
     Checked,
-    check,
-    refuse,
     same_numbers,
     well_formed,
 )
@@ -67,9 +65,7 @@ def by_twos():
 def test_rows_are_kept():
     s = Checked(diagonal())
     assert s.stage_mem("j", "A", "rows", keep="i") == ["rows"]
-    check(
-        s,
-        """
+    s.becomes("""
         rows = T.alloc_buffer((3, 15))
         for i in range(7):
             for ax0, ax1 in T.grid(3, 15):
@@ -82,17 +78,14 @@ def test_rows_are_kept():
                 with T.block("C"):
                     v_i, v_j = T.axis.remap("SS", [i, j])
                     C[v_i, v_j] = rows[v_i % 3, v_j] + rows[(v_i + 1) % 3, v_j + 1] + rows[(v_i + 2) % 3, v_j + 2]
-        """,
-    )
+    """)
 
 
 def test_a_window_of_a_row_in_tiles_that_do_not_divide():
     s = Checked(convolution())
     s.split("j", [None, 4])
     s.stage_mem("j_1", "A", "w", "local", keep="j_0")
-    check(
-        s,
-        """
+    s.becomes("""
         w = T.alloc_buffer((5, 6), scope="local")
         for i, j_0 in T.grid(5, 4):
             for ax0 in range(6):
@@ -110,8 +103,7 @@ def test_a_window_of_a_row_in_tiles_that_do_not_divide():
                     with T.init():
                         C[v_i, v_j] = T.float32(0.0)
                     C[v_i, v_j] = C[v_i, v_j] + T.if_then_else(v_j + v_r >= 1 and v_j + v_r < 14, w[v_i, (v_j + v_r + 5) % 6], T.float32(0.0)) * W[v_r]
-        """,
-    )
+    """)
 
 
 def test_a_step_that_changes():
@@ -162,78 +154,57 @@ def test_threads_have_windows_of_their_own():
 
 def test_refusals_to_keep():
     """They are shown in the program with the copy that nothing is kept of."""
-    refuse(
-        Schedule(diagonal()),
-        """
-stage_mem('j', 'A', 'w', keep='k'): `k` is no loop around `w` and its readers; these are `i`
-   11 |             with T.block("w"):
-      |             ^^^^^^^^^^^^^^^^^^ the block
-  hint: stage_mem without keep='k' copies the window each time
-""",
-    )
-    refuse(
-        Schedule(diagonal(step=4)),
-        """
-stage_mem('C', 'A', 'w', keep='i'): it cannot be shown which part of `w` an iteration of `i` computes: `v1` = `j * 4 + ax1` skips values
-    9 |     for i, j in T.grid(7, 13):
-      |         ^ the loop
-   10 |         for ax0, ax1 in T.grid(3, 3):
-   11 |             with T.block("w"):
-      |             ^^^^^^^^^^^^^^^^^^ computes
-  hint: stage_mem without keep='i' copies the window each time
-""",
-    )
-    refuse(
-        Schedule(diagonal()),
-        """
-stage_mem('j', 'C', 'w', keep='i'): `j` writes `C`, so that what was kept of it would be old
-    8 |     for i, j in T.grid(7, 13):
-      |            ^ writes C
-  hint: stage_mem without keep='i'
-""",
-    )
-    refuse(
-        Schedule(parallel_rows()),
-        """
-stage_mem('j', 'A', 'w', keep='i'): `i` is parallel, and its iterations would share the window
-    9 |     for i in T.parallel(7):
-      |     ^^^^^^^^^^^^^^^^^^^^^^^ parallel
-  hint: stage_mem without keep='i' copies the window each time
-""",
-    )
-    refuse(
-        Schedule(convolution()),
-        """
-stage_mem('r', 'W', 'w', keep='j'): what `w` computes in an iteration of `j` moves in no dimension of `w`
-    9 |     for i, j in T.grid(5, 13):
-      |            ^ the loop
-   10 |         for ax0 in range(3):
-   11 |             with T.block("w"):
-      |             ^^^^^^^^^^^^^^^^^^ the block
-  hint: stage_mem without keep='j' copies the window each time
-""",
-    )
-    refuse(
-        Schedule(apart()),
-        """
-stage_mem('C', 'A', 'w', keep='i'): the window of 2 element(s) that `w` computes in an iteration of `i` moves by 2 element(s), so nothing of it is computed again
-    9 |     for i in range(7):
-      |     ^^^^^^^^^^^^^^^^^^ the loop
-   10 |         for ax0 in range(2):
-   11 |             with T.block("w"):
-      |             ^^^^^^^^^^^^^^^^^^ the block
-  hint: stage_mem without keep='i' copies the window each time
-""",
-    )
-    refuse(
-        Schedule(trace_of()),
-        """
-stage_mem('C', 'A', 'w', keep='i'): what `w` computes in an iteration of `i` moves in 2 dimensions of `w`
-    9 |     for i in range(7):
-      |     ^^^^^^^^^^^^^^^^^^ the loop
-   10 |         for ax0, ax1 in T.grid(2, 2):
-   11 |             with T.block("w"):
-      |             ^^^^^^^^^^^^^^^^^^ the block
-  hint: stage_mem without keep='i' copies the window each time
-""",
-    )
+    Checked(diagonal()).refuses("""
+        stage_mem('j', 'A', 'w', keep='k'): `k` is no loop around `w` and its readers; these are `i`
+           11 |             with T.block("w"):
+              |             ^^^^^^^^^^^^^^^^^^ the block
+          hint: stage_mem without keep='k' copies the window each time
+    """)
+    Checked(diagonal(step=4)).refuses("""
+        stage_mem('C', 'A', 'w', keep='i'): it cannot be shown which part of `w` an iteration of `i` computes: `v1` = `j * 4 + ax1` skips values
+            9 |     for i, j in T.grid(7, 13):
+              |         ^ the loop
+           10 |         for ax0, ax1 in T.grid(3, 3):
+           11 |             with T.block("w"):
+              |             ^^^^^^^^^^^^^^^^^^ computes
+          hint: stage_mem without keep='i' copies the window each time
+    """)
+    Checked(diagonal()).refuses("""
+        stage_mem('j', 'C', 'w', keep='i'): `j` writes `C`, so that what was kept of it would be old
+            8 |     for i, j in T.grid(7, 13):
+              |            ^ writes C
+          hint: stage_mem without keep='i'
+    """)
+    Checked(parallel_rows()).refuses("""
+        stage_mem('j', 'A', 'w', keep='i'): `i` is parallel, and its iterations would share the window
+            9 |     for i in T.parallel(7):
+              |     ^^^^^^^^^^^^^^^^^^^^^^^ parallel
+          hint: stage_mem without keep='i' copies the window each time
+    """)
+    Checked(convolution()).refuses("""
+        stage_mem('r', 'W', 'w', keep='j'): what `w` computes in an iteration of `j` moves in no dimension of `w`
+            9 |     for i, j in T.grid(5, 13):
+              |            ^ the loop
+           10 |         for ax0 in range(3):
+           11 |             with T.block("w"):
+              |             ^^^^^^^^^^^^^^^^^^ the block
+          hint: stage_mem without keep='j' copies the window each time
+    """)
+    Checked(apart()).refuses("""
+        stage_mem('C', 'A', 'w', keep='i'): the window of 2 element(s) that `w` computes in an iteration of `i` moves by 2 element(s), so nothing of it is computed again
+            9 |     for i in range(7):
+              |     ^^^^^^^^^^^^^^^^^^ the loop
+           10 |         for ax0 in range(2):
+           11 |             with T.block("w"):
+              |             ^^^^^^^^^^^^^^^^^^ the block
+          hint: stage_mem without keep='i' copies the window each time
+    """)
+    Checked(trace_of()).refuses("""
+        stage_mem('C', 'A', 'w', keep='i'): what `w` computes in an iteration of `i` moves in 2 dimensions of `w`
+            9 |     for i in range(7):
+              |     ^^^^^^^^^^^^^^^^^^ the loop
+           10 |         for ax0, ax1 in T.grid(2, 2):
+           11 |             with T.block("w"):
+              |             ^^^^^^^^^^^^^^^^^^ the block
+          hint: stage_mem without keep='i' copies the window each time
+    """)

@@ -2,10 +2,9 @@
 
 import pytest
 
-from schedule import Schedule
 from tests.programs import chain
 from tests.schedule.harness import (
-    refuse,
+    Checked,
     rows_of_their_own,
     tiled_matmul,
 )
@@ -85,100 +84,79 @@ def main(A: T.Buffer((14,), "float32"), B: T.Buffer((14,), "float32")):
 
 def test_a_loop_of_the_reduction_outside_is_refused():
     s = tiled_matmul("k", "i_0", "j_0", "i_1", "j_1")
-    refuse(
-        s,
-        """
-stage_mem('j_0', 'C', 'tile'): it cannot be shown which part of `C` is written by `C` in an iteration of `i_0`: `k` is a loop of the reduction
-    8 |     for k, i_0, j_0, i_1, j_1 in T.grid(5, 2, 3, 4, 5):
-      |            ^^^ the loop
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ writes C
-  hint: choose a place outside of `k`
-""",
-    )
+    s.refuses("""
+        stage_mem('j_0', 'C', 'tile'): it cannot be shown which part of `C` is written by `C` in an iteration of `i_0`: `k` is a loop of the reduction
+            8 |     for k, i_0, j_0, i_1, j_1 in T.grid(5, 2, 3, 4, 5):
+              |            ^^^ the loop
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ writes C
+          hint: choose a place outside of `k`
+    """)
 
 
 def test_a_reader_beside_the_writer_is_refused():
-    s = Schedule(used_at_once())
-    refuse(
-        s,
-        """
-stage_mem('i', 'B', 'b'): `C` reads `B`, which `B` writes, and may need more than what that writes
-    8 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ writes B
-    9 |             v_i = T.axis.spatial(13, i)
-   10 |             B[v_i] = A[v_i] * T.float32(2.0)
-   11 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ reads B
-  hint: stage `B` alone, or cache_read what `C` reads first
-""",
-    )
+    s = Checked(used_at_once())
+    s.refuses("""
+        stage_mem('i', 'B', 'b'): `C` reads `B`, which `B` writes, and may need more than what that writes
+            8 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes B
+            9 |             v_i = T.axis.spatial(13, i)
+           10 |             B[v_i] = A[v_i] * T.float32(2.0)
+           11 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads B
+          hint: stage `B` alone, or cache_read what `C` reads first
+    """)
 
 
 def test_different_windows_are_refused():
-    s = Schedule(halves())
-    refuse(
-        s,
-        """
-stage_mem('i', 'B', 'b'): `low` and `high` write different windows of `B`
-    8 |         with T.block("low"):
-      |         ^^^^^^^^^^^^^^^^^^^^ one
-    9 |             v_i = T.axis.spatial(7, i)
-   10 |             B[v_i] = A[v_i]
-   11 |         with T.block("high"):
-      |         ^^^^^^^^^^^^^^^^^^^^^ the other
-  hint: stage `low` and `high` one by one
-""",
-    )
+    s = Checked(halves())
+    s.refuses("""
+        stage_mem('i', 'B', 'b'): `low` and `high` write different windows of `B`
+            8 |         with T.block("low"):
+              |         ^^^^^^^^^^^^^^^^^^^^ one
+            9 |             v_i = T.axis.spatial(7, i)
+           10 |             B[v_i] = A[v_i]
+           11 |         with T.block("high"):
+              |         ^^^^^^^^^^^^^^^^^^^^^ the other
+          hint: stage `low` and `high` one by one
+    """)
 
 
 def test_an_update_from_its_neighbour_is_refused():
-    s = Schedule(scan())
-    refuse(
-        s,
-        """
-stage_mem('i', 'B', 'b'): `B` uses `B` at 2 places
-    8 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ writes B
-  hint: cache_write('B', 'B', ...) gives it a copy of what it writes
-""",
-    )
+    s = Checked(scan())
+    s.refuses("""
+        stage_mem('i', 'B', 'b'): `B` uses `B` at 2 places
+            8 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes B
+          hint: cache_write('B', 'B', ...) gives it a copy of what it writes
+    """)
 
 
 def test_a_part_of_a_temporary_is_refused():
-    s = Schedule(every_other())
-    refuse(
-        s,
-        """
-stage_mem('i_1', 'X', 'x'): it cannot be shown which part of `X` is written by `odd`: its axes are not those of the buffer
-   13 |         with T.block("odd"):
-      |         ^^^^^^^^^^^^^^^^^^^^ writes X
-  hint: each spatial axis must index one dimension of `X`
-""",
-    )
+    s = Checked(every_other())
+    s.refuses("""
+        stage_mem('i_1', 'X', 'x'): it cannot be shown which part of `X` is written by `odd`: its axes are not those of the buffer
+           13 |         with T.block("odd"):
+              |         ^^^^^^^^^^^^^^^^^^^^ writes X
+          hint: each spatial axis must index one dimension of `X`
+    """)
 
 
 def test_a_buffer_that_is_not_used_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-stage_mem('i', 'C', 'c'): `i` uses no buffer called `C`, but `B` and `A`
-    9 |     for i, j in T.grid(7, 13):
-      |         ^ here
-""",
-    )
+    s = Checked(chain())
+    s.refuses("""
+        stage_mem('i', 'C', 'c'): `i` uses no buffer called `C`, but `B` and `A`
+            9 |     for i, j in T.grid(7, 13):
+              |         ^ here
+    """)
 
 
 def test_a_name_that_is_taken_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-stage_mem('i', 'A', 'B'): `B` is the name of something else in this function
-  hint: 'B_1' is free
-""",
-    )
+    s = Checked(chain())
+    s.refuses("""
+        stage_mem('i', 'A', 'B'): `B` is the name of something else in this function
+          hint: 'B_1' is free
+    """)
 
 
 @pytest.mark.parametrize(
@@ -190,31 +168,26 @@ stage_mem('i', 'A', 'B'): `B` is the name of something else in this function
     ],
 )
 def test_a_name_that_a_script_cannot_say_is_refused(name, reason):
-    refuse(Schedule(chain()), f"\nstage_mem('i', 'A', '{name}'): {reason}")
+    Checked(chain()).refuses(f"\nstage_mem('i', 'A', '{name}'): {reason}")
 
 
 def test_lanes_are_refused():
-    s = Schedule(chain())
+    s = Checked(chain())
     s.vectorize("j")
-    refuse(
-        s,
-        """
-stage_mem('B', 'A', 'a'): `j` is vectorized, and its lanes cannot copy
-   10 |         for j in T.vectorized(13):
-      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
-  hint: vectorize afterwards
-""",
-    )
+    s.refuses("""
+        stage_mem('B', 'A', 'a'): `j` is vectorized, and its lanes cannot copy
+           10 |         for j in T.vectorized(13):
+              |         ^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
+          hint: vectorize afterwards
+    """)
 
 
 def test_refuses_a_buffer_that_is_allocated_inside():
-    refuse(
-        Schedule(rows_of_their_own()),
-        """
+    s = Checked(rows_of_their_own())
+    with s.refusal("""
         stage_mem('rows', 'row', 'copy'): `row` is allocated inside of `rows`, and nothing outside has it
             8 |         with T.block("rows"):
               |         ^^^^^^^^^^^^^^^^^^^^^ allocates row
           hint: name a block or loop inside of `rows`
-        """,
-        call=lambda s: s.stage_mem("rows", "row", "copy"),
-    )
+    """):
+        s.stage_mem("rows", "row", "copy")

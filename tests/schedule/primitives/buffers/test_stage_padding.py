@@ -1,6 +1,5 @@
-from schedule import Schedule
 from tests.programs import matmul
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked, check
 from tir import te
 
 
@@ -21,9 +20,7 @@ def zeros(A, c, h, w):
 def test_a_convolution():
     s = Checked(convolution(zeros))
     assert s.stage_padding("C", "A") == "A_padded"
-    check(
-        s,
-        """
+    s.becomes("""
         A_padded = T.alloc_buffer((2, 9, 11))
         for ax0, ax1, ax2 in T.grid(2, 9, 11):
             with T.block("A_padded"):
@@ -35,8 +32,7 @@ def test_a_convolution():
                 with T.init():
                     C[v_h, v_w] = T.float32(0.0)
                 C[v_h, v_w] = C[v_h, v_w] + A_padded[v_c, v_h + v_r, v_w + v_q] * B[v_c, v_r, v_q]
-        """,
-    )
+    """)
 
 
 def test_steps_of_two_and_another_constant():
@@ -45,9 +41,7 @@ def test_steps_of_two_and_another_constant():
 
     s = Checked(convolution(pad, stride=2))
     s.stage_padding("C", ("read", 0))
-    check(
-        s,
-        """
+    s.becomes("""
         A_padded = T.alloc_buffer((2, 7, 11))
         for ax0, ax1, ax2 in T.grid(2, 7, 11):
             with T.block("A_padded"):
@@ -59,8 +53,7 @@ def test_steps_of_two_and_another_constant():
                 with T.init():
                     C[v_h, v_w] = T.float32(0.0)
                 C[v_h, v_w] = C[v_h, v_w] + A_padded[v_c, v_h * 2 + v_r, v_w + v_q] * B[v_c, v_r, v_q]
-        """,
-    )
+    """)
 
 
 PADDED = """
@@ -105,68 +98,53 @@ def test_what_a_sum_leaves_out_is_padded():
 
 def test_refuses_other_factors_that_are_not_there():
     """Of two elements of the kernel the third one is never asked for, as the condition says, but would be."""
-    refuse(
-        Schedule(row(2)),
-        """
+    Checked(row(2)).refuses("""
         stage_padding('C', 'A'): `C` does not read `A` under one condition, and a constant elsewhere
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads A
           hint: it must read it in T.if_then_else(condition, A[...], constant) alone
-        """,
-    )
+    """)
 
 
 def test_refuses_what_is_not_padded():
-    refuse(
-        Schedule(matmul()),
-        """
+    Checked(matmul()).refuses("""
         stage_padding('C', 'A'): `C` does not read `A` under one condition, and a constant elsewhere
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads A
           hint: it must read it in T.if_then_else(condition, A[...], constant) alone
-        """,
-    )
+    """)
 
 
 def test_refuses_a_condition_on_something_else():
     def pad(A, c, h, w):
         return te.if_then_else(h + w < 9, A[c, h, w], 0.0)
 
-    refuse(
-        Schedule(convolution(pad)),
-        """
+    Checked(convolution(pad)).refuses("""
         stage_padding('C', 'A'): `v_h * 1 + v_r - 1 + (v_w + v_q - 1) < 9` is no condition on an index of `A` in `C`
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads A
           hint: a condition compares an index with a number
-        """,
-    )
+    """)
 
 
 def test_refuses_places_without_bounds():
     A, X = te.placeholder((7,), "int32", name="A"), te.placeholder((9,), name="X")
     B = te.compute((7,), lambda i: te.if_then_else(A[i] >= 0, X[A[i]], 0.0), name="B")
-    refuse(
-        Schedule(te.create_prim_func([A, X, B])),
-        """
+    Checked(te.create_prim_func([A, X, B])).refuses("""
         stage_padding('B', 'X'): `B` asks for places `A[v_i]` of `X`, of which the first and the last are not known
             9 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ reads X
           hint: an index is made of axes of constant extents
-        """,
-    )
+    """)
 
 
 def test_refuses_dimensions_that_share_an_axis():
     """Of the places between the first and the last, some are not asked for, and may lie outside of the buffer."""
     A = te.placeholder((2, 2), name="A")
     B = te.compute((2,), lambda i: te.if_then_else(i - 1 >= 0, A[i, i - 1], 0.0), name="B")
-    refuse(
-        Schedule(te.create_prim_func([A, B])),
-        """
+    Checked(te.create_prim_func([A, B])).refuses("""
         stage_padding('B', 'A'): not all places of `A` between the first and the last that `B` asks for are inside of it
             9 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ reads A
           hint: let conditions bound each index by itself
-        """,
-    )
+    """)

@@ -3,7 +3,7 @@ import pytest
 
 from schedule import IndexMap, Schedule, ScheduleError, replay
 from tests.programs import chain, matmul
-from tests.schedule.harness import Checked, check, refuse, well_formed
+from tests.schedule.harness import Checked, well_formed
 from tir import te
 from tir.interpreter import run
 
@@ -37,9 +37,7 @@ def symbolic():
 def test_transposed(buffer, index_map):
     s = Checked(chain())
     s.transform_layout("C", buffer, index_map)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((13, 7))
         for i, j in T.grid(7, 13):
             with T.block("B"):
@@ -49,17 +47,14 @@ def test_transposed(buffer, index_map):
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                 C[v_i, v_j] = B[v_j, v_i] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_a_tile_that_divides_needs_no_padding():
     s = Checked(matmul(8, 5, 13))
     s.cache_write("C", 0, "global")
     s.transform_layout("C", ("write", 0), lambda i, j: (i // 4, j, i % 4))
-    check(
-        s,
-        """
+    s.becomes("""
         C_global = T.alloc_buffer((2, 13, 4))
         for i, j, k in T.grid(8, 13, 5):
             with T.block("C"):
@@ -71,16 +66,13 @@ def test_a_tile_that_divides_needs_no_padding():
             with T.block("C_global"):
                 v0, v1 = T.axis.remap("SS", [ax0, ax1])
                 C[v0, v1] = C_global[v0 // 4, v1, v0 % 4]
-        """,
-    )
+    """)
 
 
 def test_the_producer_pads():
     s = Checked(chain())
     s.transform_layout("B", ("write", 0), lambda *i: (i[1] // 4, i[0], i[1] % 4), pad_value=0)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((4, 7, 4))
         for ax0, ax1, ax2 in T.grid(4, 7, 4):
             with T.block("B"):
@@ -90,16 +82,13 @@ def test_the_producer_pads():
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                 C[v_i, v_j] = B[v_j // 4, v_i, v_j % 4] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_the_producer_keeps_its_loops_where_nothing_is_padded():
     s = Checked(chain())
     s.transform_layout("C", "B", lambda i, j: i * 13 + j)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((91,))
         for i, j in T.grid(7, 13):
             with T.block("B"):
@@ -109,16 +98,13 @@ def test_the_producer_keeps_its_loops_where_nothing_is_padded():
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                 C[v_i, v_j] = B[v_i * 13 + v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_a_sum_that_counts_is_divided():
     s = Checked(chain())
     s.transform_layout("C", "B", lambda i, j: ((i * 13 + j) // 8, (i * 13 + j) % 8), pad_value=2)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((12, 8))
         for ax0, ax1 in T.grid(12, 8):
             with T.block("B"):
@@ -128,16 +114,13 @@ def test_a_sum_that_counts_is_divided():
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                 C[v_i, v_j] = B[(v_i * 13 + v_j) // 8, (v_i * 13 + v_j) % 8] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_a_tile_of_two_dimensions():
     s = Checked(chain())
     s.transform_layout("C", "B", lambda i, j: (i // 2, j // 4, i % 2 * 4 + j % 4), pad_value=-1.5)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((4, 4, 8))
         for ax0, ax1, ax2 in T.grid(4, 4, 8):
             with T.block("B"):
@@ -147,17 +130,14 @@ def test_a_tile_of_two_dimensions():
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                 C[v_i, v_j] = B[v_i // 2, v_j // 4, v_i % 2 * 4 + v_j % 4] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_a_block_of_its_own_pads_what_a_reduction_makes():
     s = Checked(matmul())
     s.cache_write("C", 0, "local")
     s.transform_layout("C", "C_local", lambda i, j: (i // 4, j // 8, i % 4, j % 8), 0)
-    check(
-        s,
-        """
+    s.becomes("""
         C_local = T.alloc_buffer((2, 2, 4, 8), scope="local")
         for ax0_1, ax1_1, ax2, ax3 in T.grid(2, 2, 4, 8):
             with T.block("C_local_pad"):
@@ -174,17 +154,14 @@ def test_a_block_of_its_own_pads_what_a_reduction_makes():
             with T.block("C_local"):
                 v0, v1 = T.axis.remap("SS", [ax0, ax1])
                 C[v0, v1] = C_local[v0 // 4, v1 // 8, v0 % 4, v1 % 8]
-        """,
-    )
+    """)
 
 
 def test_a_block_of_its_own_pads_where_loops_are_shared():
     s = Checked(chain())
     s.compute_at("B", s.get_loops("C")[0])
     s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 4), 0)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 4, 4))
         for ax0_1, ax1, ax2 in T.grid(7, 4, 4):
             with T.block("B_pad"):
@@ -200,16 +177,13 @@ def test_a_block_of_its_own_pads_where_loops_are_shared():
                 with T.block("C"):
                     v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                     C[v_i, v_j] = B[v_i, v_j // 4, v_j % 4] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_integers():
     s = Checked(doubled())
     s.transform_layout("B", ("write", 0), lambda i: (i // 4 % 2, i // 8, i % 4), pad_value=7)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((2, 2, 4), "int32")
         for ax0, ax1, ax2 in T.grid(2, 2, 4):
             with T.block("B"):
@@ -219,15 +193,13 @@ def test_integers():
             with T.block("C"):
                 v_i = T.axis.spatial(13, i_1)
                 C[v_i] = B[v_i // 4 % 2, v_i // 8, v_i % 4] + 1
-        """,
-    )
+    """)
 
 
 def test_a_symbolic_extent():
     s = Checked(symbolic())
     s.transform_layout("C", "B", lambda i, j: (j, i // 4, i % 4), pad_value=0)
-    check(
-        s,
+    s.becomes(
         """
         B = T.alloc_buffer((13, (n + 3) // 4, 4))
         for ax0, ax1, ax2 in T.grid(13, (n + 3) // 4, 4):
@@ -247,9 +219,7 @@ def test_indices_are_simplified():
     s = Checked(chain())
     s.split(s.get_loops("C")[1], [None, 4])
     s.transform_layout("C", "B", lambda i, j: (j // 13, i, j % 13))
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((1, 7, 13))
         for i, j in T.grid(7, 13):
             with T.block("B"):
@@ -261,296 +231,224 @@ def test_indices_are_simplified():
                 v_j = T.axis.spatial(13, j_1_0 * 4 + j_1_1)
                 T.where(j_1_0 * 4 + j_1_1 < 13)
                 C[v_i, v_j] = B[0, v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_a_parameter_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', ['write', 0], 'lambda i, j: (j, i)'): `C` is a parameter of the function, and its layout is the caller's
-   14 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ uses C
-  hint: cache_write makes a copy whose layout is free, and of_caller=True changes what is passed
-""",
-        call=lambda s: s.transform_layout("C", ("write", 0), lambda i, j: (j, i)),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', ['write', 0], 'lambda i, j: (j, i)'): `C` is a parameter of the function, and its layout is the caller's
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ uses C
+          hint: cache_write makes a copy whose layout is free, and of_caller=True changes what is passed
+    """):
+        s.transform_layout("C", ("write", 0), lambda i, j: (j, i))
 
 
 def test_an_input_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('B', 'A', 'lambda i, j: (j, i)'): `A` is a parameter of the function, and its layout is the caller's
-   10 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ uses A
-  hint: cache_read makes a copy whose layout is free, and of_caller=True changes what is passed
-""",
-        call=lambda s: s.transform_layout("B", "A", lambda i, j: (j, i)),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('B', 'A', 'lambda i, j: (j, i)'): `A` is a parameter of the function, and its layout is the caller's
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ uses A
+          hint: cache_read makes a copy whose layout is free, and of_caller=True changes what is passed
+    """):
+        s.transform_layout("B", "A", lambda i, j: (j, i))
 
 
 def test_padding_without_a_value_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', 'lambda i, j: (i, j // 4, j % 4)'): the index map pads `B`, but `pad_value` is None
-   14 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ uses B
-  hint: pad_value=0
-""",
-        call=lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 4)),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', 'B', 'lambda i, j: (i, j // 4, j % 4)'): the index map pads `B`, but `pad_value` is None
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ uses B
+          hint: pad_value=0
+    """):
+        s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 4))
 
 
 def test_a_value_of_another_type_is_refused():
-    s = Schedule(doubled())
-    refuse(
-        s,
-        """
-transform_layout('B', ['write', 0], 'lambda i: (i // 4, i % 4)', 0.5): `B` holds int32, and cannot be padded with 0.5
-   10 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ uses B
-  hint: pad_value is a number that int32 holds, such as 0
-""",
-        call=lambda s: s.transform_layout("B", ("write", 0), lambda i: (i // 4, i % 4), pad_value=0.5),
-    )
+    s = Checked(doubled())
+    with s.refusal("""
+        transform_layout('B', ['write', 0], 'lambda i: (i // 4, i % 4)', 0.5): `B` holds int32, and cannot be padded with 0.5
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ uses B
+          hint: pad_value is a number that int32 holds, such as 0
+    """):
+        s.transform_layout("B", ("write", 0), lambda i: (i // 4, i % 4), pad_value=0.5)
 
 
 def test_a_part_that_is_missing_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', 'lambda i, j: (i, j // 4)'): the index map is not one to one: `j`, or a part of it, is missing from the result
-  hint: each index, or each part of it, occurs once
-""",
-        call=lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4)),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', 'B', 'lambda i, j: (i, j // 4)'): the index map is not one to one: `j`, or a part of it, is missing from the result
+          hint: each index, or each part of it, occurs once
+    """):
+        s.transform_layout("C", "B", lambda i, j: (i, j // 4))
 
 
 def test_a_part_that_occurs_twice_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', 'lambda i, j: (i, j, i)'): the index map is not one to one: `i`, or a part of it, occurs twice in the result
-  hint: each index, or each part of it, occurs once
-""",
-        call=lambda s: s.transform_layout("C", "B", lambda i, j: (i, j, i)),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', 'B', 'lambda i, j: (i, j, i)'): the index map is not one to one: `i`, or a part of it, occurs twice in the result
+          hint: each index, or each part of it, occurs once
+    """):
+        s.transform_layout("C", "B", lambda i, j: (i, j, i))
 
 
 def test_cuts_that_do_not_fit_are_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', 'lambda i, j: (i, j // 4, j % 6)'): the index map divides `j` by 4 and 6, neither a multiple of the other
-  hint: divide `j` by numbers each a multiple of the one before, as 4 and 8
-""",
-        call=lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 6)),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', 'B', 'lambda i, j: (i, j // 4, j % 6)'): the index map divides `j` by 4 and 6, neither a multiple of the other
+          hint: divide `j` by numbers each a multiple of the one before, as 4 and 8
+    """):
+        s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 6))
 
 
 def test_a_sum_that_does_not_count_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', 'lambda i, j: i * 12 + j'): the index map cannot be shown to be one to one: `i * 12 + j` is not a sum of indices, their quotients and remainders, in mixed radix
-  hint: an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)
-""",
-        call=lambda s: s.transform_layout("C", "B", lambda i, j: i * 12 + j),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', 'B', 'lambda i, j: i * 12 + j'): the index map cannot be shown to be one to one: `i * 12 + j` is not a sum of indices, their quotients and remainders, in mixed radix
+          hint: an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)
+    """):
+        s.transform_layout("C", "B", lambda i, j: i * 12 + j)
 
 
 def test_a_divided_sum_that_does_not_count_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', 'lambda i, j: ((i * 12 + j) // 4, (i * 12 + j) % 4)'): the index map cannot be shown to be one to one: `(i * 12 + j) // 4` is not a sum of indices, their quotients and remainders, in mixed radix
-  hint: an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)
-""",
-        call=lambda s: s.transform_layout("C", "B", lambda i, j: ((i * 12 + j) // 4, (i * 12 + j) % 4)),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', 'B', 'lambda i, j: ((i * 12 + j) // 4, (i * 12 + j) % 4)'): the index map cannot be shown to be one to one: `(i * 12 + j) // 4` is not a sum of indices, their quotients and remainders, in mixed radix
+          hint: an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)
+    """):
+        s.transform_layout("C", "B", lambda i, j: ((i * 12 + j) // 4, (i * 12 + j) % 4))
 
 
 def test_an_index_in_a_sum_and_elsewhere_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', 'lambda i, j: ((i * 13 + j) // 4, (i * 13 + j) % 4, j)'): the index map cannot be shown to be one to one: `j` occurs in a sum and elsewhere too
-  hint: an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)
-""",
-        call=lambda s: s.transform_layout("C", "B", lambda i, j: ((i * 13 + j) // 4, (i * 13 + j) % 4, j)),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', 'B', 'lambda i, j: ((i * 13 + j) // 4, (i * 13 + j) % 4, j)'): the index map cannot be shown to be one to one: `j` occurs in a sum and elsewhere too
+          hint: an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)
+    """):
+        s.transform_layout("C", "B", lambda i, j: ((i * 13 + j) // 4, (i * 13 + j) % 4, j))
 
 
 def test_an_index_that_runs_backwards():
     s = Checked(chain())
     s.transform_layout("C", "B", lambda i, j: (6 - i, j))
-    check(
-        s,
-        """
-        B = T.alloc_buffer((7, 13))
-        for i, j in T.grid(7, 13):
-            with T.block("B"):
+    s.becomes("""
+        ...
                 v_i, v_j = T.axis.remap("SS", [i, j])
                 B[6 - v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
         for i_1, j_1 in T.grid(7, 13):
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                 C[v_i, v_j] = B[6 - v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_an_index_that_starts_later_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', 'lambda i, j: (i + 1, j)'): the index map cannot be shown to be one to one: `i + 1` is not a sum of indices, their quotients and remainders, in mixed radix
-  hint: an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)
-""",
-        call=lambda s: s.transform_layout("C", "B", lambda i, j: (i + 1, j)),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', 'B', 'lambda i, j: (i + 1, j)'): the index map cannot be shown to be one to one: `i + 1` is not a sum of indices, their quotients and remainders, in mixed radix
+          hint: an index goes whole or divided by constants: lambda i, j: (i // 4, j, i % 4)
+    """):
+        s.transform_layout("C", "B", lambda i, j: (i + 1, j))
 
 
 def test_the_wrong_number_of_indices_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', 'lambda i: i'): the index map 'lambda i: i' takes 1 indices, and there are 2
-  hint: lambda i0, i1: ...
-""",
-        call=lambda s: s.transform_layout("C", "B", lambda i: i),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', 'B', 'lambda i: i'): the index map 'lambda i: i' takes 1 indices, and there are 2
+          hint: lambda i0, i1: ...
+    """):
+        s.transform_layout("C", "B", lambda i: i)
 
 
 def test_what_is_no_index_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', ...): the index map cannot be applied to `i, j`: `/` needs floating operands, got int32 in `i / 2`; use // or .astype('float32')
-""",
-        call=lambda s: s.transform_layout("C", "B", lambda i, j: (i / 2, j)),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', 'B', ...): the index map cannot be applied to `i, j`: `/` needs floating operands, got int32 in `i / 2`; use // or .astype('float32')
+    """):
+        s.transform_layout("C", "B", lambda i, j: (i / 2, j))
 
 
 def test_no_index_at_all_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', 'lambda i, j: ()'): the index map gives no index
-  hint: lambda i, j: (j, i)
-""",
-        call=lambda s: s.transform_layout("C", "B", lambda i, j: ()),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', 'B', 'lambda i, j: ()'): the index map gives no index
+          hint: lambda i, j: (j, i)
+    """):
+        s.transform_layout("C", "B", lambda i, j: ())
 
 
 def test_a_text_that_is_no_map_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', 'i, j'): an index map is a function such as 'lambda i, j: (j, i)', got 'i, j'
-""",
-    )
+    s = Checked(chain())
+    s.refuses("""
+        transform_layout('C', 'B', 'i, j'): an index map is a function such as 'lambda i, j: (j, i)', got 'i, j'
+    """)
 
 
 def test_a_text_that_is_not_python_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', 'lambda i j: i'): the index map 'lambda i j: i' is not Python: invalid syntax
-  hint: lambda i, j: (j, i)
-""",
-    )
+    s = Checked(chain())
+    s.refuses("""
+        transform_layout('C', 'B', 'lambda i j: i'): the index map 'lambda i j: i' is not Python: invalid syntax
+          hint: lambda i, j: (j, i)
+    """)
 
 
 def test_a_text_that_would_take_long_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', 'lambda i, j: (j, i + 9**9**9)'): the index map 'lambda i, j: (j, i + 9**9**9)' cannot be evaluated: \
+    s = Checked(chain())
+    s.refuses("""
+        transform_layout('C', 'B', 'lambda i, j: (j, i + 9**9**9)'): the index map 'lambda i, j: (j, i + 9**9**9)' cannot be evaluated: \
 a number of more than 1024 bits
-""",
-    )
+    """)
     for deep in ("-" * 20_000 + "i", "i+" * 20_000 + "i"):
         with pytest.raises(ScheduleError, match=r"nested too deeply|recursion depth"):
             s.transform_layout("C", "B", f"lambda i, j: (j, {deep})")
 
 
 def test_a_text_with_an_unknown_name_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', 'lambda i, j: (i, k)'): the index map 'lambda i, j: (i, k)' cannot be evaluated: `k` is not defined
-""",
-    )
+    s = Checked(chain())
+    s.refuses("""
+        transform_layout('C', 'B', 'lambda i, j: (i, k)'): the index map 'lambda i, j: (i, k)' cannot be evaluated: `k` is not defined
+    """)
 
 
 def test_what_is_no_map_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'B', ...): an index map is a function such as `lambda i, j: (j, i)`, or its text, got 3
-""",
-        call=lambda s: s.transform_layout("C", "B", 3),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', 'B', ...): an index map is a function such as `lambda i, j: (j, i)`, or its text, got 3
+    """):
+        s.transform_layout("C", "B", 3)
 
 
 def test_a_buffer_that_is_not_there_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', 'A', 'lambda i, j: (j, i)'): `C` uses no buffer called `A`, but `C` and `B`
-   14 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ here
-""",
-        call=lambda s: s.transform_layout("C", "A", lambda i, j: (j, i)),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', 'A', 'lambda i, j: (j, i)'): `C` uses no buffer called `A`, but `C` and `B`
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ here
+    """):
+        s.transform_layout("C", "A", lambda i, j: (j, i))
 
 
 def test_a_number_that_is_not_there_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', ['read', 1], 'lambda i, j: (j, i)'): `C` reads 1 buffer(s), `B`: number 1 does not exist
-   14 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ the block
-  hint: numbers start at 0; a name does as well
-""",
-        call=lambda s: s.transform_layout("C", ("read", 1), lambda i, j: (j, i)),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', ['read', 1], 'lambda i, j: (j, i)'): `C` reads 1 buffer(s), `B`: number 1 does not exist
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: numbers start at 0; a name does as well
+    """):
+        s.transform_layout("C", ("read", 1), lambda i, j: (j, i))
 
 
 def test_another_kind_of_access_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-transform_layout('C', ['update', 0], 'lambda i, j: (j, i)'): a buffer is ("read", number), ("write", number) or a name, got ['update', 0]
-""",
-        call=lambda s: s.transform_layout("C", ("update", 0), lambda i, j: (j, i)),
-    )
+    s = Checked(chain())
+    with s.refusal("""
+        transform_layout('C', ['update', 0], 'lambda i, j: (j, i)'): a buffer is ("read", number), ("write", number) or a name, got ['update', 0]
+    """):
+        s.transform_layout("C", ("update", 0), lambda i, j: (j, i))
 
 
 def test_axes_of_one_value_may_stay():
@@ -564,9 +462,7 @@ def test_axes_of_one_value_may_stay():
 def test_padding_is_a_function_of_the_new_indices():
     s = Checked(chain())
     s.transform_layout("B", ("write", 0), lambda i, j: (i // 4, j, i % 4), pad_value=lambda i, *rest: i + rest[1])
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((2, 13, 4))
         for ax0, ax1, ax2 in T.grid(2, 13, 4):
             with T.block("B"):
@@ -576,8 +472,7 @@ def test_padding_is_a_function_of_the_new_indices():
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                 C[v_i, v_j] = B[v_i // 4, v_j, v_i % 4] * T.float32(3.0)
-        """,
-    )
+    """)
     assert "'lambda i, rest0, rest1: i + rest1'" in str(s.trace)
 
 

@@ -1,8 +1,7 @@
 import pytest
 
-from schedule import Schedule
 from tests.programs import chain
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked
 from tir import dtypes, te
 from tir.ir import Const
 
@@ -17,9 +16,7 @@ def places():
 def test_a_wider_dtype():
     s = Checked(chain())
     s.unsafe_set_dtype("B", 0, "float64")
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13), "float64")
         for i, j in T.grid(7, 13):
             with T.block("B"):
@@ -29,8 +26,7 @@ def test_a_wider_dtype():
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                 C[v_i, v_j] = T.Cast("float32", B[v_i, v_j]) * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_a_wider_dtype_is_converted_on_from_itself():
@@ -38,28 +34,21 @@ def test_a_wider_dtype_is_converted_on_from_itself():
     B = te.compute((7,), lambda i: A[i], name="B")
     s = Checked(te.create_prim_func([A, te.compute((7,), lambda i: B[i].astype("int32") * B[i].astype("int32"), name="C")]))
     s.unsafe_set_dtype("B", 0, "int16")
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7,), "int16")
         for i in range(7):
             with T.block("B"):
                 v_i = T.axis.spatial(7, i)
                 B[v_i] = T.Cast("int16", A[v_i])
         for i_1 in range(7):
-            with T.block("C"):
-                v_i = T.axis.spatial(7, i_1)
-                C[v_i] = T.Cast("int32", B[v_i]) * T.Cast("int32", B[v_i])
-        """,
-    )
+            ...
+    """)
 
 
 def test_a_narrower_dtype_that_holds_all_values():
     s = Checked(places())
     s.unsafe_set_dtype("B", "B", "int8")
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7,), "int8")
         for i in range(7):
             with T.block("B"):
@@ -69,8 +58,7 @@ def test_a_narrower_dtype_that_holds_all_values():
             with T.block("C"):
                 v_i = T.axis.spatial(7, i_1)
                 C[v_i] = T.Cast("int32", B[v_i]) + 1
-        """,
-    )
+    """)
 
 
 @pytest.mark.parametrize(
@@ -87,52 +75,38 @@ def test_which_dtypes_hold_others(wide, narrow, holds):
 
 
 def test_refusals():
-    refuse(
-        Schedule(chain()),
-        """
-unsafe_set_dtype('B', 0, 'float16'): `B` holds `A[v_i, v_j] + T.float32(1.0)` of float32, which float16 may not hold exactly
-   12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-      |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ stores to B
-  hint: store a value that float16 holds: x.astype('float16') in the program rounds it
-""",
-    )
-    refuse(
-        Schedule(chain()),
-        """
-unsafe_set_dtype('C', 0, 'float64'): `C` is a parameter of the function, and holds what the caller put there
-   14 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ writes C
-  hint: cache_write('C', 0, 'global')
-""",
-    )
-    refuse(
-        Schedule(chain()),
-        """
-unsafe_set_dtype('B', 0, 'float32'): `B` holds float32 already
-   10 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ writes B
-  hint: there is nothing to change
-""",
-    )
-    refuse(
-        Schedule(chain()),
-        f"""
-unsafe_set_dtype('B', 0, 'float23'): `float23` is no dtype; these are {", ".join(dtypes.TABLE)}
-  hint: did you mean `float32`?
-""",
-        lambda s: s.unsafe_set_dtype("B", 0, "float23"),
-    )
+    Checked(chain()).refuses("""
+        unsafe_set_dtype('B', 0, 'float16'): `B` holds `A[v_i, v_j] + T.float32(1.0)` of float32, which float16 may not hold exactly
+           12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ stores to B
+          hint: store a value that float16 holds: x.astype('float16') in the program rounds it
+    """)
+    Checked(chain()).refuses("""
+        unsafe_set_dtype('C', 0, 'float64'): `C` is a parameter of the function, and holds what the caller put there
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ writes C
+          hint: cache_write('C', 0, 'global')
+    """)
+    Checked(chain()).refuses("""
+        unsafe_set_dtype('B', 0, 'float32'): `B` holds float32 already
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes B
+          hint: there is nothing to change
+    """)
+    s = Checked(chain())
+    with s.refusal(f"""
+        unsafe_set_dtype('B', 0, 'float23'): `float23` is no dtype; these are {", ".join(dtypes.TABLE)}
+          hint: did you mean `float32`?
+    """):
+        s.unsafe_set_dtype("B", 0, "float23")
 
 
 @pytest.mark.parametrize("number", ["-0.0", '"nan"', '"-inf"'])
 def test_what_no_integer_says(number):
     X = te.compute((7,), lambda i: Const(float(number.strip('"')), "float32"), name="X")
-    refuse(
-        Schedule(te.create_prim_func([te.compute((7,), lambda i: 1.0 / X[i], name="Y")])),
-        f"""
-unsafe_set_dtype('X', 0, 'int8'): `X` holds `T.float32({number})` of float32, which int8 may not hold exactly
-   12 |             X[v_i] = T.float32({number})
-      |             ^^^^^^^^^^^^^^^^^^^{"^" * len(number)}^ stores to X
-  hint: store a value that int8 holds: x.astype('int8') in the program rounds it
-""",
-    )
+    Checked(te.create_prim_func([te.compute((7,), lambda i: 1.0 / X[i], name="Y")])).refuses(f"""
+        unsafe_set_dtype('X', 0, 'int8'): `X` holds `T.float32({number})` of float32, which int8 may not hold exactly
+           12 |             X[v_i] = T.float32({number})
+              |             ^^^^^^^^^^^^^^^^^^^{"^" * len(number)}^ stores to X
+          hint: store a value that int8 holds: x.astype('int8') in the program rounds it
+    """)

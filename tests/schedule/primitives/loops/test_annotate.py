@@ -4,7 +4,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError, Trace, replay
 from tests.programs import elementwise, matmul
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked, refuse
 from tir import te
 from tir.script import parse
 
@@ -13,17 +13,14 @@ def test_loop_and_block():
     s = Checked(elementwise(7, 13))
     s.annotate("i0", "pragma_auto_unroll_max_step", 64)
     s.annotate("B", "tiling", [2, "SSRSRS", {"deep": True}])
-    check(
-        s,
-        """
+    s.becomes("""
         for i0 in T.serial(7, annotations={"pragma_auto_unroll_max_step": 64}):
             for i1 in range(13):
                 with T.block("B"):
                     v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
                     T.block_attr({"tiling": [2, "SSRSRS", {"deep": T.bool(True)}]})
                     B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
-        """,
-    )
+    """)
 
 
 def test_values_are_replaced_and_removed():
@@ -38,31 +35,22 @@ def test_values_are_replaced_and_removed():
 
 
 def test_refusals():
-    s = Schedule(matmul())
+    s = Checked(matmul())
     s.annotate("C", "a", 1)
-    refuse(
-        s,
-        """
-unannotate('C', 'b'): `C` has no annotation 'b'; it has `a`
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ not annotated with it
-""",
-    )
-    refuse(
-        s,
-        """
-annotate('C', '', 1): the key must not be empty
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ to annotate
-""",
-    )
-    refuse(s, "annotate('C', 'a', {1, 2}): `ann_val` must be JSON data, got {1, 2}")
+    s.refuses("""
+        unannotate('C', 'b'): `C` has no annotation 'b'; it has `a`
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ not annotated with it
+    """)
+    s.refuses("""
+        annotate('C', '', 1): the key must not be empty
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ to annotate
+    """)
+    s.refuses("annotate('C', 'a', {1, 2}): `ann_val` must be JSON data, got {1, 2}")
     message = "annotate('C', 'a', [1, nan]): `ann_val` must be JSON data, got [1, nan]"
     refuse(s, message, lambda s: s.annotate("C", "a", [1, math.nan]))
-    refuse(
-        s,
-        "annotate('D', 'a', 1): `D` is no loop or block of this function; it has `i`, `j`, `k` and `C`",
-    )
+    s.refuses("annotate('D', 'a', 1): `D` is no loop or block of this function; it has `i`, `j`, `k` and `C`")
 
 
 def test_a_value_that_code_generation_does_not_know():
@@ -90,16 +78,13 @@ def test_a_name_of_both():
 
 def test_hints_for_a_search_on_the_function():
     """As traces have them that TVM prints."""
-    s = Schedule(matmul())
+    s = Checked(matmul())
     before = s.script
     s.annotate(block_or_loop=s.get_block("root", func_name="main"), ann_key="meta_schedule.parallel", ann_val=160)
     assert '"meta_schedule.parallel": 160' in s.script and parse(s.script) == s.func
     s.enter_postproc()
     s.unannotate("root", "meta_schedule.parallel")
     assert s.script == before
-    refuse(
-        s,
-        """
-annotate('root', 'tir.noalias', False): of the whole function, "root", only keys that begin with "meta_schedule." are annotated
-""",
-    )
+    s.refuses("""
+        annotate('root', 'tir.noalias', False): of the whole function, "root", only keys that begin with "meta_schedule." are annotated
+    """)

@@ -5,7 +5,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError
 from tests.programs import chain
-from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed, without_header
+from tests.schedule.harness import Checked, same_numbers, well_formed, without_header
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
 from tir.script import parse
@@ -65,9 +65,7 @@ def transposed():
 def test_elementwise_siblings():
     s = Checked(chain())
     assert s.merge("i", "i_1") == "i_m"
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         for i_m in range(7):
             for j in range(13):
@@ -78,16 +76,13 @@ def test_elementwise_siblings():
                 with T.block("C"):
                     v_i, v_j = T.axis.remap("SS", [i_m, j_1])
                     C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_all_loops_down_to_the_given_ones():
     s = Checked(chain())
     assert s.merge("j", "j_1") == "j_m"
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         for i_m, j_m in T.grid(7, 13):
             with T.block("B"):
@@ -96,8 +91,7 @@ def test_all_loops_down_to_the_given_ones():
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i_m, j_m])
                 C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_rows_of_two_chained_matmuls():
@@ -105,9 +99,7 @@ def test_rows_of_two_chained_matmuls():
     s = Checked(mlp())
     i, f = row_tiled(s)
     assert s.merge(i, f) == "i_0_m"
-    check(
-        s,
-        """
+    s.becomes("""
         C = T.alloc_buffer((14, 9))
         D = T.alloc_buffer((14, 9))
         for i_0_m in range(2):
@@ -118,8 +110,7 @@ def test_rows_of_two_chained_matmuls():
                         v_j = T.axis.spatial(9, j_0_m * 3 + j_1_1)
                         v_rk = T.axis.reduce(5, rk)
                         with T.init():
-                            C[v_i, v_j] = T.float32(0.0)
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_rk] * B[v_rk, v_j]
+                        ...
                 for i_1_1_1, j_1_1_1 in T.grid(7, 3):
                     with T.block("D"):
                         v_i = T.axis.spatial(14, i_0_m * 7 + i_1_1_1)
@@ -131,18 +122,14 @@ def test_rows_of_two_chained_matmuls():
                     v_j = T.axis.spatial(6, j_2)
                     v_rl = T.axis.reduce(9, rl)
                     with T.init():
-                        F[v_i, v_j] = T.float32(0.0)
-                    F[v_i, v_j] = F[v_i, v_j] + D[v_i, v_rl] * E[v_rl, v_j]
-        """,
-    )
+                    ...
+    """)
 
 
 def test_three_at_once():
     s = Checked(mlp(7, 3, 1, 5))
     s.merge("i", "i_1", "i_2")
-    check(
-        s,
-        """
+    s.becomes("""
         C = T.alloc_buffer((7, 3))
         D = T.alloc_buffer((7, 3))
         for i_m in range(7):
@@ -150,8 +137,7 @@ def test_three_at_once():
                 with T.block("C"):
                     v_i, v_j, v_rk = T.axis.remap("SSR", [i_m, j, rk])
                     with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_rk] * B[v_rk, v_j]
+                    ...
             for j_1 in range(3):
                 with T.block("D"):
                     v_i, v_j = T.axis.remap("SS", [i_m, j_1])
@@ -160,18 +146,14 @@ def test_three_at_once():
                 with T.block("F"):
                     v_i, v_j, v_rl = T.axis.remap("SSR", [i_m, j_2, rl])
                     with T.init():
-                        F[v_i, v_j] = T.float32(0.0)
-                    F[v_i, v_j] = F[v_i, v_j] + D[v_i, v_rl] * E[v_rl, v_j]
-        """,
-    )
+                    ...
+    """)
 
 
 def test_a_dependence_may_go_forward():
     s = Checked(shifted(-1))
     s.merge("i", "j")
-    check(
-        s,
-        """
+    s.becomes("""
         for i_m in range(7):
             with T.block("B"):
                 v = T.axis.spatial(7, i_m)
@@ -179,21 +161,16 @@ def test_a_dependence_may_go_forward():
             with T.block("C"):
                 v = T.axis.spatial(7, i_m)
                 C[v] = B[v + 0] * T.float32(2.0)
-        """,
-    )
+    """)
 
 
 def test_what_stands_between_and_is_independent_stays():
     s = Checked(between())
     s.merge("i", "i_2")
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         for i_1, j_1 in T.grid(7, 13):
-            with T.block("B"):
-                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            ...
         for i_m in range(7):
             for j in range(13):
                 with T.block("D"):
@@ -203,165 +180,131 @@ def test_what_stands_between_and_is_independent_stays():
                 with T.block("C"):
                     v_i, v_j = T.axis.remap("SS", [i_m, j_2])
                     C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_a_dependence_may_not_go_backward():
-    s = Schedule(shifted(1))
-    refuse(
-        s,
-        """
-merge('i', 'j'): cannot prove that no dependence through `B` goes from a later iteration of `i` to an earlier one of `j`
-    7 |     for i in range(7):
-      |     ^^^^^^^^^^^^^^^^^^ first nest
-    8 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ writes `B`
-    9 |             v = T.axis.spatial(7, i)
-   10 |             B[v + 1] = A[v] + T.float32(1.0)
-   11 |     for j in range(7):
-      |     ^^^^^^^^^^^^^^^^^^ second nest
-   12 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ reads `B`
-  witness: i = 1 writes B[2], j = 0 reads it: merged, the second would come first
-  hint: merge loops further outside, or leave the nests one after the other
-""",
-    )
-    s = Schedule(transposed())
-    refuse(
-        s,
-        """
-merge('i', 'i_1'): cannot prove that no dependence through `B` goes from a later iteration of `i` to an earlier one of `i_1`
-    9 |     for i, j in T.grid(7, 7):
-      |         ^ first nest
-   10 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ writes `B`
-   11 |             v_i, v_j = T.axis.remap("SS", [i, j])
-   12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-   13 |     for i_1, j_1 in T.grid(7, 7):
-      |         ^^^ second nest
-   14 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ reads `B`
-  witness: i = 1 writes B[1, 0], i_1 = 0 reads it: merged, the second would come first
-  hint: merge loops further outside, or leave the nests one after the other
-""",
-    )
-    s = Schedule(transposed())
-    refuse(
-        s,
-        """
-merge('j', 'j_1'): cannot prove that no dependence through `B` goes from a later iteration of `i` to an earlier one of `i_1`
-    9 |     for i, j in T.grid(7, 7):
-      |         ^ first nest
-   10 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ writes `B`
-   11 |             v_i, v_j = T.axis.remap("SS", [i, j])
-   12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-   13 |     for i_1, j_1 in T.grid(7, 7):
-      |         ^^^ second nest
-   14 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ reads `B`
-  witness: i = 1, j = 0 writes B[1, 0], i_1 = 0, j_1 = 1 reads it: merged, the second would come first
-  hint: merge loops further outside, or leave the nests one after the other
-""",
-    )
+    s = Checked(shifted(1))
+    s.refuses("""
+        merge('i', 'j'): cannot prove that no dependence through `B` goes from a later iteration of `i` to an earlier one of `j`
+            7 |     for i in range(7):
+              |     ^^^^^^^^^^^^^^^^^^ first nest
+            8 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes `B`
+            9 |             v = T.axis.spatial(7, i)
+           10 |             B[v + 1] = A[v] + T.float32(1.0)
+           11 |     for j in range(7):
+              |     ^^^^^^^^^^^^^^^^^^ second nest
+           12 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads `B`
+          witness: i = 1 writes B[2], j = 0 reads it: merged, the second would come first
+          hint: merge loops further outside, or leave the nests one after the other
+    """)
+    s = Checked(transposed())
+    s.refuses("""
+        merge('i', 'i_1'): cannot prove that no dependence through `B` goes from a later iteration of `i` to an earlier one of `i_1`
+            9 |     for i, j in T.grid(7, 7):
+              |         ^ first nest
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes `B`
+           11 |             v_i, v_j = T.axis.remap("SS", [i, j])
+           12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+           13 |     for i_1, j_1 in T.grid(7, 7):
+              |         ^^^ second nest
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads `B`
+          witness: i = 1 writes B[1, 0], i_1 = 0 reads it: merged, the second would come first
+          hint: merge loops further outside, or leave the nests one after the other
+    """)
+    s = Checked(transposed())
+    s.refuses("""
+        merge('j', 'j_1'): cannot prove that no dependence through `B` goes from a later iteration of `i` to an earlier one of `i_1`
+            9 |     for i, j in T.grid(7, 7):
+              |         ^ first nest
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes `B`
+           11 |             v_i, v_j = T.axis.remap("SS", [i, j])
+           12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+           13 |     for i_1, j_1 in T.grid(7, 7):
+              |         ^^^ second nest
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads `B`
+          witness: i = 1, j = 0 writes B[1, 0], i_1 = 0, j_1 = 1 reads it: merged, the second would come first
+          hint: merge loops further outside, or leave the nests one after the other
+    """)
 
 
 def test_refusals():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-merge(): at least one loop is needed
-  hint: merge('i', 'i_1')
-""",
-    )
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-merge('i', 'i'): `i` is given twice
-""",
-    )
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-merge('i', 'j'): `i` and `j` are not in different nests under one common statement
-    9 |     for i, j in T.grid(7, 13):
-      |         ^ one of them
-      |            ^ one of them
-  hint: merge takes sibling loops; fuse takes loops inside one another
-""",
-    )
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-merge('i', 'j_1'): `i` and `j_1` are not at the same depth below their common ancestor
-    9 |     for i, j in T.grid(7, 13):
-      |         ^ loop number 1 of its nest
-   10 |         with T.block("B"):
-   11 |             v_i, v_j = T.axis.remap("SS", [i, j])
-   12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-   13 |     for i_1, j_1 in T.grid(7, 13):
-      |              ^^^ loop number 2 of its nest
-  hint: add_unit_loop makes a nest deeper, fuse makes one flatter
-""",
-    )
-    s = Schedule(mlp())
-    refuse(
-        s,
-        """
-merge('j', 'j_2'): `j` and `j_2` have different extents
-   10 |     for i, j, rk in T.grid(14, 9, 5):
-      |            ^ runs over 9
-      ...
-   20 |     for i_2, j_2, rl in T.grid(14, 6, 9):
-      |              ^^^ runs over 6
-  hint: loop_partition cuts off what one of them has more
-""",
-    )
-    s = Schedule(mlp())
-    refuse(
-        s,
-        """
-merge('i', 'i_2'): what stands between the nests depends on them through `D`, and cannot come before or after both
-   16 |     for i_1, j_1 in T.grid(14, 9):
-      |         ^^^ in between
-   17 |         with T.block("D"):
-   18 |             v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-   19 |             D[v_i, v_j] = C[v_i, v_j] * T.float32(2.0)
-   20 |     for i_2, j_2, rl in T.grid(14, 6, 9):
-      |         ^^^ would move past it
-  hint: move it before or behind the nests first (compute_at, reverse_compute_at)
-""",
-    )
-    s = Schedule(chain())
+    s = Checked(chain())
+    s.refuses("""
+        merge(): at least one loop is needed
+          hint: merge('i', 'i_1')
+    """)
+    s = Checked(chain())
+    s.refuses("""
+        merge('i', 'i'): `i` is given twice
+    """)
+    s = Checked(chain())
+    s.refuses("""
+        merge('i', 'j'): `i` and `j` are not in different nests under one common statement
+            9 |     for i, j in T.grid(7, 13):
+              |         ^ one of them
+              |            ^ one of them
+          hint: merge takes sibling loops; fuse takes loops inside one another
+    """)
+    s = Checked(chain())
+    s.refuses("""
+        merge('i', 'j_1'): `i` and `j_1` are not at the same depth below their common ancestor
+            9 |     for i, j in T.grid(7, 13):
+              |         ^ loop number 1 of its nest
+           10 |         with T.block("B"):
+           11 |             v_i, v_j = T.axis.remap("SS", [i, j])
+           12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+           13 |     for i_1, j_1 in T.grid(7, 13):
+              |              ^^^ loop number 2 of its nest
+          hint: add_unit_loop makes a nest deeper, fuse makes one flatter
+    """)
+    s = Checked(mlp())
+    s.refuses("""
+        merge('j', 'j_2'): `j` and `j_2` have different extents
+           10 |     for i, j, rk in T.grid(14, 9, 5):
+              |            ^ runs over 9
+              ...
+           20 |     for i_2, j_2, rl in T.grid(14, 6, 9):
+              |              ^^^ runs over 6
+          hint: loop_partition cuts off what one of them has more
+    """)
+    s = Checked(mlp())
+    s.refuses("""
+        merge('i', 'i_2'): what stands between the nests depends on them through `D`, and cannot come before or after both
+           16 |     for i_1, j_1 in T.grid(14, 9):
+              |         ^^^ in between
+           17 |         with T.block("D"):
+           18 |             v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+           19 |             D[v_i, v_j] = C[v_i, v_j] * T.float32(2.0)
+           20 |     for i_2, j_2, rl in T.grid(14, 6, 9):
+              |         ^^^ would move past it
+          hint: move it before or behind the nests first (compute_at, reverse_compute_at)
+    """)
+    s = Checked(chain())
     s.parallel("i_1")
-    refuse(
-        s,
-        """
-merge('i', 'i_1'): `i_1` is parallel, and only serial loops can be merged
-   13 |     for i_1 in T.parallel(7):
-      |     ^^^^^^^^^^^^^^^^^^^^^^^^^ parallel
-  hint: loops are merged first and marked afterwards; serial('i_1') takes the mark away
-""",
-    )
-    s = Schedule(mlp())
+    s.refuses("""
+        merge('i', 'i_1'): `i_1` is parallel, and only serial loops can be merged
+           13 |     for i_1 in T.parallel(7):
+              |     ^^^^^^^^^^^^^^^^^^^^^^^^^ parallel
+          hint: loops are merged first and marked afterwards; serial('i_1') takes the mark away
+    """)
+    s = Checked(mlp())
     s.merge("i", "i_1")
-    refuse(
-        s,
-        """
-merge('j_1', 'i_2'): `j_1` is not the only statement of `i_m`
-   10 |     for i_m in range(14):
-      |     ^^^^^^^^^^^^^^^^^^^^^ outer loop
-      ...
-   17 |         for j_1 in range(9):
-      |         ^^^^^^^^^^^^^^^^^^^^ must be its whole body
-  hint: merge loops further outside, or move what else `i_m` holds out of it
-""",
-    )
+    s.refuses("""
+        merge('j_1', 'i_2'): `j_1` is not the only statement of `i_m`
+           10 |     for i_m in range(14):
+              |     ^^^^^^^^^^^^^^^^^^^^^ outer loop
+              ...
+           17 |         for j_1 in range(9):
+              |         ^^^^^^^^^^^^^^^^^^^^ must be its whole body
+          hint: merge loops further outside, or move what else `i_m` holds out of it
+    """)
 
 
 PUBLISHED = Path(__file__).resolve().parents[5] / "shared" / "published"

@@ -2,7 +2,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError
 from tests.programs import chain, elementwise, matmul, vector
-from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, same_numbers, well_formed
 from tests.tir.script.parsing import parsed
 from tir import te
 from tir.ir import Allocate, Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, nest, seq
@@ -13,18 +13,12 @@ from tir.traverse import path_to, replace_stmt
 def test_spatial_loop():
     s = Checked(matmul())
     s.parallel("i")
-    check(
-        s,
-        """
+    s.becomes("""
         for i in T.parallel(7):
             for j, k in T.grid(13, 5):
                 with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-        """,
-    )
+                    ...
+    """)
 
 
 @pytest.mark.parametrize("loop", [0, 1, 2, 3])
@@ -89,17 +83,14 @@ def main(A: T.Buffer((7,), "float32"), C: T.Buffer((1,), "float32")):
             v = T.axis.spatial(7, i)
             C[0] = A[v]
 """)
-    refuse(
-        Schedule(func),
-        f"""
+    Checked(func).refuses(f"""
         {step}('i'): every iteration of `i` writes the same elements of `C`
             7 |     for i in range(7):
               |     ^^^^^^^^^^^^^^^^^^ cannot be {how}
             8 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ its spatial axes do, what it writes does not depend on `i`
           hint: make a block that verifies, or compute the block outside this loop
-        """,
-    )
+    """)
 
 
 def test_two_blocks_that_meet_within_an_iteration():
@@ -121,43 +112,37 @@ def together(offset: int) -> PrimFunc:
 
 
 def test_two_blocks_that_meet_across_iterations():
-    s = Schedule(together(1))
-    refuse(
-        s,
-        """
-parallel('i'): cannot prove that different iterations of `i` touch different elements of `B`
-    7 |     for i in range(7):
-      |     ^^^^^^^^^^^^^^^^^^ cannot be parallel
-    8 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ writes `B`
-    9 |             vi = T.axis.spatial(7, i)
-   10 |             B[vi] = A[vi] + T.float32(1.0)
-   11 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ reads `B`
-  witness: i = 0 reads B[1], i = 1 writes it
-  hint: choose another loop, or put the two into loops of their own
-""",
-    )
+    s = Checked(together(1))
+    s.refuses("""
+        parallel('i'): cannot prove that different iterations of `i` touch different elements of `B`
+            7 |     for i in range(7):
+              |     ^^^^^^^^^^^^^^^^^^ cannot be parallel
+            8 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes `B`
+            9 |             vi = T.axis.spatial(7, i)
+           10 |             B[vi] = A[vi] + T.float32(1.0)
+           11 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads `B`
+          witness: i = 0 reads B[1], i = 1 writes it
+          hint: choose another loop, or put the two into loops of their own
+    """)
 
 
 def test_reduction():
-    s = Schedule(matmul())
-    refuse(
-        s,
-        """
-parallel('k'): `k` drives the reduction axis `v_k` of `C`, so its iterations depend on each other
-    8 |     for i, j, k in T.grid(7, 13, 5):
-      |               ^ cannot be parallel
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ accumulates over it
-  hint: rfactor('k', 0) gives each iteration its own partial result
-""",
-    )
+    s = Checked(matmul())
+    s.refuses("""
+        parallel('k'): `k` drives the reduction axis `v_k` of `C`, so its iterations depend on each other
+            8 |     for i, j, k in T.grid(7, 13, 5):
+              |               ^ cannot be parallel
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ accumulates over it
+          hint: rfactor('k', 0) gives each iteration its own partial result
+    """)
 
 
 def test_a_condition_is_read():
     """What a block's condition reads of a buffer must not be written by other iterations."""
-    s = Schedule(
+    s = Checked(
         parse(
             """
 from tir.script import tir as T
@@ -175,56 +160,47 @@ def main(A: T.Buffer((7,), "float32"), B: T.Buffer((7,), "float32"), C: T.Buffer
 """
         )
     )
-    refuse(
-        s,
-        """
-parallel('i'): cannot prove that different iterations of `i` touch different elements of `B`
-    7 |     for i in range(7):
-      |     ^^^^^^^^^^^^^^^^^^ cannot be parallel
-    8 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ writes `B`
-    9 |             vi = T.axis.spatial(7, i)
-   10 |             B[vi] = A[vi]
-   11 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ reads `B`
-  witness: i = 2 reads B[4], i = 4 writes it
-  hint: choose another loop, or put the two into loops of their own
-""",
-    )
+    s.refuses("""
+        parallel('i'): cannot prove that different iterations of `i` touch different elements of `B`
+            7 |     for i in range(7):
+              |     ^^^^^^^^^^^^^^^^^^ cannot be parallel
+            8 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes `B`
+            9 |             vi = T.axis.spatial(7, i)
+           10 |             B[vi] = A[vi]
+           11 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads `B`
+          witness: i = 2 reads B[4], i = 4 writes it
+          hint: choose another loop, or put the two into loops of their own
+    """)
 
 
 def test_ordered_axis():
     func = matmul()
     block = path_to(func, "C")[-1]
     iters = (block.iters[0].with_(axis=Axis.OPAQUE), *block.iters[1:])
-    s = Schedule(func.with_(body=replace_stmt(func.body, block, block.with_(iters=iters))))
-    refuse(
-        s,
-        """
-parallel('i'): `i` drives the opaque axis `v_i` of `C`, so its iterations depend on each other
-    8 |     for i, j, k in T.grid(7, 13, 5):
-      |         ^ cannot be parallel
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ needs the order of its iterations
-  hint: if the order does not matter, declare `v_i` as T.axis.spatial, or T.axis.reduce if it adds up
-""",
-    )
+    s = Checked(func.with_(body=replace_stmt(func.body, block, block.with_(iters=iters))))
+    s.refuses("""
+        parallel('i'): `i` drives the opaque axis `v_i` of `C`, so its iterations depend on each other
+            8 |     for i, j, k in T.grid(7, 13, 5):
+              |         ^ cannot be parallel
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ needs the order of its iterations
+          hint: if the order does not matter, declare `v_i` as T.axis.spatial, or T.axis.reduce if it adds up
+    """)
 
 
 def test_every_iteration_does_the_same():
     func = vector(7)
-    s = Schedule(func.with_(body=For(Var("r"), Const(3), func.body)))
-    refuse(
-        s,
-        """
-parallel('r'): every iteration of `r` writes the same elements of `B`
-    8 |     for r, i in T.grid(3, 7):
-      |         ^ cannot be parallel
-    9 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ does not depend on `r`
-  hint: choose a loop that drives a spatial axis of `B`, or compute the block outside this loop
-""",
-    )
+    s = Checked(func.with_(body=For(Var("r"), Const(3), func.body)))
+    s.refuses("""
+        parallel('r'): every iteration of `r` writes the same elements of `B`
+            8 |     for r, i in T.grid(3, 7):
+              |         ^ cannot be parallel
+            9 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ does not depend on `r`
+          hint: choose a loop that drives a spatial axis of `B`, or compute the block outside this loop
+    """)
     s.parallel("i")
 
 
@@ -233,59 +209,50 @@ def test_overlapping_iterations():
     A, B = (Buffer(n, (Const(13),)) for n in "AB")
     a, b, vi = Var("a"), Var("b"), Var("vi")
     block = Block("B", (Iter(vi, Const(13), Axis.SPATIAL, a * 3 + b),), Store(B, (vi,), A[vi]))
-    s = Schedule(PrimFunc("main", (A, B), nest([(a, 4), (b, 4)], block)))
-    refuse(
-        s,
-        """
-parallel('a'): cannot prove that different iterations of `a` touch different elements of `B`
-    7 |     for a, b in T.grid(4, 4):
-      |         ^ cannot be parallel
-    8 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ writes `B`
-  witness: a = 0 and a = 1 both write B[3]
-  hint: choose another loop, or put the two into loops of their own
-""",
-    )
+    s = Checked(PrimFunc("main", (A, B), nest([(a, 4), (b, 4)], block)))
+    s.refuses("""
+        parallel('a'): cannot prove that different iterations of `a` touch different elements of `B`
+            7 |     for a, b in T.grid(4, 4):
+              |         ^ cannot be parallel
+            8 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes `B`
+          witness: a = 0 and a = 1 both write B[3]
+          hint: choose another loop, or put the two into loops of their own
+    """)
 
 
 def test_statements_in_no_block():
     A, B = Buffer("A", (Const(7), Const(13))), Buffer("B", (Const(7),))
     i, j = Var("i"), Var("j")
     before = PrimFunc("main", (A, B), nest([(i, 7), (j, 13)], Store(B, (i,), B[i] + A[i, j])))
-    s = Schedule(before)
+    s = Checked(before)
     s.parallel("i")
     same_numbers(before, s.func)
-    s = Schedule(before)
-    refuse(
-        s,
-        """
-parallel('j'): cannot prove that different iterations of `j` touch different elements of `B`
-    6 |     for i, j in T.grid(7, 13):
-      |            ^ cannot be parallel
-    7 |         B[i] = B[i] + A[i, j]
-      |         ^^^^^^^^^^^^^^^^^^^^^ reads and writes `B`
-  witness: j = 0 reads B[0], j = 1 writes it
-  hint: choose another loop, or put the two into loops of their own
-""",
-    )
+    s = Checked(before)
+    s.refuses("""
+        parallel('j'): cannot prove that different iterations of `j` touch different elements of `B`
+            6 |     for i, j in T.grid(7, 13):
+              |            ^ cannot be parallel
+            7 |         B[i] = B[i] + A[i, j]
+              |         ^^^^^^^^^^^^^^^^^^^^^ reads and writes `B`
+          witness: j = 0 reads B[0], j = 1 writes it
+          hint: choose another loop, or put the two into loops of their own
+    """)
 
 
 def test_scatter_is_not_proved():
     """B[I[i]] = A[i]: nothing is known of the values in I."""
     A, B, indices = Buffer("A", (Const(7),)), Buffer("B", (Const(7),)), Buffer("I", (Const(7),), "int32")
     i = Var("i")
-    s = Schedule(PrimFunc("main", (A, B, indices), nest([(i, 7)], Store(B, (indices[i],), A[i]))))
-    refuse(
-        s,
-        """
-parallel('i'): cannot prove that different iterations of `i` touch different elements of `B`
-    6 |     for i in range(7):
-      |     ^^^^^^^^^^^^^^^^^^ cannot be parallel
-    7 |         B[I[i]] = A[i]
-      |         ^^^^^^^^^^^^^^ writes `B`
-  hint: choose another loop, or put the two into loops of their own
-""",
-    )
+    s = Checked(PrimFunc("main", (A, B, indices), nest([(i, 7)], Store(B, (indices[i],), A[i]))))
+    s.refuses("""
+        parallel('i'): cannot prove that different iterations of `i` touch different elements of `B`
+            6 |     for i in range(7):
+              |     ^^^^^^^^^^^^^^^^^^ cannot be parallel
+            7 |         B[I[i]] = A[i]
+              |         ^^^^^^^^^^^^^^ writes `B`
+          hint: choose another loop, or put the two into loops of their own
+    """)
 
 
 def test_buffers_of_the_iteration():
@@ -330,28 +297,22 @@ def test_symbolic_sizes():
 
 
 def test_marked_loops():
-    s = Schedule(elementwise(7, 12))
+    s = Checked(elementwise(7, 12))
     s.vectorize("i0")
-    refuse(
-        s,
-        """
-parallel('i0'): `i0` is already vectorized
-    8 |     for i0 in T.vectorized(7):
-      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
-  hint: serial('i0') takes the mark away
-""",
-    )
-    refuse(
-        s,
-        """
-parallel('i1'): `i1` is inside the vectorized loop `i0`
-    8 |     for i0 in T.vectorized(7):
-      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
-    9 |         for i1 in range(12):
-      |         ^^^^^^^^^^^^^^^^^^^^ inside it
-  hint: lanes of a vector cannot start threads; make an outer loop parallel
-""",
-    )
+    s.refuses("""
+        parallel('i0'): `i0` is already vectorized
+            8 |     for i0 in T.vectorized(7):
+              |     ^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
+          hint: serial('i0') takes the mark away
+    """)
+    s.refuses("""
+        parallel('i1'): `i1` is inside the vectorized loop `i0`
+            8 |     for i0 in T.vectorized(7):
+              |     ^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
+            9 |         for i1 in range(12):
+              |         ^^^^^^^^^^^^^^^^^^^^ inside it
+          hint: lanes of a vector cannot start threads; make an outer loop parallel
+    """)
 
 
 def test_parallel_twice_is_once():

@@ -2,7 +2,7 @@ import pytest
 
 from schedule import Schedule
 from tests.programs import chain, matmul
-from tests.schedule.harness import Checked, check, refuse, same_numbers
+from tests.schedule.harness import Checked, same_numbers
 from tir.ir import Buffer, Const, For, Load, PrimFunc, Store, Var, nest, seq
 from tir.traverse import path_to, replace_stmt
 
@@ -10,17 +10,11 @@ from tir.traverse import path_to, replace_stmt
 def test_reduction_outside():
     s = Checked(matmul())
     s.reorder("k", "i")
-    check(
-        s,
-        """
+    s.becomes("""
         for k, j, i in T.grid(5, 13, 7):
             with T.block("C"):
-                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                with T.init():
-                    C[v_i, v_j] = T.float32(0.0)
-                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-        """,
-    )
+                ...
+    """)
 
 
 def test_tiles_that_do_not_divide():
@@ -75,19 +69,16 @@ def skewed() -> PrimFunc:
 
 
 def test_dependence_against_the_new_order():
-    s = Schedule(skewed())
-    refuse(
-        s,
-        """
-reorder('j', 'i'): cannot prove that no dependence through `A` runs against the new order of `i` and `j`
-    6 |     for i, j in T.grid(7, 13):
-      |         ^ outer loop now
-      |            ^ would come outside it
-    7 |         A[i + 1, j] = A[i, j + 1]
-      |         ^^^^^^^^^^^^^^^^^^^^^^^^^ reads and writes `A`
-  hint: leave `j` inside `i`
-""",
-    )
+    s = Checked(skewed())
+    s.refuses("""
+        reorder('j', 'i'): cannot prove that no dependence through `A` runs against the new order of `i` and `j`
+            6 |     for i, j in T.grid(7, 13):
+              |         ^ outer loop now
+              |            ^ would come outside it
+            7 |         A[i + 1, j] = A[i, j + 1]
+              |         ^^^^^^^^^^^^^^^^^^^^^^^^^ reads and writes `A`
+          hint: leave `j` inside `i`
+    """)
 
 
 def test_dependence_along_the_new_order():
@@ -111,37 +102,31 @@ def test_accumulation_in_no_block():
 
 
 def test_loops_that_are_not_one_nest():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-reorder('i_1', 'i'): `i` is not inside `i_1`
-    9 |     for i, j in T.grid(7, 13):
-      |         ^ another
-   10 |         with T.block("B"):
-   11 |             v_i, v_j = T.axis.remap("SS", [i, j])
-   12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-   13 |     for i_1, j_1 in T.grid(7, 13):
-      |         ^^^ one nest
-  hint: loops of one nest are needed; merge joins two nests
-""",
-    )
+    s = Checked(chain())
+    s.refuses("""
+        reorder('i_1', 'i'): `i` is not inside `i_1`
+            9 |     for i, j in T.grid(7, 13):
+              |         ^ another
+           10 |         with T.block("B"):
+           11 |             v_i, v_j = T.axis.remap("SS", [i, j])
+           12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+           13 |     for i_1, j_1 in T.grid(7, 13):
+              |         ^^^ one nest
+          hint: loops of one nest are needed; merge joins two nests
+    """)
     func = two_statements(0)
     inner = func.body.body
     k = For(Var("k"), Const(4), inner.body.stmts[1])
-    s = Schedule(func.with_(body=replace_stmt(func.body, inner.body, seq(inner.body.stmts[0], k))))
-    refuse(
-        s,
-        """
-reorder('k', 'j'): `k` is not the only statement of `j`
-    6 |     for i, j in T.grid(7, 13):
-      |            ^ outer loop
-    7 |         T[i, j] = A[i, j]
-    8 |         for k in range(4):
-      |         ^^^^^^^^^^^^^^^^^^ must be its whole body
-  hint: move what else it holds out of it: decompose_reduction for an init, compute_at another loop for a producer
-""",
-    )
+    s = Checked(func.with_(body=replace_stmt(func.body, inner.body, seq(inner.body.stmts[0], k))))
+    s.refuses("""
+        reorder('k', 'j'): `k` is not the only statement of `j`
+            6 |     for i, j in T.grid(7, 13):
+              |            ^ outer loop
+            7 |         T[i, j] = A[i, j]
+            8 |         for k in range(4):
+              |         ^^^^^^^^^^^^^^^^^^ must be its whole body
+          hint: move what else it holds out of it: decompose_reduction for an init, compute_at another loop for a producer
+    """)
 
 
 def test_loops_that_are_marked_are_so_in_their_new_places():
@@ -150,91 +135,74 @@ def test_loops_that_are_marked_are_so_in_their_new_places():
     s.parallel("j_1")
     s.reorder("j", "i")
     s.reorder("j_1", "i_1")
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         for j in range(13):
             for i in T.thread_binding(7, thread="blockIdx.x"):
                 with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                    ...
         for j_1 in T.parallel(13):
             for i_1 in range(7):
                 with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
-        """,
-    )
+                    ...
+    """)
     s.reorder("i", "j")
     s.bind("j", "threadIdx.x")
-    refuse(
-        s,
-        """
-reorder('j', 'i'): threads cannot start blocks: a loop bound to blockIdx must be outside of those bound to threadIdx
-    9 |     for j in range(13):
-      |     ^^^^^^^^^^^^^^^^^^^ would be threads
-   10 |         for i in T.thread_binding(7, thread="blockIdx.x"):
-      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ would be blocks
-  hint: reorder first
-""",
-    )
+    s.refuses("""
+        reorder('j', 'i'): threads cannot start blocks: a loop bound to blockIdx must be outside of those bound to threadIdx
+            9 |     for j in range(13):
+              |     ^^^^^^^^^^^^^^^^^^^ would be threads
+           10 |         for i in T.thread_binding(7, thread="blockIdx.x"):
+              |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ would be blocks
+          hint: reorder first
+    """)
 
 
 def test_other_refusals():
-    s = Schedule(matmul())
-    refuse(s, "reorder('j', 'j'): `j` is given twice")
-    refuse(s, "reorder('j', 'm'): `m` is no loop of this function; its loops are `i`, `j` and `k`")
+    s = Checked(matmul())
+    s.refuses("reorder('j', 'j'): `j` is given twice")
+    s.refuses("reorder('j', 'm'): `m` is no loop of this function; its loops are `i`, `j` and `k`")
     s.vectorize("j")
-    refuse(
-        s,
-        """
-reorder('k', 'j'): `j` is vectorized, which was proved for its present place only
-    9 |         for j in T.vectorized(13):
-      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
-  hint: reorder first and mark afterwards
-""",
-    )
+    s.refuses("""
+        reorder('k', 'j'): `j` is vectorized, which was proved for its present place only
+            9 |         for j in T.vectorized(13):
+              |         ^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
+          hint: reorder first and mark afterwards
+    """)
 
 
 def test_extent_that_depends_on_a_loop():
     func = matmul()
     loop = path_to(func, "j")[-1]
     before = func.with_(body=replace_stmt(func.body, loop, loop.with_(extent=Var("i") + 1)))
-    s = Schedule(before)
-    refuse(
-        s,
-        """
-reorder('j', 'i'): the extent of `j` depends on `i`, which would come inside it
-    8 |     for i in range(7):
-      |     ^^^^^^^^^^^^^^^^^^ must stay outside
-    9 |         for j, k in T.grid(i + 1, 5):
-      |             ^ runs over i + 1
-  hint: give the inner loop the largest extent, and its block a condition (T.where) for what is left out
-""",
-    )
+    s = Checked(before)
+    s.refuses("""
+        reorder('j', 'i'): the extent of `j` depends on `i`, which would come inside it
+            8 |     for i in range(7):
+              |     ^^^^^^^^^^^^^^^^^^ must stay outside
+            9 |         for j, k in T.grid(i + 1, 5):
+              |             ^ runs over i + 1
+          hint: give the inner loop the largest extent, and its block a condition (T.where) for what is left out
+    """)
     s.reorder("k", "j")
     same_numbers(before, s.func)
 
 
 def test_init_that_would_not_come_first():
-    s = Schedule(matmul())
+    s = Checked(matmul())
     f = s.fuse("i", "j", "k")
     a, b = s.split(f, [None, 4])
-    refuse(
-        s,
-        """
-reorder('i_j_k_fused_1', 'i_j_k_fused_0'): cannot prove that reduction `C` still starts with its init once `i_j_k_fused_1` \
+    with s.refusal("""
+        reorder('i_j_k_fused_1', 'i_j_k_fused_0'): cannot prove that reduction `C` still starts with its init once `i_j_k_fused_1` \
 is outside `i_j_k_fused_0`
-    8 |     for i_j_k_fused_0, i_j_k_fused_1 in T.grid(114, 4):
-      |         ^^^^^^^^^^^^^ outer loop now
-      |                        ^^^^^^^^^^^^^ would come outside it
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ runs its init where all reduce axes are 0
-  hint: decompose_reduction first, or reorder before the loops are fused
-""",
-        call=lambda s: s.reorder(b, a),
-    )
+            8 |     for i_j_k_fused_0, i_j_k_fused_1 in T.grid(114, 4):
+              |         ^^^^^^^^^^^^^ outer loop now
+              |                        ^^^^^^^^^^^^^ would come outside it
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ runs its init where all reduce axes are 0
+          hint: decompose_reduction first, or reorder before the loops are fused
+    """):
+        s.reorder(b, a)
 
 
 def test_repeated_reduction():
@@ -242,21 +210,18 @@ def test_repeated_reduction():
     func = matmul()
     loop = path_to(func, "k")[-1]
     before = func.with_(body=replace_stmt(func.body, loop, For(Var("r"), Const(3), loop)))
-    s = Schedule(before)
+    s = Checked(before)
     s.reorder("r", "j")
     same_numbers(before, s.func)
-    refuse(
-        s,
-        """
-reorder('k', 'r'): cannot prove that reduction `C` still starts with its init once `k` is outside `r`
-    8 |     for i, r, j, k in T.grid(7, 3, 13, 5):
-      |            ^ outer loop now
-      |                  ^ would come outside it
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ runs its init where all reduce axes are 0
-  hint: decompose_reduction first, or reorder before the loops are fused
-""",
-    )
+    s.refuses("""
+        reorder('k', 'r'): cannot prove that reduction `C` still starts with its init once `k` is outside `r`
+            8 |     for i, r, j, k in T.grid(7, 3, 13, 5):
+              |            ^ outer loop now
+              |                  ^ would come outside it
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ runs its init where all reduce axes are 0
+          hint: decompose_reduction first, or reorder before the loops are fused
+    """)
 
 
 @pytest.mark.parametrize("order", ["ijk", "ikj", "jik", "jki", "kij", "kji"])
@@ -269,10 +234,7 @@ def test_every_order(order):
 
 
 def test_a_list_of_loops():
-    refuse(
-        Schedule(matmul()),
-        """
+    Checked(matmul()).refuses("""
         reorder(['j', 'i']): `ordered_loops` must be names, got [['j', 'i']]
           hint: give them one by one: 'j', 'i'
-        """,
-    )
+    """)

@@ -2,7 +2,7 @@ import pytest
 
 from schedule import Schedule
 from tests.programs import matmul
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked
 from tir.script import parse
 
 
@@ -14,9 +14,7 @@ def test_the_mark_goes(mark):
     s.serial("i")  # which is
     assert s.func == matmul()
     s.split("j", [None, 4])
-    check(
-        s,
-        """
+    s.becomes("""
         for i, j_0, j_1, k in T.grid(7, 4, 4, 5):
             with T.block("C"):
                 v_i = T.axis.spatial(7, i)
@@ -26,8 +24,7 @@ def test_the_mark_goes(mark):
                 with T.init():
                     C[v_i, v_j] = T.float32(0.0)
                 C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-        """,
-    )
+    """)
 
 
 def test_annotations_stay():
@@ -39,7 +36,7 @@ def test_annotations_stay():
 
 
 def test_threads_that_may_wait_for_one_another():
-    s = Schedule(
+    s = Checked(
         parse("""
 @T.prim_func
 def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
@@ -48,13 +45,10 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
         B[i] = A[i]
 """)
     )
-    refuse(
-        s,
-        """
-serial('i'): `i` is bound to a GPU axis, and `T.tvm_storage_sync` may be where its threads wait for one another
-    6 |     for i in T.thread_binding(8, thread="threadIdx.x"):
-      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ cannot be serial
-    7 |         T.evaluate(T.tvm_storage_sync("shared"))
-      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ a foreign call
-""",
-    )
+    s.refuses("""
+        serial('i'): `i` is bound to a GPU axis, and `T.tvm_storage_sync` may be where its threads wait for one another
+            6 |     for i in T.thread_binding(8, thread="threadIdx.x"):
+              |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ cannot be serial
+            7 |         T.evaluate(T.tvm_storage_sync("shared"))
+              |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ a foreign call
+    """)

@@ -3,7 +3,7 @@ import pytest
 
 from schedule import Schedule
 from tests.programs import matmul, symbolic, vector
-from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed, without_header
+from tests.schedule.harness import Checked, refuse, same_numbers, well_formed, without_header
 from tir import te
 from tir.ir import Const, For, Kind, Store, Var
 from tir.script import parse
@@ -13,39 +13,31 @@ from tir.traverse import path_to, replace_stmt
 def test_divisible():
     s = Checked(vector(12))
     assert s.split("i", [3, 4]) == ["i_0", "i_1"]
-    check(
-        s,
-        """
+    s.becomes("""
         for i_0, i_1 in T.grid(3, 4):
             with T.block("B"):
                 v_i = T.axis.spatial(12, i_0 * 4 + i_1)
                 B[v_i] = A[v_i] * T.float32(2.0)
-        """,
-    )
+    """)
 
 
 def test_not_divisible_gives_a_predicate():
     s = Checked(vector(13))
     s.split("i", [None, 4])
-    check(
-        s,
-        """
+    s.becomes("""
         for i_0, i_1 in T.grid(4, 4):
             with T.block("B"):
                 v_i = T.axis.spatial(13, i_0 * 4 + i_1)
                 T.where(i_0 * 4 + i_1 < 13)
                 B[v_i] = A[v_i] * T.float32(2.0)
-        """,
-    )
+    """)
 
 
 def test_reduction_split_twice():
     s = Checked(matmul(7, 5, 13))
     s.split("k", [None, 2])
     assert s.split("k_0", [2, None]) == ["k_0_0", "k_0_1"]
-    check(
-        s,
-        """
+    s.becomes("""
         for i, j, k_0_0, k_0_1, k_1 in T.grid(7, 13, 2, 2, 2):
             with T.block("C"):
                 v_i = T.axis.spatial(7, i)
@@ -55,15 +47,13 @@ def test_reduction_split_twice():
                 with T.init():
                     C[v_i, v_j] = T.float32(0.0)
                 C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-        """,
-    )
+    """)
 
 
 def test_symbolic_extent():
     s = Checked(symbolic())
     s.split("i", [None, 4])
-    check(
-        s,
+    s.becomes(
         """
         for i_0, i_1 in T.grid((n + 3) // 4, 4):
             with T.block("B"):
@@ -140,67 +130,46 @@ def test_names_are_fresh():
 
 
 def test_refusals():
-    s = Schedule(matmul())
-    refuse(s, "split('i', []): at least one factor is needed\n  hint: split('i', [None, 4])")
-    refuse(
-        s,
-        "split('i', [None, None]): at most one factor may be None, got [None, None]\n  hint: split('i', [None, 4])",
-    )
-    refuse(
-        s,
-        "split('i', [None, 0]): factors must be at least 1, got 0\n  hint: split('i', [None, 4])",
-    )
-    refuse(s, "split('i', 4): `factors` must be a list of integers or None, got 4")
-    refuse(s, "split('i', [2.0, 4]): `factors` must be a list of integers or None, got [2.0, 4]")
-    refuse(
-        s,
-        """
-split('i', [2, 3]): the factors make 6 iterations, but `i` has 7
-    8 |     for i, j, k in T.grid(7, 13, 5):
-      |         ^ 7 iterations
-  hint: make one factor None, and it is inferred
-""",
-    )
-    refuse(
-        s,
-        "split('ii', [2, 4]): `ii` is no loop of this function; its loops are `i`, `j` and `k`\n  hint: did you mean `i`?",
-    )
-    refuse(s, "split('C', [2, 4]): `C` is a block, not a loop; its loops are `i`, `j` and `k`")
-    s = Schedule(symbolic())
-    refuse(
-        s,
-        """
-split('i', [2, 3]): the extent of `i` is not a constant, so one factor must be None
-    8 |     for i in range(n):
-      |     ^^^^^^^^^^^^^^^^^^ runs over n
-  hint: split('i', [None, 3])
-""",
-    )
+    s = Checked(matmul())
+    s.refuses("split('i', []): at least one factor is needed\n  hint: split('i', [None, 4])")
+    s.refuses("split('i', [None, None]): at most one factor may be None, got [None, None]\n  hint: split('i', [None, 4])")
+    s.refuses("split('i', [None, 0]): factors must be at least 1, got 0\n  hint: split('i', [None, 4])")
+    s.refuses("split('i', 4): `factors` must be a list of integers or None, got 4")
+    s.refuses("split('i', [2.0, 4]): `factors` must be a list of integers or None, got [2.0, 4]")
+    s.refuses("""
+        split('i', [2, 3]): the factors make 6 iterations, but `i` has 7
+            8 |     for i, j, k in T.grid(7, 13, 5):
+              |         ^ 7 iterations
+          hint: make one factor None, and it is inferred
+    """)
+    s.refuses("split('ii', [2, 4]): `ii` is no loop of this function; its loops are `i`, `j` and `k`\n  hint: did you mean `i`?")
+    s.refuses("split('C', [2, 4]): `C` is a block, not a loop; its loops are `i`, `j` and `k`")
+    s = Checked(symbolic())
+    s.refuses("""
+        split('i', [2, 3]): the extent of `i` is not a constant, so one factor must be None
+            8 |     for i in range(n):
+              |     ^^^^^^^^^^^^^^^^^^ runs over n
+          hint: split('i', [None, 3])
+    """)
 
 
 def test_marked_and_annotated_loops_are_refused():
-    s = Schedule(vector())
+    s = Checked(vector())
     s.parallel("i")
-    refuse(
-        s,
-        """
-split('i', [None, 4]): `i` is parallel, and only serial loops can be split
-    8 |     for i in T.parallel(13):
-      |     ^^^^^^^^^^^^^^^^^^^^^^^^ parallel
-  hint: loops are split first and marked afterwards; serial('i') takes the mark away
-""",
-    )
-    s = Schedule(vector())
+    s.refuses("""
+        split('i', [None, 4]): `i` is parallel, and only serial loops can be split
+            8 |     for i in T.parallel(13):
+              |     ^^^^^^^^^^^^^^^^^^^^^^^^ parallel
+          hint: loops are split first and marked afterwards; serial('i') takes the mark away
+    """)
+    s = Checked(vector())
     s.annotate("i", "key", 1)
-    refuse(
-        s,
-        """
-split('i', [None, 4]): `i` is annotated with `key`, which would be lost
-    8 |     for i in T.serial(13, annotations={"key": 1}):
-      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ annotated
-  hint: unannotate('i', 'key') first, and annotate the new loops
-""",
-    )
+    s.refuses("""
+        split('i', [None, 4]): `i` is annotated with `key`, which would be lost
+            8 |     for i in T.serial(13, annotations={"key": 1}):
+              |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ annotated
+          hint: unannotate('i', 'key') first, and annotate the new loops
+    """)
 
 
 def test_factors_may_be_numpy_integers():
@@ -235,9 +204,7 @@ def test_a_tail_of_its_own():
     s = Checked(matmul())
     assert s.split("j", [None, 4], tail="cut") == ["j_0_0", "j_0_1", "j_1"]
     assert s.split("k", [None, 2], tail="cut", names=["k_0", "k_1_1", "rest"]) == ["k_0", "k_1_1", "rest"]
-    check(
-        s,
-        """
+    s.becomes("""
         for i in range(7):
             for j_0_0, j_0_1 in T.grid(3, 4):
                 for k_0, k_1_1 in T.grid(2, 2):
@@ -262,16 +229,13 @@ def test_a_tail_of_its_own():
                     with T.init():
                         C[v_i, v_j] = T.float32(0.0)
                     C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-        """,
-    )
+    """)
 
 
 def test_the_last_tile_overlaps():
     s = Checked(matmul())
     s.split("j", [None, 4], tail="overlap", names=["tile", "j"])
-    check(
-        s,
-        """
+    s.becomes("""
         for i, tile, j, k in T.grid(7, 4, 4, 5):
             with T.block("C"):
                 v_i = T.axis.spatial(7, i)
@@ -280,23 +244,19 @@ def test_the_last_tile_overlaps():
                 with T.init():
                     C[v_i, v_j] = T.float32(0.0)
                 C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-        """,
-    )
+    """)
 
 
 def test_what_divides_has_no_tail():
     for tail in ("perfect", "cut", "overlap"):
         s = Checked(vector(12))
         s.split("i", [None, 4], tail=tail)
-        check(
-            s,
-            """
+        s.becomes("""
             for i_0, i_1 in T.grid(3, 4):
                 with T.block("B"):
                     v_i = T.axis.spatial(12, i_0 * 4 + i_1)
                     B[v_i] = A[v_i] * T.float32(2.0)
-            """,
-        )
+        """)
 
 
 def updated_in_place():
@@ -397,19 +357,16 @@ def test_tails_and_names_that_are_refused(func, message):
 
 
 def test_a_reduction_that_goes_on_does_not_overlap():
-    s = Schedule(matmul())
+    s = Checked(matmul())
     s.reorder("k", "j")
-    refuse(
-        s,
-        """
-split('j', [None, 4], tail='overlap'): `C` reads what is written under `j`, so an iteration that runs again may find other values
-    8 |     for i, k, j in T.grid(7, 5, 13):
-      |               ^ would overlap
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ reads C
-  hint: tail="guard" or tail="cut" runs each iteration once
-""",
-    )
+    s.refuses("""
+        split('j', [None, 4], tail='overlap'): `C` reads what is written under `j`, so an iteration that runs again may find other values
+            8 |     for i, k, j in T.grid(7, 5, 13):
+              |               ^ would overlap
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads C
+          hint: tail="guard" or tail="cut" runs each iteration once
+    """)
 
 
 LOADED = """
@@ -427,32 +384,26 @@ def test_a_condition_that_reads_memory():
     """It is evaluated in the tile only where the loop was."""
     s = Checked(parse(LOADED))
     s.split("i", [None, 4])
-    check(
-        s,
-        """
+    s.becomes("""
         for i_0, i_1 in T.grid(2, 4):
             if i_0 * 4 + i_1 < 7:
                 with T.block("C"):
                     v = T.axis.spatial(7, i_0 * 4 + i_1)
                     T.where(A[i_0 * 4 + i_1] > 0)
                     C[v] = A[v]
-        """,
-    )
+    """)
 
 
 def test_refuses_factors_of_a_loop_without_iterations():
     """A condition that never holds would keep the init of a reduction over nothing from running."""
     A, k = te.placeholder((7, 0), name="A"), te.reduce_axis((0, 0), name="k")
     s = Checked(te.create_prim_func([A, te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="C")]))
-    refuse(
-        s,
-        """
+    s.refuses("""
         split('k', [2, 2]): `k` has no iterations, and the factors make 4
             8 |     for i, k in T.grid(7, 0):
               |            ^ no iterations
           hint: split('k', [None, 2])
-        """,
-    )
+    """)
     s.split("k", [None, 2])
     well_formed(s.func)
     same_numbers(s.before, s.func)

@@ -2,7 +2,7 @@ import pytest
 
 from schedule import Schedule
 from tests.programs import chain, relu_of_matmul, stencil
-from tests.schedule.harness import Checked, check, same_numbers, well_formed
+from tests.schedule.harness import Checked, same_numbers, well_formed
 from tests.schedule.primitives.placement.programs import PACKED_BESIDE_PADDING, SUM_OF_TERMS, differences_of_rows, partial_results
 from tir import te
 from tir.ir import Const
@@ -14,9 +14,7 @@ def test_elementwise_under_the_outer_loop():
     s = Checked(chain())
     i, _ = s.get_loops("C")
     assert s.compute_at("B", i) is None
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         for i_1 in range(7):
             for ax0 in range(13):
@@ -27,17 +25,14 @@ def test_elementwise_under_the_outer_loop():
                 with T.block("C"):
                     v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                     C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_under_the_innermost_loop_no_loops_remain():
     s = Checked(chain())
     _, j = s.get_loops("C")
     s.compute_at("B", j)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         for i_1, j_1 in T.grid(7, 13):
             with T.block("B"):
@@ -46,17 +41,14 @@ def test_under_the_innermost_loop_no_loops_remain():
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                 C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_unit_loops_are_preserved_when_asked():
     s = Checked(chain())
     _, j = s.get_loops("C")
     s.compute_at("B", j, preserve_unit_loops=True)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         for i_1, j_1 in T.grid(7, 13):
             for ax0, ax1 in T.grid(1, 1):
@@ -67,8 +59,7 @@ def test_unit_loops_are_preserved_when_asked():
             with T.block("C"):
                 v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                 C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_consumer_that_does_not_divide_gives_a_predicate():
@@ -78,9 +69,7 @@ def test_consumer_that_does_not_divide_gives_a_predicate():
     jo, _ = s.split(j, [None, 5])
     s.reorder(io, jo)
     s.compute_at("B", jo)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         for i_1_0, i_1_1, j_1_0 in T.grid(2, 4, 3):
             for ax0 in range(5):
@@ -95,8 +84,7 @@ def test_consumer_that_does_not_divide_gives_a_predicate():
                     v_j = T.axis.spatial(13, j_1_0 * 5 + j_1_1)
                     T.where(i_1_0 * 4 + i_1_1 < 7 and j_1_0 * 5 + j_1_1 < 13)
                     C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_reduction_is_done_completely():
@@ -104,9 +92,7 @@ def test_reduction_is_done_completely():
     _, j = s.get_loops("D")
     jo, _ = s.split(j, [None, 4])
     s.compute_at("C", jo)
-    check(
-        s,
-        """
+    s.becomes("""
         C = T.alloc_buffer((7, 13))
         for i_1, j_1_0 in T.grid(7, 4):
             for ax0, ax1 in T.grid(4, 5):
@@ -124,8 +110,7 @@ def test_reduction_is_done_completely():
                     v_j = T.axis.spatial(13, j_1_0 * 4 + j_1_1)
                     T.where(j_1_0 * 4 + j_1_1 < 13)
                     D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
-        """,
-    )
+    """)
 
 
 def test_overlapping_windows_and_both_ends_of_a_padding():
@@ -133,9 +118,7 @@ def test_overlapping_windows_and_both_ends_of_a_padding():
     io, _ = s.split(s.get_loops("C")[0], [None, 4])
     s.compute_at("P", io)
     s.compute_at("B", io)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((13,))
         P = T.alloc_buffer((15,))
         for i_2_0 in range(4):
@@ -154,8 +137,7 @@ def test_overlapping_windows_and_both_ends_of_a_padding():
                     v_i = T.axis.spatial(13, i_2_0 * 4 + i_2_1)
                     T.where(i_2_0 * 4 + i_2_1 < 13)
                     C[v_i] = P[v_i] + P[v_i + 1] + P[v_i + 2]
-        """,
-    )
+    """)
 
 
 def test_window_that_is_constant_is_cut():
@@ -163,9 +145,7 @@ def test_window_that_is_constant_is_cut():
     io, _ = s.split(s.get_loops("C")[0], [1, 13])
     s.compute_at("P", io)
     s.compute_at("B", io)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((13,))
         P = T.alloc_buffer((15,))
         for i_2_0 in range(1):
@@ -181,8 +161,7 @@ def test_window_that_is_constant_is_cut():
                 with T.block("C"):
                     v_i = T.axis.spatial(13, i_2_0 * 13 + i_2_1)
                     C[v_i] = P[v_i] + P[v_i + 1] + P[v_i + 2]
-        """,
-    )
+    """)
 
 
 @pytest.mark.parametrize(
@@ -211,9 +190,7 @@ def test_several_consumers_under_one_loop():
     i, _ = s.get_loops("D")
     s.compute_at("C", i)
     s.compute_at("B", i)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         C = T.alloc_buffer((7, 13))
         for i_2 in range(7):
@@ -229,8 +206,7 @@ def test_several_consumers_under_one_loop():
                 with T.block("D"):
                     v_i, v_j = T.axis.remap("SS", [i_2, j_2])
                     D[v_i, v_j] = B[v_i, 12 - v_j] * C[v_i, v_j]
-        """,
-    )
+    """)
 
 
 def test_scalar():
@@ -239,9 +215,7 @@ def test_scalar():
     C = te.compute((7,), lambda i: B[()] + i.astype("float32"), name="C")
     s = Checked(te.create_prim_func([A, C]))
     s.compute_at("B", s.get_loops("C")[0])
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer(())
         for i in range(7):
             with T.block("B"):
@@ -249,8 +223,7 @@ def test_scalar():
             with T.block("C"):
                 v_i = T.axis.spatial(7, i)
                 C[v_i] = B[()] + T.Cast("float32", v_i)
-        """,
-    )
+    """)
 
 
 def test_transposed_and_strided_reads():
@@ -261,9 +234,7 @@ def test_transposed_and_strided_reads():
     _, j = s.get_loops("C")
     jo, _ = s.split(j, [None, 4])
     s.compute_at("B", jo)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((13, 7))
         for i_1, j_1_0 in T.grid(7, 2):
             for ax0 in range(7):
@@ -278,8 +249,7 @@ def test_transposed_and_strided_reads():
                     v_j = T.axis.spatial(6, j_1_0 * 4 + j_1_1)
                     T.where(j_1_0 * 4 + j_1_1 < 6)
                     C[v_i, v_j] = B[2 * v_j + 1, v_i]
-        """,
-    )
+    """)
 
 
 def test_packed_output_is_solved_for_the_quotient():
@@ -313,9 +283,7 @@ def test_moved_again_from_a_loop_to_an_inner_one():
     io, _ = s.split(i, [None, 3])
     s.compute_at("B", io)
     s.compute_at("B", j)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         for i_1_0, i_1_1, j_1 in T.grid(3, 3, 13):
             with T.block("B"):
@@ -328,8 +296,7 @@ def test_moved_again_from_a_loop_to_an_inner_one():
                 v_j = T.axis.spatial(13, j_1)
                 T.where(i_1_0 * 3 + i_1_1 < 7)
                 C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_parts_of_a_buffer_that_different_blocks_write():
@@ -338,9 +305,7 @@ def test_parts_of_a_buffer_that_different_blocks_write():
     (i, _) = s.get_loops("C")
     s.compute_at("B_i_0", i)
     s.compute_at("B_i_1_1", i)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 13))
         for i_1 in range(7):
             for ax0 in range(13):
@@ -357,22 +322,17 @@ def test_parts_of_a_buffer_that_different_blocks_write():
                 with T.block("C"):
                     v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                     C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_what_is_packed_beside_its_padding():
     s = Checked(parse(PACKED_BESIDE_PADDING.format(first=7)))
     (i,) = s.get_loops("C")
     s.compute_at("pad", i)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((2, 4))
         for i_1 in range(7):
-            with T.block("B"):
-                v_i = T.axis.spatial(7, i_1)
-                B[v_i // 4, v_i % 4] = A[v_i] + T.float32(1.0)
+            ...
         for i_2 in range(7):
             for ax0, ax1 in T.grid(2, 4):
                 with T.block("pad"):
@@ -380,18 +340,14 @@ def test_what_is_packed_beside_its_padding():
                     T.where(ax0 * 4 + ax1 >= 7)
                     B[v_i, v_j] = T.float32(0.0)
             with T.block("C"):
-                v_i = T.axis.spatial(7, i_2)
-                C[v_i] = B[v_i // 4, v_i % 4] + B[1, 3]
-        """,
-    )
+                ...
+    """)
 
 
 def test_a_condition_on_axes_goes_with_the_block():
     s = differences_of_rows()
     s.compute_at("B", s.get_loops("C")[0])
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 5))
         for i_1 in range(7):
             for ax0 in range(5):
@@ -403,8 +359,7 @@ def test_a_condition_on_axes_goes_with_the_block():
                 with T.block("C"):
                     v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                     C[v_i, v_j] = T.if_then_else(v_i < 6, B[v_i, v_j] * T.float32(3.0), T.float32(0.0))
-        """,
-    )
+    """)
 
 
 def test_loops_inside_of_the_block_keep_their_names():
@@ -426,9 +381,7 @@ def test_tiles_of_a_producer():
     s.blockize(s.get_loops("B")[2])
     io, _ = s.split(s.get_loops("C")[0], [None, 2])
     s.compute_at("B_o", io)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((13, 13))
         for i_1_0 in range(7):
             for ax0, ax1 in T.grid(2, 4):
@@ -447,8 +400,7 @@ def test_tiles_of_a_producer():
                     v_j = T.axis.spatial(13, j_1)
                     T.where(i_1_0 * 2 + i_1_1_1 < 13)
                     C[v_i, v_j] = B[12 - v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_what_threads_share_is_computed_for_all_of_them():
@@ -461,9 +413,7 @@ def test_what_threads_share_is_computed_for_all_of_them():
     s.compute_at("B", thread)
     _, own = s.split("ax0", [None, 3])
     s.bind(own, "threadIdx.x")
-    check(
-        s,
-        """
+    s.becomes("""
         B_shared = T.alloc_buffer((3, 12), scope="shared")
         for i_1 in T.thread_binding(3, thread="blockIdx.x"):
             for j_1_0 in T.thread_binding(3, thread="threadIdx.x"):
@@ -478,8 +428,7 @@ def test_what_threads_share_is_computed_for_all_of_them():
                         v_i = T.axis.spatial(3, i_1)
                         v_j = T.axis.spatial(12, j_1_0 * 4 + j_1_1)
                         C[v_i, v_j] = B_shared[v_i, v_j] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_no_condition_where_it_is_known_to_hold():
@@ -500,9 +449,7 @@ def test_no_condition_where_it_is_known_to_hold():
 def test_partial_results_keep_to_their_terms():
     s = partial_results()
     s.compute_at("C_rf", s.get_loops("C")[0])
-    check(
-        s,
-        """
+    s.becomes("""
         C_rf = T.alloc_buffer((2, 7))
         for i_1 in range(7):
             for ax0, ax1 in T.grid(2, 7):
@@ -518,31 +465,27 @@ def test_partial_results_keep_to_their_terms():
                     with T.init():
                         C[v_i] = T.float32(0.0)
                     C[v_i] = C[v_i] + C_rf[v_k_0, v_i]
-        """,
-    )
+    """)
 
 
-@pytest.mark.parametrize(("terms", "loop", "where"), [("4", "4", ""), ("i + 1", "5", "\n        T.where(ax0 < i_1 + 1)")])
+@pytest.mark.parametrize(("terms", "loop", "where"), [("4", "4", ""), ("i + 1", "5", "\n" + " " * 20 + "T.where(ax0 < i_1 + 1)")])
 def test_terms_that_the_loops_leave_out_stay_out(terms, loop, where):
     s = Checked(parse(SUM_OF_TERMS.format(terms=terms, step="")))
     s.compute_at("B", s.get_loops("C")[0])
-    check(
-        s,
-        f"""
-B = T.alloc_buffer((7,))
-for i_1 in range(5):
-    for ax0 in range({loop}):
-        with T.block("B"):
-            v_i = T.axis.spatial(7, i_1)
-            v_k = T.axis.reduce(7, ax0){where.replace("        ", "            ")}
-            with T.init():
-                B[v_i] = T.float32(0.0)
-            B[v_i] = B[v_i] + A[v_i, v_k]
-    with T.block("C"):
-        v_i = T.axis.spatial(5, i_1)
-        C[v_i] = B[v_i] * T.float32(3.0)
-""",
-    )
+    s.becomes(f"""
+        B = T.alloc_buffer((7,))
+        for i_1 in range(5):
+            for ax0 in range({loop}):
+                with T.block("B"):
+                    v_i = T.axis.spatial(7, i_1)
+                    v_k = T.axis.reduce(7, ax0){where}
+                    with T.init():
+                        B[v_i] = T.float32(0.0)
+                    B[v_i] = B[v_i] + A[v_i, v_k]
+            with T.block("C"):
+                v_i = T.axis.spatial(5, i_1)
+                C[v_i] = B[v_i] * T.float32(3.0)
+    """)
 
 
 def test_rows_that_were_never_written_are_not_copied():
@@ -566,9 +509,7 @@ def main(A: T.Buffer((4, 3), "float32"), C: T.Buffer((7, 3), "float32")):
     i, _ = s.get_loops("C")
     s.compute_at("B_local", i)
     s.compute_at("B", i)
-    check(
-        s,
-        """
+    s.becomes("""
         B = T.alloc_buffer((7, 3))
         B_local = T.alloc_buffer((7, 3), scope="local")
         for i_1 in range(7):
@@ -586,8 +527,7 @@ def main(A: T.Buffer((4, 3), "float32"), C: T.Buffer((7, 3), "float32")):
                 with T.block("C"):
                     v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                     C[v_i, v_j] = T.if_then_else(v_i >= 1 and v_i < 4, B_local[v_i, v_j], T.float32(0.0))
-        """,
-    )
+    """)
 
 
 def test_a_block_with_a_buffer_of_its_own():
@@ -666,7 +606,7 @@ def main(a: T.handle, c: T.handle):
     for i in range(n + 3):
         with T.block("C"):
             v = T.axis.spatial(n + 3, i)
-            C[v] = T.if_then_else({where.replace("i", "v")} and v < n, B[v], T.float32(0))
+            C[v] = T.if_then_else({where} and v < n, B[v], T.float32(0))
 """)
     s = Schedule(func)
     s.compute_at("B", s.get_loops("C")[0])

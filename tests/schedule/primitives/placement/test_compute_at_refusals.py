@@ -1,8 +1,7 @@
 """What compute_at refuses, and what it says."""
 
-from schedule import Schedule
 from tests.programs import chain, fork, relu_of_matmul
-from tests.schedule.harness import refuse
+from tests.schedule.harness import Checked
 from tests.schedule.primitives.placement.programs import PACKED_BESIDE_PADDING, SUM_OF_TERMS, differences_of_rows, partial_results
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
@@ -11,9 +10,8 @@ from tir.traverse import loops, replace_stmt
 
 
 def test_refuses_elements_that_another_block_writes_too():
-    refuse(
-        Schedule(parse(PACKED_BESIDE_PADDING.format(first=6))),
-        """
+    s = Checked(parse(PACKED_BESIDE_PADDING.format(first=6)))
+    with s.refusal("""
         compute_at('pad', 'i_2'): `B` writes `B` too, so `pad` cannot be moved
             9 |         with T.block("pad"):
               |         ^^^^^^^^^^^^^^^^^^^^ writes B
@@ -21,18 +19,15 @@ def test_refuses_elements_that_another_block_writes_too():
            14 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ writes B
           hint: let each of the two write a buffer of its own
-        """,
-        call=lambda s: s.compute_at("pad", s.get_loops("C")[0]),
-    )
+    """):
+        s.compute_at("pad", s.get_loops("C")[0])
 
 
 def test_refuses_a_parallel_loop_outside_of_which_another_block_writes():
-    s = Schedule(chain())
+    s = Checked(chain())
     s.split("i", [None, 2], tail="cut")
     s.parallel("i_1")
-    refuse(
-        s,
-        """
+    with s.refusal("""
         compute_at('B_i_0', 'i_1'): `B_i_1_1` writes `B` too, so `B_i_0` cannot be moved under `i_1`, which is parallel
            10 |         with T.block("B_i_0"):
               |         ^^^^^^^^^^^^^^^^^^^^^^ writes B
@@ -40,60 +35,45 @@ def test_refuses_a_parallel_loop_outside_of_which_another_block_writes():
            15 |         with T.block("B_i_1_1"):
               |         ^^^^^^^^^^^^^^^^^^^^^^^^ writes B
           hint: let each of the two write a buffer of its own
-        """,
-        call=lambda s: s.compute_at("B_i_0", "i_1"),
-    )
+    """):
+        s.compute_at("B_i_0", "i_1")
 
 
 def test_refuses_unknown_names():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
+    s = Checked(chain())
+    s.refuses("""
         compute_at('X', 'i'): `X` is no block of this function; its blocks are `B` and `C`
-        """,
-    )
-    refuse(
-        s,
-        """
+    """)
+    s.refuses("""
         compute_at('B', 'B'): `B` is a block, not a loop; its loops are `i`, `j`, `i_1` and `j_1`
-        """,
-    )
+    """)
 
 
 def test_refuses_an_output():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
+    s = Checked(chain())
+    s.refuses("""
         compute_at('C', 'i'): `C` is a parameter of the function, so `C` cannot be moved
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ writes C
           hint: cache_write('C', 'C', 'global') first: `C` then writes a temporary
-        """,
-    )
+    """)
 
 
 def test_refuses_a_loop_around_the_block():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
+    s = Checked(chain())
+    s.refuses("""
         compute_at('B', 'i'): `B` is under `i` already
             9 |     for i, j in T.grid(7, 13):
               |         ^ the loop
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: blocks move into other nests; reorder changes the order of the loops around one
-        """,
-    )
+    """)
 
 
 def test_refuses_a_consumer_elsewhere():
-    s = Schedule(fork())
-    refuse(
-        s,
-        """
+    s = Checked(fork())
+    with s.refusal("""
         compute_at('B', 'i_2'): `C`, which reads what `B` writes, is not under `i_2`
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ a consumer outside of it
@@ -102,9 +82,8 @@ def test_refuses_a_consumer_elsewhere():
            17 |     for i_2 in range(7):
               |     ^^^^^^^^^^^^^^^^^^^^ the loop
           hint: its readers share no loop; merge their loops first
-        """,
-        call=lambda s: s.compute_at("B", s.get_loops("D")[0]),
-    )
+    """):
+        s.compute_at("B", s.get_loops("D")[0])
 
 
 def test_refuses_a_block_that_nothing_reads():
@@ -114,35 +93,27 @@ def test_refuses_a_block_that_nothing_reads():
     unread = For(
         Var("x"), Const(7), Block("X", (Iter(v, Const(7), Axis.SPATIAL, Var("x")),), Store(X, (v,), Const(0.0, "float32")))
     )
-    s = Schedule(func.with_(body=seq(unread, func.body), allocs=(*func.allocs, X)))
-    refuse(
-        s,
-        """
+    s = Checked(func.with_(body=seq(unread, func.body), allocs=(*func.allocs, X)))
+    with s.refusal("""
         compute_at('X', 'i_1'): nothing reads what `X` writes, so it has no place to move to
            11 |         with T.block("X"):
               |         ^^^^^^^^^^^^^^^^^^ never read
           hint: reverse_compute_at moves `X` to what it reads
-        """,
-        call=lambda s: s.compute_at("X", s.get_loops("C")[0]),
-    )
+    """):
+        s.compute_at("X", s.get_loops("C")[0])
 
 
 def test_refuses_a_decomposed_reduction():
-    s = Schedule(relu_of_matmul())
+    s = Checked(relu_of_matmul())
     s.decompose_reduction("C", s.get_loops("C")[0])
-    refuse(
-        s,
-        """
+    with s.refusal("""
         compute_at('C_update', 'i_1'): `C_update` updates `C` without an init, so it cannot be moved
            14 |         with T.block("C_update"):
               |         ^^^^^^^^^^^^^^^^^^^^^^^^^ reads and writes C
           hint: do this before decompose_reduction
-        """,
-        call=lambda s: s.compute_at("C_update", s.get_loops("D")[0]),
-    )
-    refuse(
-        s,
-        """
+    """):
+        s.compute_at("C_update", s.get_loops("D")[0])
+    with s.refusal("""
         compute_at('C_init', 'i_1'): `C_update` writes `C` too, so `C_init` cannot be moved
            10 |         with T.block("C_init"):
               |         ^^^^^^^^^^^^^^^^^^^^^^^ writes C
@@ -152,39 +123,32 @@ def test_refuses_a_decomposed_reduction():
            14 |         with T.block("C_update"):
               |         ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
           hint: do this before decompose_reduction
-        """,
-        call=lambda s: s.compute_at("C_init", s.get_loops("D")[0]),
-    )
+    """):
+        s.compute_at("C_init", s.get_loops("D")[0])
 
 
 def test_refuses_a_vectorized_loop():
-    s = Schedule(chain())
+    s = Checked(chain())
     _, j = s.get_loops("C")
     s.vectorize(j)
-    refuse(
-        s,
-        """
+    with s.refusal("""
         compute_at('B', 'j_1'): `j_1` is vectorized, and nothing can be moved into its lanes
            14 |         for j_1 in T.vectorized(13):
               |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
           hint: vectorize afterwards
-        """,
-        call=lambda s: s.compute_at("B", j),
-    )
+    """):
+        s.compute_at("B", j)
 
 
 def test_refuses_an_impossible_index():
-    s = Schedule(chain())
+    s = Checked(chain())
     i, _ = s.get_loops("C")
-    refuse(
-        s,
-        """
+    with s.refusal("""
         compute_at('B', 'i_1', index=1): index 1 is not possible, only 0 (or -1 for the last, -2 for the first)
            13 |     for i_1, j_1 in T.grid(7, 13):
               |         ^^^ the loop
-        """,
-        call=lambda s: s.compute_at("B", i, index=1),
-    )
+    """):
+        s.compute_at("B", i, index=1)
 
 
 def overwritten() -> PrimFunc:
@@ -199,10 +163,8 @@ def overwritten() -> PrimFunc:
 
 
 def test_refuses_inputs_that_are_overwritten_in_between():
-    s = Schedule(overwritten())
-    refuse(
-        s,
-        """
+    s = Checked(overwritten())
+    with s.refusal("""
         compute_at('B', 'i_1'): `Z` writes `A`, which `B` reads, before the new place
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ reads A
@@ -212,9 +174,8 @@ def test_refuses_inputs_that_are_overwritten_in_between():
            14 |         with T.block("Z"):
               |         ^^^^^^^^^^^^^^^^^^ writes A
           hint: let `Z` come after all that reads what `B` writes, or write another buffer
-        """,
-        call=lambda s: s.compute_at("B", s.get_loops("C")[0]),
-    )
+    """):
+        s.compute_at("B", s.get_loops("C")[0])
 
 
 def partial_sums() -> PrimFunc:
@@ -230,10 +191,8 @@ def partial_sums() -> PrimFunc:
 
 
 def test_refuses_to_read_before_a_reduction_around_is_complete():
-    s = Schedule(partial_sums())
-    refuse(
-        s,
-        """
+    s = Checked(partial_sums())
+    s.refuses("""
         compute_at('B', 'j'): `B` may read `S` before `S` has finished it
             9 |     for i in range(7):
               |     ^^^^^^^^^^^^^^^^^^ the loop around both
@@ -243,8 +202,7 @@ def test_refuses_to_read_before_a_reduction_around_is_complete():
            16 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ reads S
           hint: compute `S` in loops of its own, before `B`
-        """,
-    )
+    """)
 
 
 def test_refuses_a_reduction_that_a_common_loop_drives():
@@ -253,18 +211,15 @@ def test_refuses_a_reduction_that_a_common_loop_drives():
     add = Block("S", (Iter(w, Const(1), Axis.SPATIAL, Const(0)), Iter(v, Const(7), Axis.REDUCE, i)), Store(S, (w,), S[w] + A[v]),
                 Store(S, (w,), Const(0.0, "float32")))  # fmt: skip
     last = Block("C", (Iter(v, Const(7), Axis.SPATIAL, i),), Store(C, (v,), S[0] * 2.0))
-    s = Schedule(PrimFunc("main", (A, C), For(i, Const(7), seq(add, For(Var("j"), Const(1), last))), (S,)))
-    refuse(
-        s,
-        """
+    s = Checked(PrimFunc("main", (A, C), For(i, Const(7), seq(add, For(Var("j"), Const(1), last))), (S,)))
+    s.refuses("""
         compute_at('S', 'j'): `i` is around `S` and `j` and drives the reduction `v`, which must be complete
             8 |     for i in range(7):
               |     ^^^^^^^^^^^^^^^^^^ a loop of the reduction
             9 |         with T.block("S"):
               |         ^^^^^^^^^^^^^^^^^^ is incomplete here
           hint: choose a loop outside of `i`
-        """,
-    )
+    """)
 
 
 def test_refuses_an_ordered_axis():
@@ -272,32 +227,26 @@ def test_refuses_an_ordered_axis():
     blocks = [x for x in loops(func) if x.name == "j"]
     block = blocks[0].body
     ordered = block.with_(iters=tuple(it.with_(axis=Axis.OPAQUE) for it in block.iters))
-    s = Schedule(replace_stmt(func, block, ordered))
-    refuse(
-        s,
-        """
+    s = Checked(replace_stmt(func, block, ordered))
+    with s.refusal("""
         compute_at('B', 'i_1'): `B` has the opaque axis `v_i`, so it cannot be moved
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ opaque axis
           hint: if the order does not matter, declare `v_i` as T.axis.spatial, or T.axis.reduce if it adds up
-        """,
-        call=lambda s: s.compute_at("B", s.get_loops("C")[0]),
-    )
+    """):
+        s.compute_at("B", s.get_loops("C")[0])
 
 
 def test_refuses_a_condition_on_loops_alone_that_keeps_accesses_inside():
     s = differences_of_rows()
     s.fuse(*s.get_loops("B"))
-    refuse(
-        s,
-        """
+    with s.refusal("""
         compute_at('B', 'i_1'): `B` runs only where `i_j_fused < 30`; moved, it would run at all points of its axes, and could then access elements that do not exist
             9 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ runs under a condition
           hint: give its axes extents that need no condition, or let its formula choose (T.if_then_else)
-        """,
-        call=lambda s: s.compute_at("B", s.get_loops("C")[0]),
-    )
+    """):
+        s.compute_at("B", s.get_loops("C")[0])
 
 
 def test_refuses_to_leave_a_parallel_loop_with_its_input_made_inside():
@@ -305,13 +254,11 @@ def test_refuses_to_leave_a_parallel_loop_with_its_input_made_inside():
     B = te.compute((5,), lambda j: A[0, j] + 1.0, name="B")
     C = te.compute((3, 5), lambda i, j: A[i, j] + B[j], name="C")
     D = te.compute((3, 5), lambda i, j: C[i, j] * 2.0, name="D")
-    s = Schedule(te.create_prim_func([A, D]))
+    s = Checked(te.create_prim_func([A, D]))
     i, _ = s.get_loops("C")
     s.compute_at("B", i)
     s.parallel(i)
-    refuse(
-        s,
-        """
+    with s.refusal("""
         compute_at('C', 'i_1'): `C` cannot leave `i`, in which `B` makes what it reads
            10 |     for i in T.parallel(3):
               |     ^^^^^^^^^^^^^^^^^^^^^^^ parallel
@@ -324,24 +271,20 @@ def test_refuses_to_leave_a_parallel_loop_with_its_input_made_inside():
            16 |             with T.block("C"):
               |             ^^^^^^^^^^^^^^^^^^ the block
           hint: move blocks before loops are marked
-        """,
-        call=lambda s: s.compute_at("C", s.get_loops("D")[0]),
-    )
+    """):
+        s.compute_at("C", s.get_loops("D")[0])
 
 
 def test_refuses_partial_results_that_loops_alone_keep_to_their_terms():
     s = partial_results()
     s.fuse(*s.get_loops("C_rf")[1:])
-    refuse(
-        s,
-        """
+    with s.refusal("""
         compute_at('C_rf', 'i_1'): `C_rf` runs only where `k_0_k_1_fused < 13`; moved, it would run at all points of its axes, and could then reduce over more than it does
            10 |         with T.block("C_rf"):
               |         ^^^^^^^^^^^^^^^^^^^^^ runs under a condition
           hint: give its axes extents that need no condition, or let its formula choose (T.if_then_else)
-        """,
-        call=lambda s: s.compute_at("C_rf", s.get_loops("C")[0]),
-    )
+    """):
+        s.compute_at("C_rf", s.get_loops("C")[0])
 
 
 def test_refuses_to_write_what_other_instances_of_the_enclosing_block_do():
@@ -361,11 +304,9 @@ def main(A: T.Buffer((5,), "float32"), C: T.Buffer((5,), "float32")):
                     v_j = T.axis.spatial(5, v_i + j)
                     C[v_j] = B[v_j] * T.float32(3.0)
 """)
-    s = Schedule(func)
+    s = Checked(func)
     _, inner = s.split(s.get_loops("C")[-1], [None, 2])
-    refuse(
-        s,
-        """
+    with s.refusal("""
         compute_at('B', 'j_1_1'): `B` would write more of `B` in an iteration of `rows` than it does, perhaps what others write
             9 |         with T.block("rows"):
               |         ^^^^^^^^^^^^^^^^^^^^^ the enclosing block
@@ -374,21 +315,17 @@ def main(A: T.Buffer((5,), "float32"), C: T.Buffer((5,), "float32")):
            12 |                 with T.block("B"):
               |                 ^^^^^^^^^^^^^^^^^^ the producer
           hint: move it before blockize, or split by factors that divide the extents
-        """,
-        call=lambda s: s.compute_at("B", inner),
-    )
+    """):
+        s.compute_at("B", inner)
 
 
 def test_refuses_every_other_term_of_a_reduction():
-    refuse(
-        Schedule(parse(SUM_OF_TERMS.format(terms="3", step="2 * "))),
-        """
+    Checked(parse(SUM_OF_TERMS.format(terms="3", step="2 * "))).refuses("""
         compute_at('B', 'i_1'): `B` runs only where `v_k == 2 * k`; moved, it would run at all points of its axes, and could then reduce over more than it does
             9 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ runs under a condition
           hint: give its axes extents that need no condition, or let its formula choose (T.if_then_else)
-        """,
-    )
+    """)
 
 
 def test_refuses_more_than_was_computed_for_it_elsewhere():
@@ -396,14 +333,12 @@ def test_refuses_more_than_was_computed_for_it_elsewhere():
     S = te.compute((8,), lambda i: A[i] + 1.0, name="S")
     P = te.compute((8,), lambda i: S[i] * S[i], name="P")
     Q = te.compute((4,), lambda i: P[i * 2], name="Q")
-    s = Schedule(te.create_prim_func([A, te.compute((3,), lambda i: Q[i] + Q[i + 1], name="C")]))
+    s = Checked(te.create_prim_func([A, te.compute((3,), lambda i: Q[i] + Q[i + 1], name="C")]))
     (even,), (pairs,) = s.get_loops("Q"), s.get_loops("C")
     s.compute_at("P", even)
     s.compute_at("S", even)
     s.compute_at("Q", pairs)
-    refuse(
-        s,
-        """
+    with s.refusal("""
         compute_at('P', 'i_3'): `P` would read more than `S` computes where it is now: `S[1]` is read, but never written
            12 |         with T.block("S"):
               |         ^^^^^^^^^^^^^^^^^^ computes a part of S
@@ -412,6 +347,5 @@ def test_refuses_more_than_was_computed_for_it_elsewhere():
            15 |         with T.block("P"):
               |         ^^^^^^^^^^^^^^^^^^ the producer
           hint: move `P` first, then `S`
-        """,
-        call=lambda s: s.compute_at("P", pairs),
-    )
+    """):
+        s.compute_at("P", pairs)

@@ -1,6 +1,5 @@
-from schedule import Schedule
 from tests.programs import chain, relu_of_matmul, stencil, sums_of_chain
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked
 from tir import te
 from tir.script import parse
 
@@ -8,15 +7,12 @@ from tir.script import parse
 def test_chain():
     s = Checked(chain())
     assert s.reverse_compute_inline("C") is None
-    check(
-        s,
-        """
+    s.becomes("""
         for i, j in T.grid(7, 13):
             with T.block("B"):
                 v_i, v_j = T.axis.remap("SS", [i, j])
                 C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_transposed_with_another_input():
@@ -26,17 +22,14 @@ def test_transposed_with_another_input():
     s = Checked(te.create_prim_func([A, E, C]))
     s.split("j", [None, 4])
     s.reverse_compute_inline("C")
-    check(
-        s,
-        """
+    s.becomes("""
         for i, j_0, j_1_1 in T.grid(7, 4, 4):
             with T.block("B"):
                 v_i = T.axis.spatial(7, i)
                 v_j = T.axis.spatial(13, j_0 * 4 + j_1_1)
                 T.where(j_0 * 4 + j_1_1 < 13)
                 C[v_j, v_i] = (A[v_i, v_j] + T.float32(1.0)) * E[v_j] + T.max(A[v_i, v_j] + T.float32(1.0), T.float32(0.0))
-        """,
-    )
+    """)
 
 
 def test_only_a_part_is_used():
@@ -45,16 +38,13 @@ def test_only_a_part_is_used():
     C = te.compute((7,), lambda i: B[i + 2] * 3.0, name="C")
     s = Checked(te.create_prim_func([A, C]))
     s.reverse_compute_inline("C")
-    check(
-        s,
-        """
+    s.becomes("""
         for i in range(13):
             with T.block("B"):
                 v_i = T.axis.spatial(13, i)
                 if v_i - 2 >= 0 and v_i - 2 < 7:
                     C[v_i - 2] = (A[v_i] + T.float32(1.0)) * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_unit_axes():
@@ -63,22 +53,17 @@ def test_unit_axes():
     C = te.compute((7, 1, 1), lambda i, j, k: B[0, i] * 2.0, name="C")
     s = Checked(te.create_prim_func([A, C]))
     s.reverse_compute_inline("C")
-    check(
-        s,
-        """
+    s.becomes("""
         for i, j in T.grid(1, 7):
             with T.block("B"):
                 v_i, v_j = T.axis.remap("SS", [i, j])
                 C[v_j, 0, 0] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(2.0)
-        """,
-    )
+    """)
 
 
 def test_refuses_a_reduction_producer():
-    s = Schedule(relu_of_matmul())
-    refuse(
-        s,
-        """
+    s = Checked(relu_of_matmul())
+    s.refuses("""
         reverse_compute_inline('D'): `C`, the producer of `D`, is a reduction: its result is not final where it is stored
            10 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reduces
@@ -86,34 +71,27 @@ def test_refuses_a_reduction_producer():
            16 |         with T.block("D"):
               |         ^^^^^^^^^^^^^^^^^^ reads the result
           hint: reverse_compute_at('D', ...) runs it right after its producer
-        """,
-    )
+    """)
 
 
 def test_refuses_a_reduction():
-    s = Schedule(sums_of_chain())
-    refuse(
-        s,
-        """
+    s = Checked(sums_of_chain())
+    s.refuses("""
         reverse_compute_inline('C'): `C` is a reduction, not an elementwise function of its input
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reduces
           hint: reverse_compute_at('C', ...) runs it right after its producer
-        """,
-    )
+    """)
 
 
 def test_refuses_without_a_producer():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
+    s = Checked(chain())
+    s.refuses("""
         reverse_compute_inline('B'): no block makes a temporary that `B` reads
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: `B` must read what another block writes, and what is no parameter of the function
-        """,
-    )
+    """)
 
 
 def test_refuses_several_producers():
@@ -121,42 +99,33 @@ def test_refuses_several_producers():
     B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((7,), lambda i: A[i] * 2.0, name="C")
     D = te.compute((7,), lambda i: B[i] + C[i], name="D")
-    s = Schedule(te.create_prim_func([A, D]))
-    refuse(
-        s,
-        """
+    s = Checked(te.create_prim_func([A, D]))
+    s.refuses("""
         reverse_compute_inline('D'): `D` has several producers, `B` and `C`
            19 |         with T.block("D"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: reverse_compute_at('D', ...) runs it right after its producer
-        """,
-    )
+    """)
 
 
 def test_refuses_neighbours():
-    s = Schedule(stencil())
-    refuse(
-        s,
-        """
+    s = Checked(stencil())
+    s.refuses("""
         reverse_compute_inline('C'): `C` reads several elements of `P`
            19 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads P
           hint: compute_inline('P') puts the formula of the producer into `C`
-        """,
-    )
+    """)
 
 
 def test_refuses_padding():
-    s = Schedule(stencil())
-    refuse(
-        s,
-        """
+    s = Checked(stencil())
+    s.refuses("""
         reverse_compute_inline('P'): `P` reads other elements of `B` than `B` makes there
            15 |         with T.block("P"):
               |         ^^^^^^^^^^^^^^^^^^ reads B
           hint: compute_inline('B') puts the formula of the producer into `P`
-        """,
-    )
+    """)
 
 
 def test_refuses_another_reader():
@@ -164,10 +133,8 @@ def test_refuses_another_reader():
     B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((7,), lambda i: B[i] * 2.0, name="C")
     D = te.compute((7,), lambda i: B[i] * 3.0, name="D")
-    s = Schedule(te.create_prim_func([A, C, D]))
-    refuse(
-        s,
-        """
+    s = Checked(te.create_prim_func([A, C, D]))
+    s.refuses("""
         reverse_compute_inline('C'): `D` reads `B` too
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ writes B
@@ -182,40 +149,33 @@ def test_refuses_another_reader():
            18 |         with T.block("D"):
               |         ^^^^^^^^^^^^^^^^^^ another reader
           hint: compute_inline('B') puts its formula into all its readers
-        """,
-    )
+    """)
 
 
 def test_refuses_a_broadcast():
     A = te.placeholder((7,), name="A")
     B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((7, 13), lambda i, j: B[i] * 2.0, name="C")
-    s = Schedule(te.create_prim_func([A, C]))
-    refuse(
-        s,
-        """
+    s = Checked(te.create_prim_func([A, C]))
+    s.refuses("""
         reverse_compute_inline('C'): the axis `v_j` of `C` does not index `B`, so an element is used more than once
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads B
           hint: compute_inline('B') puts the formula of the producer into `C`
-        """,
-    )
+    """)
 
 
 def test_refuses_an_axis_used_by_a_fixed_index():
     A = te.placeholder((7, 3), name="A")
     B = te.compute((7, 3), lambda i, j: A[i, j] + 1.0, name="B")
     C = te.compute((7,), lambda i: B[i, 2] * 2.0, name="C")
-    s = Schedule(te.create_prim_func([A, C]))
-    refuse(
-        s,
-        """
+    s = Checked(te.create_prim_func([A, C]))
+    s.refuses("""
         reverse_compute_inline('C'): `C` reads `B` at `2`, which is not an axis of its own
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads B
           hint: compute_inline('B') puts the formula of the producer into `C`
-        """,
-    )
+    """)
 
 
 def flattened(extent: int, index):
@@ -230,40 +190,31 @@ def flattened(extent: int, index):
 def test_through_a_sum_in_mixed_radix():
     s = Checked(flattened(15, lambda i, j: i * 15 + j))
     s.reverse_compute_inline("D")
-    check(
-        s,
-        """
+    s.becomes("""
         for i0 in range(105):
             with T.block("B"):
                 v_i0 = T.axis.spatial(105, i0)
                 D[v_i0 // 15, v_i0 % 15] = A[v_i0] * T.float32(2.0) + T.float32(1.0)
-        """,
-    )
+    """)
 
 
 def test_through_quotients_and_remainders():
     s = Checked(flattened(0, lambda i: (i // 15, i % 15)))
     s.reverse_compute_inline("D")
-    check(
-        s,
-        """
+    s.becomes("""
         for i0, i1 in T.grid(7, 15):
             with T.block("B"):
                 v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
                 if v_i0 * 15 + v_i1 < 103:
                     D[v_i0 * 15 + v_i1] = A[v_i0, v_i1] * T.float32(2.0) + T.float32(1.0)
-        """,
-    )
+    """)
     s = Checked(flattened(0, lambda i: (i // 15, i % 13)))
-    refuse(
-        s,
-        """
+    s.refuses("""
         reverse_compute_inline('D'): `D` reads `B` at `v_i0 // 15`, which is neither an axis of its own nor a part of a map of its axes that is shown to be one to one
            14 |         with T.block("D"):
               |         ^^^^^^^^^^^^^^^^^^ reads B
           hint: compute_inline('B') puts the formula of the producer into `D`
-        """,
-    )
+    """)
 
 
 def test_elements_that_are_not_read_are_left_out():
@@ -272,16 +223,13 @@ def test_elements_that_are_not_read_are_left_out():
     B = te.compute((7, 15), lambda i, j: A[i, j] * 2.0, name="B")
     s = Checked(te.create_prim_func([A, te.compute((91,), lambda i: B[i // 13, i % 13] + 1.0, name="D")]))
     s.reverse_compute_inline("D")
-    check(
-        s,
-        """
+    s.becomes("""
         for i, j in T.grid(7, 15):
             with T.block("B"):
                 v_i, v_j = T.axis.remap("SS", [i, j])
                 if v_j < 13 and v_i * 13 + v_j < 91:
                     D[v_i * 13 + v_j] = A[v_i, v_j] * T.float32(2.0) + T.float32(1.0)
-        """,
-    )
+    """)
 
 
 def rows_in_groups(write: str, read: str, domain: str = "12, 7", groups: str = "3, 4, 7") -> Checked:
@@ -307,28 +255,22 @@ def test_a_producer_that_writes_at_a_map_of_its_axes():
     """What a step before has made of a producer: the axes of the block become the indices at which that writes."""
     s = rows_in_groups("B[v_i // 4, v_i % 4, v_j]", "B[v_a, v_b, v_c]")
     s.reverse_compute_inline("C")
-    check(
-        s,
-        """
+    s.becomes("""
         for i, j in T.grid(12, 7):
             with T.block("B"):
                 v_i, v_j = T.axis.remap("SS", [i, j])
                 C[v_i // 4, v_i % 4, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_refuses_a_map_that_leaves_elements_out():
     for write, strange in (("B[v_i // 5, v_i % 5, v_j]", "v_i // 5"), ("B[v_i // 4, 0, v_j]", "v_i // 4")):
-        refuse(
-            rows_in_groups(write, "B[v_a, v_b, v_c]", groups="3, 5, 7"),
-            f"""
-        reverse_compute_inline('C'): `B` writes `B` at `{strange}`, which is not an axis of its own
-           11 |             {write} = A[v_i, v_j] + T.float32(1.0)
-              |             {"^" * (len(write) + 31)} the store
-          hint: it must write at X[i, j, ...], each index an axis of the block, or 0
-        """,
-        )
+        rows_in_groups(write, "B[v_a, v_b, v_c]", groups="3, 5, 7").refuses(f"""
+            reverse_compute_inline('C'): `B` writes `B` at `{strange}`, which is not an axis of its own
+               11 |             {write} = A[v_i, v_j] + T.float32(1.0)
+                  |             {"^" * (len(write) + 31)} the store
+              hint: it must write at X[i, j, ...], each index an axis of the block, or 0
+        """)
 
 
 def runs_in_part(condition: str) -> Checked:
@@ -354,30 +296,24 @@ def runs_in_part(condition: str) -> Checked:
 def test_a_producer_that_runs_where_it_is_read():
     s = runs_in_part("i < 6")
     s.reverse_compute_inline("C")
-    check(
-        s,
-        """
+    s.becomes("""
         for i, j in T.grid(7, 13):
             with T.block("B"):
                 v_i, v_j = T.axis.remap("SS", [i, j])
                 T.where(i < 6)
                 if v_i < 6:
                     C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(3.0)
-        """,
-    )
+    """)
     for condition in ("i < 5", "j < 12", "i + j < 17"):
-        refuse(
-            runs_in_part(condition),
-            f"""
-        reverse_compute_inline('C'): `B` does not run where `{condition}` is false, and may leave out what `C` reads
-            9 |         with T.block("B"):
-              |         ^^^^^^^^^^^^^^^^^^ the producer
-              ...
-           14 |         with T.block("C"):
-              |         ^^^^^^^^^^^^^^^^^^ reads what it makes
-          hint: reverse_compute_at('C', ...) runs it right after its producer
-        """,
-        )
+        runs_in_part(condition).refuses(f"""
+            reverse_compute_inline('C'): `B` does not run where `{condition}` is false, and may leave out what `C` reads
+                9 |         with T.block("B"):
+                  |         ^^^^^^^^^^^^^^^^^^ the producer
+                  ...
+               14 |         with T.block("C"):
+                  |         ^^^^^^^^^^^^^^^^^^ reads what it makes
+              hint: reverse_compute_at('C', ...) runs it right after its producer
+        """)
 
 
 def test_a_producer_with_an_init_that_reduces_nothing():
@@ -400,15 +336,12 @@ def test_a_producer_with_an_init_that_reduces_nothing():
     """)
     )
     s.reverse_compute_inline("C")
-    check(
-        s,
-        """
+    s.becomes("""
         for i, j in T.grid(7, 13):
             with T.block("B"):
                 v_i, v_j = T.axis.remap("SS", [i, j])
                 C[v_j, v_i] = T.float32(0.0) + A[v_i, 0] * E[0, v_j]
-        """,
-    )
+    """)
 
 
 def test_a_region_that_was_stated_of_the_removed_buffer_goes_too():

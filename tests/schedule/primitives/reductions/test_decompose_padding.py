@@ -1,6 +1,5 @@
-from schedule import Schedule
 from tests.programs import chain, matmul, padded
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked
 from tir import te
 from tir.script import parse
 
@@ -47,9 +46,7 @@ def main(A: T.Buffer((13,), "float32"), P: T.Buffer((15,), "float32"), Q: T.Buff
 def test_the_loop_is_cut():
     s = Checked(padded())
     assert s.decompose_padding("P", "i") == "P_pad_const"
-    check(
-        s,
-        """
+    s.becomes("""
         for i_pad in range(15):
             with T.block("P_pad_const"):
                 v_i = T.axis.spatial(15, i_pad)
@@ -58,16 +55,13 @@ def test_the_loop_is_cut():
             with T.block("P"):
                 v_i = T.axis.spatial(13, i)
                 P[v_i + 1] = A[v_i]
-        """,
-    )
+    """)
 
 
 def test_under_an_outer_loop():
     s = Checked(stencil())
     s.decompose_padding("P", "j")
-    check(
-        s,
-        """
+    s.becomes("""
         P = T.alloc_buffer((7, 15))
         for i in range(7):
             for j_pad in range(15):
@@ -80,20 +74,15 @@ def test_under_an_outer_loop():
                     T.where(i < 5)
                     P[v_i, v_j + 1] = A[v_i, v_j]
         for i_1, j_1 in T.grid(7, 13):
-            with T.block("C"):
-                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                C[v_i, v_j] = P[v_i, v_j] + P[v_i, v_j + 1] + P[v_i, v_j + 2]
-        """,
-    )
+            ...
+    """)
 
 
 def test_loops_of_a_split_axis_stay():
     s = Checked(stencil())
     s.split("j", [None, 4])
     s.decompose_padding("P", "i")
-    check(
-        s,
-        """
+    s.becomes("""
         P = T.alloc_buffer((7, 15))
         for i_pad, j_0_pad, j_1_1_pad in T.grid(7, 4, 4):
             with T.block("P_pad_const"):
@@ -108,20 +97,15 @@ def test_loops_of_a_split_axis_stay():
                 T.where(j_0 * 4 + j_1_1 < 15 and j_0 * 4 + j_1_1 >= 1 and j_0 * 4 + j_1_1 < 14)
                 P[v_i, v_j] = A[v_i, v_j - 1]
         for i_1, j_1 in T.grid(7, 13):
-            with T.block("C"):
-                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                C[v_i, v_j] = P[v_i, v_j] + P[v_i, v_j + 1] + P[v_i, v_j + 2]
-        """,
-    )
+            ...
+    """)
 
 
 def test_in_a_loop_with_its_consumer():
     s = Checked(stencil())
     s.compute_at("P", "i_1")
     s.decompose_padding("P", "ax0")
-    check(
-        s,
-        """
+    s.becomes("""
         P = T.alloc_buffer((7, 15))
         for i_1 in range(7):
             for ax0_pad in range(15):
@@ -137,16 +121,13 @@ def test_in_a_loop_with_its_consumer():
                 with T.block("C"):
                     v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                     C[v_i, v_j] = P[v_i, v_j] + P[v_i, v_j + 1] + P[v_i, v_j + 2]
-        """,
-    )
+    """)
 
 
 def test_a_condition_on_two_axes_becomes_the_predicate():
     s = Checked(diagonal())
     s.decompose_padding("B", "i")
-    check(
-        s,
-        """
+    s.becomes("""
         for i_pad, j_pad in T.grid(7, 7):
             with T.block("B_pad_const"):
                 v_i, v_j = T.axis.remap("SS", [i_pad, j_pad])
@@ -156,79 +137,63 @@ def test_a_condition_on_two_axes_becomes_the_predicate():
                 v_i, v_j = T.axis.remap("SS", [i, j])
                 T.where(i >= j)
                 B[v_i, v_j] = A[v_i, v_j]
-        """,
-    )
+    """)
 
 
 def test_a_loop_that_is_not_around_is_refused():
-    s = Schedule(stencil())
-    refuse(
-        s,
-        """
-decompose_padding('P', 'i_1'): `i_1` is not a loop around `P`; these are `i` and `j`
-   10 |         with T.block("P"):
-      |         ^^^^^^^^^^^^^^^^^^ the block
-   11 |             v_i, v_j = T.axis.remap("SS", [i, j])
-   12 |             P[v_i, v_j] = T.if_then_else(v_j >= 1 and v_j <= 13 and v_i < 5, A[v_i, v_j - 1], T.float32(-1.0))
-   13 |     for i_1, j_1 in T.grid(7, 13):
-      |         ^^^ the loop
-""",
-    )
+    s = Checked(stencil())
+    s.refuses("""
+        decompose_padding('P', 'i_1'): `i_1` is not a loop around `P`; these are `i` and `j`
+           10 |         with T.block("P"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+           11 |             v_i, v_j = T.axis.remap("SS", [i, j])
+           12 |             P[v_i, v_j] = T.if_then_else(v_j >= 1 and v_j <= 13 and v_i < 5, A[v_i, v_j - 1], T.float32(-1.0))
+           13 |     for i_1, j_1 in T.grid(7, 13):
+              |         ^^^ the loop
+    """)
 
 
 def test_a_reduction_is_refused():
-    s = Schedule(matmul())
-    refuse(
-        s,
-        """
-decompose_padding('C', 'i'): `C` is more than a single store
-   12 |                 C[v_i, v_j] = T.float32(0.0)
-      |                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ not the only statement
-  hint: its formula is needed: it must be one store, without T.init()
-""",
-    )
+    s = Checked(matmul())
+    s.refuses("""
+        decompose_padding('C', 'i'): `C` is more than a single store
+           12 |                 C[v_i, v_j] = T.float32(0.0)
+              |                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ not the only statement
+          hint: its formula is needed: it must be one store, without T.init()
+    """)
 
 
 def test_what_chooses_nothing_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-decompose_padding('B', 'i'): `B` does not store a choice between a value and a padding that reads nothing, by a condition on its axes
-   12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-      |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the store
-  hint: its value must be T.if_then_else(condition on the axes, value, padding)
-""",
-    )
+    s = Checked(chain())
+    s.refuses("""
+        decompose_padding('B', 'i'): `B` does not store a choice between a value and a padding that reads nothing, by a condition on its axes
+           12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the store
+          hint: its value must be T.if_then_else(condition on the axes, value, padding)
+    """)
 
 
 def test_a_condition_that_never_holds_is_refused():
-    s = Schedule(never())
-    refuse(
-        s,
-        """
-decompose_padding('B', 'i'): the condition `v_i >= 5 and v_i < 3` never holds for `v_i`
-    9 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ only padding
-  hint: it is padding everywhere: there is nothing to decompose
-""",
-    )
+    s = Checked(never())
+    s.refuses("""
+        decompose_padding('B', 'i'): the condition `v_i >= 5 and v_i < 3` never holds for `v_i`
+            9 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ only padding
+          hint: it is padding everywhere: there is nothing to decompose
+    """)
 
 
 def test_a_reader_before_is_refused():
-    s = Schedule(read_before())
-    refuse(
-        s,
-        """
-decompose_padding('P', 'i'): `Q` uses `P` under `i`, and could see that it is initialised earlier
-    7 |     for i in range(15):
-      |     ^^^^^^^^^^^^^^^^^^^ the loop
-    8 |         with T.block("Q"):
-      |         ^^^^^^^^^^^^^^^^^^ uses P
-    9 |             v_i = T.axis.spatial(15, i)
-   10 |             Q[v_i] = P[v_i]
-   11 |         with T.block("P"):
-      |         ^^^^^^^^^^^^^^^^^^ writes P
-  hint: choose a loop that is not around `Q`
-""",
-    )
+    s = Checked(read_before())
+    s.refuses("""
+        decompose_padding('P', 'i'): `Q` uses `P` under `i`, and could see that it is initialised earlier
+            7 |     for i in range(15):
+              |     ^^^^^^^^^^^^^^^^^^^ the loop
+            8 |         with T.block("Q"):
+              |         ^^^^^^^^^^^^^^^^^^ uses P
+            9 |             v_i = T.axis.spatial(15, i)
+           10 |             Q[v_i] = P[v_i]
+           11 |         with T.block("P"):
+              |         ^^^^^^^^^^^^^^^^^^ writes P
+          hint: choose a loop that is not around `Q`
+    """)

@@ -1,9 +1,8 @@
 import pytest
 
-from schedule import Schedule
 from schedule.primitives.reductions.factor_out import constant_factor
 from tests.programs import chain, matmul
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked
 from tir import te
 
 
@@ -17,9 +16,7 @@ def sums(term, dtype: str = "float32"):
 def test_a_factor():
     s = Checked(sums(lambda a, b: a * 2.0 * b))
     assert s.factor_out("C") == "C_global"
-    check(
-        s,
-        """
+    s.becomes("""
         C_global = T.alloc_buffer((7,))
         for i, k in T.grid(7, 13):
             with T.block("C"):
@@ -31,8 +28,7 @@ def test_a_factor():
             with T.block("C_global"):
                 v0 = T.axis.spatial(7, ax0)
                 C[v0] = C_global[v0] * T.float32(2.0)
-        """,
-    )
+    """)
 
 
 @pytest.mark.parametrize(
@@ -54,9 +50,7 @@ def test_factors_anywhere(term, result):
 def test_integers_wrap_to_the_same():
     s = Checked(sums(lambda a, b: a * b * te.const(100, "int8"), "int8"))
     s.factor_out("C")
-    check(
-        s,
-        """
+    s.becomes("""
         C_global = T.alloc_buffer((7,), "int8")
         for i, k in T.grid(7, 13):
             with T.block("C"):
@@ -68,8 +62,7 @@ def test_integers_wrap_to_the_same():
             with T.block("C_global"):
                 v0 = T.axis.spatial(7, ax0)
                 C[v0] = C_global[v0] * T.int8(100)
-        """,
-    )
+    """)
 
 
 def test_what_is_no_factor():
@@ -80,24 +73,18 @@ def test_what_is_no_factor():
 
 
 def test_refuses_what_is_no_sum():
-    refuse(
-        Schedule(chain()),
-        """
+    Checked(chain()).refuses("""
         factor_out('B'): `B` is no sum from 0
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: it must be C[...] = C[...] + f, with T.init() storing 0; do this before decompose_reduction
-        """,
-    )
+    """)
 
 
 def test_refuses_a_sum_without_a_factor():
-    refuse(
-        Schedule(matmul()),
-        """
+    Checked(matmul()).refuses("""
         factor_out('C'): `A[v_i, v_k] * B[v_k, v_j]`, which `C` adds up, has no constant factor to take out
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: a factor is a number other than 0 in a product, a quotient or a negative
-        """,
-    )
+    """)

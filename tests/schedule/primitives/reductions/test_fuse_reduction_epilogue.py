@@ -1,8 +1,7 @@
 import pytest
 
-from schedule import Schedule
 from tests.programs import chain, matmul
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked
 from tir import te
 from tir.script import parse
 
@@ -109,33 +108,27 @@ def main(A: T.Buffer((7, 5), "float32"), D: T.Buffer((7,), "float32"), E: T.Buff
 def test_what_the_init_becomes(func, at, init):
     s = Checked(func)
     s.fuse_reduction_epilogue("C", "D")
-    check(
-        s,
-        f"""
+    s.becomes(f"""
         for i, j, k in T.grid(7, 13, 5):
             with T.block("C"):
                 v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
                 with T.init():
                     D[{at}] = {init}
                 D[{at}] = D[{at}] + A[v_i, v_k] * B[v_k, v_j]
-        """,
-    )
+    """)
 
 
 def test_a_maximum():
     s = Checked(largest())
     s.fuse_reduction_epilogue("C", "D")
-    check(
-        s,
-        """
+    s.becomes("""
         for i, k in T.grid(7, 5):
             with T.block("C"):
                 v_i, v_k = T.axis.remap("SR", [i, k])
                 with T.init():
                     D[v_i] = T.max(T.float32("-inf"), bound[0])
                 D[v_i] = T.max(D[v_i], A[v_i, v_k])
-        """,
-    )
+    """)
 
 
 def test_tiled():
@@ -144,9 +137,7 @@ def test_tiled():
     s.reorder("i_0", "j", "k", "i_1_1")
     s.split("j_1", [None, 5])
     s.fuse_reduction_epilogue("C", "D")
-    check(
-        s,
-        """
+    s.becomes("""
         for i_0, j, k, i_1_1 in T.grid(2, 13, 5, 4):
             with T.block("C"):
                 v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
@@ -156,182 +147,145 @@ def test_tiled():
                 with T.init():
                     D[v_i, v_j] = bias[v_j]
                 D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-        """,
-    )
+    """)
 
 
 def test_in_a_loop_with_the_reduction():
     s = Checked(biased())
     s.reverse_compute_at("D", "i")
     s.fuse_reduction_epilogue("C", "D")
-    check(
-        s,
-        """
+    s.becomes("""
         for i, j, k in T.grid(7, 13, 5):
             with T.block("C"):
                 v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
                 with T.init():
                     D[v_i, v_j] = bias[v_j]
                 D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-        """,
-    )
+    """)
 
 
 def test_another_operation_is_refused():
-    s = Schedule(biased(lambda x, b: x * b))
-    refuse(
-        s,
-        """
-fuse_reduction_epilogue('C', 'D'): `D` does not just combine `C` with something by `+`, as the reduction does
-   16 |         with T.block("D"):
-      |         ^^^^^^^^^^^^^^^^^^ the epilogue
-  hint: reverse_compute_at('D', ...) runs it right after the reduction
-""",
-    )
+    s = Checked(biased(lambda x, b: x * b))
+    s.refuses("""
+        fuse_reduction_epilogue('C', 'D'): `D` does not just combine `C` with something by `+`, as the reduction does
+           16 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ the epilogue
+          hint: reverse_compute_at('D', ...) runs it right after the reduction
+    """)
 
 
 def test_a_result_used_twice_is_refused():
-    s = Schedule(biased(lambda x, b: x + x))
-    refuse(
-        s,
-        """
-fuse_reduction_epilogue('C', 'D'): `D` does not just combine `C` with something by `+`, as the reduction does
-   16 |         with T.block("D"):
-      |         ^^^^^^^^^^^^^^^^^^ the epilogue
-  hint: reverse_compute_at('D', ...) runs it right after the reduction
-""",
-    )
+    s = Checked(biased(lambda x, b: x + x))
+    s.refuses("""
+        fuse_reduction_epilogue('C', 'D'): `D` does not just combine `C` with something by `+`, as the reduction does
+           16 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ the epilogue
+          hint: reverse_compute_at('D', ...) runs it right after the reduction
+    """)
 
 
 def test_another_reader_is_refused():
-    s = Schedule(shared())
-    refuse(
-        s,
-        """
-fuse_reduction_epilogue('C', 'D'): `E` reads `C` too
-   20 |         with T.block("E"):
-      |         ^^^^^^^^^^^^^^^^^^ reads C
-  hint: reverse_compute_at('D', ...) runs it right after the reduction
-""",
-    )
+    s = Checked(shared())
+    s.refuses("""
+        fuse_reduction_epilogue('C', 'D'): `E` reads `C` too
+           20 |         with T.block("E"):
+              |         ^^^^^^^^^^^^^^^^^^ reads C
+          hint: reverse_compute_at('D', ...) runs it right after the reduction
+    """)
 
 
 def test_a_result_used_for_several_elements_is_refused():
-    s = Schedule(spread())
-    refuse(
-        s,
-        """
-fuse_reduction_epilogue('C', 'D'): `D` uses each result for several values of `v_j`
-   16 |         with T.block("D"):
-      |         ^^^^^^^^^^^^^^^^^^ the epilogue
-  hint: reverse_compute_at('D', ...) runs it right after the reduction
-""",
-    )
+    s = Checked(spread())
+    s.refuses("""
+        fuse_reduction_epilogue('C', 'D'): `D` uses each result for several values of `v_j`
+           16 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ the epilogue
+          hint: reverse_compute_at('D', ...) runs it right after the reduction
+    """)
 
 
 def test_a_part_of_the_result_is_refused():
-    s = Schedule(part())
-    refuse(
-        s,
-        """
-fuse_reduction_epilogue('C', 'D'): `D` does not read each element of the result of `C` once, at `v_i`
-   10 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ the reduction
-      ...
-   16 |         with T.block("D"):
-      |         ^^^^^^^^^^^^^^^^^^ the epilogue
-  hint: reverse_compute_at('D', ...) runs it right after the reduction
-""",
-    )
+    s = Checked(part())
+    s.refuses("""
+        fuse_reduction_epilogue('C', 'D'): `D` does not read each element of the result of `C` once, at `v_i`
+           10 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the reduction
+              ...
+           16 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ the epilogue
+          hint: reverse_compute_at('D', ...) runs it right after the reduction
+    """)
 
 
 def test_what_is_made_in_between_is_refused():
-    s = Schedule(late_bias())
-    refuse(
-        s,
-        """
-fuse_reduction_epilogue('C', 'D'): `bias` writes `bias`, which `D` reads
-   17 |         with T.block("bias"):
-      |         ^^^^^^^^^^^^^^^^^^^^^ writes bias
-   18 |             v_i = T.axis.spatial(7, i_1)
-   19 |             bias[v_i] = B[v_i] * T.float32(2.0)
-   20 |     for i_2 in range(7):
-   21 |         with T.block("D"):
-      |         ^^^^^^^^^^^^^^^^^^ reads bias
-  hint: move `bias` before `C` first
-""",
-    )
+    s = Checked(late_bias())
+    s.refuses("""
+        fuse_reduction_epilogue('C', 'D'): `bias` writes `bias`, which `D` reads
+           17 |         with T.block("bias"):
+              |         ^^^^^^^^^^^^^^^^^^^^^ writes bias
+           18 |             v_i = T.axis.spatial(7, i_1)
+           19 |             bias[v_i] = B[v_i] * T.float32(2.0)
+           20 |     for i_2 in range(7):
+           21 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ reads bias
+          hint: move `bias` before `C` first
+    """)
 
 
 def test_old_contents_that_are_needed_are_refused():
-    s = Schedule(old_contents())
-    refuse(
-        s,
-        """
-fuse_reduction_epilogue('C', 'D'): `E` uses `D`, which `D` writes
-   15 |         with T.block("E"):
-      |         ^^^^^^^^^^^^^^^^^^ uses D
-   16 |             v_i = T.axis.spatial(7, i_1)
-   17 |             E[v_i] = D[v_i]
-   18 |     for i_2 in range(7):
-   19 |         with T.block("D"):
-      |         ^^^^^^^^^^^^^^^^^^ writes D
-  hint: move `E` before `C` or after `D` first
-""",
-    )
+    s = Checked(old_contents())
+    s.refuses("""
+        fuse_reduction_epilogue('C', 'D'): `E` uses `D`, which `D` writes
+           15 |         with T.block("E"):
+              |         ^^^^^^^^^^^^^^^^^^ uses D
+           16 |             v_i = T.axis.spatial(7, i_1)
+           17 |             E[v_i] = D[v_i]
+           18 |     for i_2 in range(7):
+           19 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ writes D
+          hint: move `E` before `C` or after `D` first
+    """)
 
 
 def test_another_type_is_refused():
-    s = Schedule(biased(lambda x, b: x.astype("float64")))
-    refuse(
-        s,
-        """
-fuse_reduction_epilogue('C', 'D'): `D` holds float64, and `C` float32
-   10 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ the reduction
-      ...
-   16 |         with T.block("D"):
-      |         ^^^^^^^^^^^^^^^^^^ the epilogue
-  hint: reverse_compute_at('D', ...) runs it right after the reduction
-""",
-    )
+    s = Checked(biased(lambda x, b: x.astype("float64")))
+    s.refuses("""
+        fuse_reduction_epilogue('C', 'D'): `D` holds float64, and `C` float32
+           10 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the reduction
+              ...
+           16 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ the epilogue
+          hint: reverse_compute_at('D', ...) runs it right after the reduction
+    """)
 
 
 def test_what_is_no_reduction_is_refused():
-    s = Schedule(chain())
-    refuse(
-        s,
-        """
-fuse_reduction_epilogue('B', 'C'): `B` is not a reduction by +, *, min, max, and, or, with its init
-   10 |         with T.block("B"):
-      |         ^^^^^^^^^^^^^^^^^^ the block
-  hint: name the block that reduces first
-""",
-    )
+    s = Checked(chain())
+    s.refuses("""
+        fuse_reduction_epilogue('B', 'C'): `B` is not a reduction by +, *, min, max, and, or, with its init
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: name the block that reduces first
+    """)
 
 
 def test_what_is_no_epilogue_is_refused():
-    s = Schedule(biased())
+    s = Checked(biased())
     s.cache_read("C", 0, "local")
-    refuse(
-        s,
-        """
-fuse_reduction_epilogue('C', 'A_local'): `D` reads `C` too
-   21 |         with T.block("D"):
-      |         ^^^^^^^^^^^^^^^^^^ reads C
-  hint: reverse_compute_at('A_local', ...) runs it right after the reduction
-""",
-    )
+    s.refuses("""
+        fuse_reduction_epilogue('C', 'A_local'): `D` reads `C` too
+           21 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ reads C
+          hint: reverse_compute_at('A_local', ...) runs it right after the reduction
+    """)
 
 
 def test_a_parameter_is_refused():
-    s = Schedule(matmul())
-    refuse(
-        s,
-        """
-fuse_reduction_epilogue('C', 'C'): `C` is a parameter of the function, so `C` cannot be fused with an epilogue
-    9 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ writes C
-  hint: cache_write('C', 'C', 'global') first: `C` then writes a temporary
-""",
-    )
+    s = Checked(matmul())
+    s.refuses("""
+        fuse_reduction_epilogue('C', 'C'): `C` is a parameter of the function, so `C` cannot be fused with an epilogue
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ writes C
+          hint: cache_write('C', 'C', 'global') first: `C` then writes a temporary
+    """)

@@ -4,7 +4,7 @@ import pytest
 from docs.generate import bytes_product
 from schedule import Schedule
 from tests.programs import matmul
-from tests.schedule.harness import Checked, check, refuse
+from tests.schedule.harness import Checked
 from tir import te
 from tir.interpreter import run
 
@@ -25,9 +25,7 @@ def product(left="int8", right="int8", same=False, batch=(), units=()):
 def test_the_left_factor():
     s = Checked(bytes_product())
     assert s.make_unsigned("C", "A") == ("A_global", "B_sum", "C_global")
-    check(
-        s,
-        """
+    s.becomes("""
         A_global = T.alloc_buffer((7, 5), "uint8")
         C_global = T.alloc_buffer((7, 13), "int32")
         B_sum = T.alloc_buffer((13,), "int32")
@@ -51,8 +49,7 @@ def test_the_left_factor():
             with T.block("C_global"):
                 v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
                 C[v0, v1] = C_global[v0, v1] - B_sum[v1] * 128
-        """,
-    )
+    """)
 
 
 @pytest.mark.parametrize("right", ["int8", "uint8"])
@@ -77,15 +74,12 @@ def test_either_factor_of_all_bytes(right, factor, batch, units):
 
 
 def test_refuses_what_is_no_such_sum():
-    refuse(
-        Schedule(matmul()),
-        """
+    Checked(matmul()).refuses("""
         make_unsigned('C', 'A'): `C` is no sum of int8 elements of `A`, as int32, times elements of another buffer at its axes
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: it must be C[...] = C[...] + int32(A[...]) * int32(B[...]), with T.init() storing 0
-        """,
-    )
+    """)
 
 
 @pytest.mark.parametrize("func", [product("uint8"), product(same=True)])
@@ -95,14 +89,11 @@ def test_refuses_other_bytes_and_one_buffer_twice(func):
 
 
 def test_refuses_a_part_of_a_nest():
-    s = Schedule(bytes_product())
+    s = Checked(bytes_product())
     s.split("i", [None, 4])
-    refuse(
-        s,
-        """
+    s.refuses("""
         make_unsigned('C', 'A'): `C` is not alone in its loops, over its whole domain
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: do this before its loops are merged, or split by what does not divide them
-        """,
-    )
+    """)

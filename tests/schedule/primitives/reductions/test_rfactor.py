@@ -2,7 +2,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError
 from tests.programs import chain, matmul, reduction, sums_of_chain
-from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, same_numbers, well_formed
 from tir import te
 from tir.ir import Const, PrimFunc, Var
 from tir.script import parse
@@ -34,9 +34,7 @@ def test_one_of_two_writers():
     s.loop_partition("j", [None, 1])
     _, lane = s.split("k_1", [None, 16])
     assert s.rfactor(lane, -1) == "C_j_1_rf"
-    check(
-        s,
-        """
+    s.becomes("""
         C_rf = T.alloc_buffer((7, 13, 16))
         for j_0, i, k in T.grid(12, 7, 109):
             with T.block("C_j_0"):
@@ -64,17 +62,14 @@ def test_one_of_two_writers():
                 with T.init():
                     C[v_i, v_j] = T.float32(0.0)
                 C[v_i, v_j] = C[v_i, v_j] + C_rf[v_i, v_j, v_k_1_1]
-        """,
-    )
+    """)
 
 
 def test_outer_part():
     s = Checked(matmul(7, 109, 13))
     ko, _ = s.split("k", [None, 16])
     assert s.rfactor(ko, 0) == "C_rf"
-    check(
-        s,
-        """
+    s.becomes("""
         C_rf = T.alloc_buffer((7, 7, 13))
         for i, j, k_0, k_1 in T.grid(7, 13, 7, 16):
             with T.block("C_rf"):
@@ -89,17 +84,14 @@ def test_outer_part():
                 with T.init():
                     C[v_i, v_j] = T.float32(0.0)
                 C[v_i, v_j] = C[v_i, v_j] + C_rf[v_k_0, v_i, v_j]
-        """,
-    )
+    """)
 
 
 def test_inner_part_as_the_last_dimension():
     s = Checked(matmul(7, 109, 13))
     _, ki = s.split("k", [None, 16])
     s.rfactor(ki, -1)
-    check(
-        s,
-        """
+    s.becomes("""
         C_rf = T.alloc_buffer((7, 13, 16))
         for i, j, k_0, k_1 in T.grid(7, 13, 7, 16):
             with T.block("C_rf"):
@@ -114,8 +106,7 @@ def test_inner_part_as_the_last_dimension():
                 with T.init():
                     C[v_i, v_j] = T.float32(0.0)
                 C[v_i, v_j] = C[v_i, v_j] + C_rf[v_i, v_j, v_k_1]
-        """,
-    )
+    """)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -144,9 +135,7 @@ def test_a_loop_of_one_iteration(axis):
 def test_whole_reduction_leaves_no_init():
     s = Checked(matmul())
     s.rfactor("k", 1)
-    check(
-        s,
-        """
+    s.becomes("""
         C_rf = T.alloc_buffer((7, 5, 13))
         for i, j, k in T.grid(7, 13, 5):
             with T.block("C_rf"):
@@ -158,17 +147,14 @@ def test_whole_reduction_leaves_no_init():
                 with T.init():
                     C[v_i, v_j] = T.float32(0.0)
                 C[v_i, v_j] = C[v_i, v_j] + C_rf[v_i, v_k, v_j]
-        """,
-    )
+    """)
 
 
 def test_guard_that_excludes_whole_parts():
     s = Checked(matmul(3, 5, 2))
     ko, _ = s.split("k", [4, 4])
     s.rfactor(ko)
-    check(
-        s,
-        """
+    s.becomes("""
         C_rf = T.alloc_buffer((4, 3, 2))
         for i, j, k_0, k_1 in T.grid(3, 2, 4, 4):
             with T.block("C_rf"):
@@ -183,8 +169,7 @@ def test_guard_that_excludes_whole_parts():
                 with T.init():
                     C[v_i, v_j] = T.float32(0.0)
                 C[v_i, v_j] = C[v_i, v_j] + C_rf[v_k_0, v_i, v_j]
-        """,
-    )
+    """)
 
 
 def test_two_reduction_axes_fused_and_a_condition():
@@ -195,9 +180,7 @@ def test_two_reduction_axes_fused_and_a_condition():
     rq = s.fuse("r", "q")
     _, inner = s.split(rq, [None, 4])
     s.rfactor(inner)
-    check(
-        s,
-        """
+    s.becomes("""
         C_rf = T.alloc_buffer((4, 7))
         for i, r_q_fused_0, r_q_fused_1 in T.grid(7, 4, 4):
             with T.block("C_rf"):
@@ -212,8 +195,7 @@ def test_two_reduction_axes_fused_and_a_condition():
                 with T.init():
                     C[v_i] = T.float32(0.0)
                 C[v_i] = C[v_i] + C_rf[v_r_q_fused_1, v_i]
-        """,
-    )
+    """)
 
 
 def test_inside_of_a_loop_with_other_statements():
@@ -225,9 +207,7 @@ def test_inside_of_a_loop_with_other_statements():
     s.compute_at("C", s.get_loops("D")[0])
     _, ki = s.split(s.get_loops("C")[1], [None, 4])
     s.rfactor(ki)
-    check(
-        s,
-        """
+    s.becomes("""
         C = T.alloc_buffer((7,))
         C_rf = T.alloc_buffer((4, 7))
         for i_1 in range(7):
@@ -247,8 +227,7 @@ def test_inside_of_a_loop_with_other_statements():
             with T.block("D"):
                 v_i = T.axis.spatial(7, i_1)
                 D[v_i] = C[v_i] * T.float32(2.0)
-        """,
-    )
+    """)
 
 
 @pytest.mark.parametrize("reducer", [te.sum, te.max, te.min, te.prod], ids=lambda r: r.name)
@@ -274,9 +253,7 @@ def test_several_values(part):
 def test_order_is_kept_by_the_outer_part():
     s = Checked(arg_reduction(lambda x, y: x[1] >= y[1]))
     s.rfactor(s.split("k", [None, 4])[0])
-    check(
-        s,
-        """
+    s.becomes("""
         R_v0_rf = T.alloc_buffer((4, 7), "int32")
         R_v1_rf = T.alloc_buffer((4, 7))
         for i, k_0, k_1 in T.grid(7, 4, 4):
@@ -300,24 +277,20 @@ def test_order_is_kept_by_the_outer_part():
                 v_R_v1_rf_1: T.float32 = T.Select(R_v1[v_i] >= R_v1_rf[v_k_0, v_i], R_v1[v_i], R_v1_rf[v_k_0, v_i])
                 R_v0[v_i] = v_R_v0_rf_1
                 R_v1[v_i] = v_R_v1_rf_1
-        """,
-    )
+    """)
 
 
 def test_refuses_what_is_not_commutative():
-    s = Schedule(arg_reduction(lambda x, y: x[1] >= y[1]))
+    s = Checked(arg_reduction(lambda x, y: x[1] >= y[1]))
     _, ki = s.split("k", [None, 4])
-    refuse(
-        s,
-        """
+    with s.refusal("""
         rfactor('k_1'): the reduction of `R` is not commutative, as a change of order needs
             9 |         with T.block("R"):
               |         ^^^^^^^^^^^^^^^^^^ the reduction
           witness: f((0, -1.0), (1, -1.0)) = (0, -1.0), but f((1, -1.0), (0, -1.0)) = (1, -1.0)
           hint: choose the outermost loop of the reduction, or let indices decide between equal values
-        """,
-        call=lambda s: s.rfactor(ki),
-    )
+    """):
+        s.rfactor(ki)
 
 
 def test_refuses_what_is_not_associative():
@@ -329,15 +302,12 @@ def test_refuses_what_is_not_associative():
     A = te.placeholder((7, 13), name="A")
     k = te.reduce_axis((0, 13), name="k")
     X, Y = te.compute((7,), lambda i: odd((A[i, k], A[i, k] + 1.0), axis=k), name="X")
-    refuse(
-        Schedule(te.create_prim_func([A, X, Y])),
-        """
+    Checked(te.create_prim_func([A, X, Y])).refuses("""
         rfactor('k'): the reduction of `X` is not associative
             9 |         with T.block("X"):
               |         ^^^^^^^^^^^^^^^^^^ the reduction
           witness: f(f((-1.0, -1.0), (-1.0, -1.0)), (-1.0, 0.0)) = (-3.0, -1.0), but f((-1.0, -1.0), f((-1.0, -1.0), (-1.0, 0.0))) = (-3.0, 0.0)
-        """,
-    )
+    """)
 
 
 @pytest.mark.parametrize(
@@ -381,94 +351,71 @@ def test_refuses_what_is_not_neutral():
     A = te.placeholder((7, 13), name="A")
     k = te.reduce_axis((0, 13), name="k")
     X, Y = te.compute((7,), lambda i: halves((A[i, k], A[i, k]), axis=k), name="X")
-    refuse(
-        Schedule(te.create_prim_func([A, X, Y])),
-        """
+    Checked(te.create_prim_func([A, X, Y])).refuses("""
         rfactor('k'): the reduction of `X` is not neutral in what it starts from
             9 |         with T.block("X"):
               |         ^^^^^^^^^^^^^^^^^^ the reduction
           witness: f((0.0, 0.0), (-1.0, -1.0)) = (-1.0, -0.5), but its second argument = (-1.0, -1.0)
-        """,
-    )
+    """)
 
 
 def test_refuses_an_unknown_operation():
     odd = te.comm_reducer(lambda x, y: x - y, lambda dtype: te.const(0, dtype), name="odd")
-    refuse(
-        Schedule(reduction(odd)),
-        """
+    Checked(reduction(odd)).refuses("""
         rfactor('k'): the reduction of `C` is not recognised, so its partial results cannot be combined
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the reduction
           hint: it must be C[...] = C[...] op f, with op one of +, *, min, max, and, or; or a reducer of several values
-        """,
-    )
+    """)
 
 
 def test_refuses_an_init_that_would_count_twice():
     biased = te.comm_reducer(lambda x, y: x + y, lambda dtype: te.const(1, dtype), name="biased")
-    refuse(
-        Schedule(reduction(biased)),
-        """
+    Checked(reduction(biased)).refuses("""
         rfactor('k'): `C` starts at 1.0, which is not neutral for `+`: it would count once for each partial result
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the reduction
           hint: start at what is neutral, and apply `+` with 1.0 to the result in a block after it
-        """,
-    )
+    """)
 
 
 def test_refuses_spatial_loops_and_fused_ones():
-    s = Schedule(matmul())
-    refuse(
-        s,
-        """
+    s = Checked(matmul())
+    s.refuses("""
         rfactor('j'): `j` drives spatial axes of `C`, not its reduction alone
             8 |     for i, j, k in T.grid(7, 13, 5):
               |            ^ drives spatial axes
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: loops of the reduction are `k`
-        """,
-    )
+    """)
     s.fuse("j", "k")
-    refuse(
-        s,
-        """
+    s.refuses("""
         rfactor('j_k_fused'): `j_k_fused` drives spatial axes of `C`, not its reduction alone
             8 |     for i, j_k_fused in T.grid(7, 65):
               |            ^^^^^^^^^ drives spatial axes
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: rfactor before the loops are fused
-        """,
-    )
+    """)
 
 
 def test_refuses_blocks_that_reduce_nothing():
-    refuse(
-        Schedule(chain()),
-        """
+    Checked(chain()).refuses("""
         rfactor('i'): `B` is not a reduction with its init
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: only what a block adds up can be factored
-        """,
-    )
-    s = Schedule(matmul())
+    """)
+    s = Checked(matmul())
     s.decompose_reduction("C", "k")
-    refuse(
-        s,
-        """
+    s.refuses("""
         rfactor('k'): `C_update` is not a reduction with its init
            13 |             with T.block("C_update"):
               |             ^^^^^^^^^^^^^^^^^^^^^^^^^ the block
           hint: rfactor before decompose_reduction
-        """,
-    )
-    refuse(
-        s,
-        """
+    """)
+    s.refuses("""
         rfactor('i'): `i` must have one block below it, not `C_init` and `C_update`
             8 |     for i, j in T.grid(7, 13):
               |         ^ the loop
@@ -480,37 +427,28 @@ def test_refuses_blocks_that_reduce_nothing():
            13 |             with T.block("C_update"):
               |             ^^^^^^^^^^^^^^^^^^^^^^^^^ below
           hint: choose a loop further inside, and rfactor before decompose_reduction
-        """,
-    )
+    """)
 
 
 def test_refuses_a_factor_axis_out_of_range():
-    s = Schedule(matmul())
-    refuse(
-        s,
-        """
+    s = Checked(matmul())
+    s.refuses("""
         rfactor('k', 3): factor_axis must be from -3 to 2 for a result of rank 2, got 3
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
-        """,
-    )
-    refuse(
-        s,
-        """
+    """)
+    s.refuses("""
         rfactor('k', -4): factor_axis must be from -3 to 2 for a result of rank 2, got -4
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
-        """,
-    )
+    """)
 
 
 def test_refuses_a_reduction_loop_with_other_statements():
-    s = Schedule(sums_of_chain())
+    s = Checked(sums_of_chain())
     ko, ki = s.split("k", [None, 4])
     s.compute_at("B", ko)
-    refuse(
-        s,
-        """
+    with s.refusal("""
         rfactor('k_1'): `k_0` drives the reduction, and has more below it than `C`
             9 |     for i_1, k_0 in T.grid(7, 4):
               |              ^^^ drives the reduction
@@ -518,12 +456,9 @@ def test_refuses_a_reduction_loop_with_other_statements():
            17 |             with T.block("C"):
               |             ^^^^^^^^^^^^^^^^^^ the block
           hint: move what else it holds out of `k_0` first
-        """,
-        call=lambda s: s.rfactor(ki),
-    )
-    refuse(
-        s,
-        """
+    """):
+        s.rfactor(ki)
+    with s.refusal("""
         rfactor('k_0'): `k_0` must have one block below it, not `B` and `C`
             9 |     for i_1, k_0 in T.grid(7, 4):
               |              ^^^ the loop
@@ -534,9 +469,8 @@ def test_refuses_a_reduction_loop_with_other_statements():
            17 |             with T.block("C"):
               |             ^^^^^^^^^^^^^^^^^^ below
           hint: choose a loop further inside, and rfactor before decompose_reduction
-        """,
-        call=lambda s: s.rfactor(ko),
-    )
+    """):
+        s.rfactor(ko)
 
 
 @pytest.mark.parametrize(
@@ -565,18 +499,15 @@ def main(A: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
 def test_refuses_a_condition_over_reduction_and_other_axes():
     func = reduction()
     C = blocks(func)[0]
-    s = Schedule(replace_stmt(func, C, C.with_(predicate=Var("i") + Var("k") < Const(9))))
+    s = Checked(replace_stmt(func, C, C.with_(predicate=Var("i") + Var("k") < Const(9))))
     _, ki = s.split("k", [None, 4])
-    refuse(
-        s,
-        """
+    with s.refusal("""
         rfactor('k_1'): the condition `i + k_0 * 4 + k_1 < 9` of `C` concerns the reduction and other axes together
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: split by factors that divide the extents, or peel the loop first
-        """,
-        call=lambda s: s.rfactor(ki),
-    )
+    """):
+        s.rfactor(ki)
 
 
 def test_refuses_a_reduction_that_goes_on_in_other_iterations_of_the_enclosing_block():
@@ -595,9 +526,8 @@ def main(A: T.Buffer((4, 7, 2), "int32"), C: T.Buffer((4,), "int32")):
                         C[v_i_1] = 0
                     C[v_i_1] = C[v_i_1] + A[v_i_1, v_r_1, v_q]
 """)
-    refuse(
-        Schedule(func),
-        """
+    s = Checked(func)
+    with s.refusal("""
         rfactor('q'): `C` goes on reducing over `v_r_1` in other iterations of `rows`, in which its partial results are allocated
             8 |         with T.block("rows"):
               |         ^^^^^^^^^^^^^^^^^^^^^ its `v_r` drives the reduction
@@ -606,9 +536,8 @@ def main(A: T.Buffer((4, 7, 2), "int32"), C: T.Buffer((4,), "int32")):
            11 |                 with T.block("C"):
               |                 ^^^^^^^^^^^^^^^^^^ reduces
           hint: do this before blockize
-        """,
-        call=lambda s: s.rfactor("q"),
-    )
+    """):
+        s.rfactor("q")
 
 
 def test_a_condition_over_a_loop_around_is_over_its_axis():
@@ -630,9 +559,7 @@ def main(A: T.Buffer((5, 7), "float32"), C: T.Buffer((5,), "float32"), D: T.Buff
 """)
     )
     s.rfactor("k", 0)
-    check(
-        s,
-        """
+    s.becomes("""
         C_rf = T.alloc_buffer((7, 5))
         for i in range(5):
             for k in range(7):
@@ -648,8 +575,7 @@ def main(A: T.Buffer((5, 7), "float32"), C: T.Buffer((5,), "float32"), D: T.Buff
             with T.block("D"):
                 v_i = T.axis.spatial(5, i)
                 D[v_i] = C[v_i] * T.float32(2.0)
-        """,
-    )
+    """)
 
 
 def test_axes_have_names_of_their_own():
@@ -658,9 +584,7 @@ def test_axes_have_names_of_their_own():
     s.split("i", [None], names=["row"])
     s.split("k", [None], names=["i"])
     s.rfactor("i")
-    check(
-        s,
-        """
+    s.becomes("""
         C_rf = T.alloc_buffer((13, 7))
         for row, i in T.grid(7, 13):
             with T.block("C_rf"):
@@ -672,13 +596,12 @@ def test_axes_have_names_of_their_own():
                 with T.init():
                     C[v_i] = T.float32(0.0)
                 C[v_i] = C[v_i] + C_rf[v_i_1, v_i]
-        """,
-    )
+    """)
 
 
 def test_refuses_an_extent_that_depends_on_another_loop():
     """Also on one that holds more."""
-    s = Schedule(
+    s = Checked(
         parse(
             """
 from tir.script import tir as T
@@ -696,24 +619,18 @@ def main(A: T.Buffer((7, 8), "float32"), B: T.Buffer((7,), "float32")):
 """
         )
     )
-    refuse(
-        s,
-        """
+    with s.refusal("""
         rfactor('j'): the extent of `j` depends on other loops
             8 |         for j in range(i + 1):
               |         ^^^^^^^^^^^^^^^^^^^^^^ runs over i + 1
           hint: give the inner loop the largest extent, and its block a condition (T.where) for what is left out
-        """,
-        call=lambda s: s.rfactor("j"),
-    )
+    """):
+        s.rfactor("j")
     s.read_at("i", "B", 0, "local")
-    refuse(
-        s,
-        """
+    with s.refusal("""
         rfactor('j'): the extent of `j` depends on other loops
            14 |         for j in range(i + 1):
               |         ^^^^^^^^^^^^^^^^^^^^^^ runs over i + 1
           hint: give the inner loop the largest extent, and its block a condition (T.where) for what is left out
-        """,
-        call=lambda s: s.rfactor("j"),
-    )
+    """):
+        s.rfactor("j")

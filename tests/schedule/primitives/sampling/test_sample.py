@@ -8,7 +8,7 @@ import pytest
 from schedule import Schedule, ScheduleError, Trace, replay
 from schedule.primitives.sampling.sample import compute_locations, sample_perfect_tile
 from tests.programs import chain, matmul, symbolic, vector
-from tests.schedule.harness import refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, refuse, same_numbers, well_formed
 from tir import te
 from tir.traverse import blocks, loops
 
@@ -108,62 +108,32 @@ def test_without_a_source_of_randomness():
 
 
 def test_refusals():
-    s = Schedule(vector(12), seed=0)
-    refuse(s, "sample_perfect_tile('i', 0): `n` must be at least 1, got 0")
-    refuse(s, "sample_perfect_tile('i', 101): `n` must be at most 100, got 101")
-    refuse(s, "sample_partitioned_tile('i', 1000000): `n` must be at most 100, got 1000000")
-    refuse(
-        s,
-        "sample_perfect_tile('i', 2, 0): `max_innermost_factor` must be at least 1, or -1 for no limit, got 0",
-    )
-    refuse(
-        s,
-        "sample_perfect_tile('i', 2, decision=[5, 2]): the decision [5, 2] has the product 10, but `i` has 12 iterations",
-    )
-    refuse(
-        s,
-        "sample_perfect_tile('i', 2, decision=[12]): a decision for `i` is a list of 2 integers of at least 1, got [12]",
-    )
-    refuse(
-        s,
-        "sample_perfect_tile('i', 2, 4, [2, 6]): the innermost factor 6 is more than `max_innermost_factor`, 4",
-    )
+    s = Checked(vector(12), seed=0)
+    s.refuses("sample_perfect_tile('i', 0): `n` must be at least 1, got 0")
+    s.refuses("sample_perfect_tile('i', 101): `n` must be at most 100, got 101")
+    s.refuses("sample_partitioned_tile('i', 1000000): `n` must be at most 100, got 1000000")
+    s.refuses("sample_perfect_tile('i', 2, 0): `max_innermost_factor` must be at least 1, or -1 for no limit, got 0")
+    s.refuses("sample_perfect_tile('i', 2, decision=[5, 2]): the decision [5, 2] has the product 10, but `i` has 12 iterations")
+    s.refuses("sample_perfect_tile('i', 2, decision=[12]): a decision for `i` is a list of 2 integers of at least 1, got [12]")
+    s.refuses("sample_perfect_tile('i', 2, 4, [2, 6]): the innermost factor 6 is more than `max_innermost_factor`, 4")
     refuse(
         s,
         "sample_tile('i', 2, decision=[2, 5]): in the decision [2, 5], 2 times 5 iterations do not just cover the 12 of `i`\n"
         "  hint: the first factor must be 3",
     )
-    refuse(
-        s,
-        "sample_tile('i', 2, 4, [2, 6]): the innermost factor 6 is more than `max_innermost_factor`, 4",
-    )
-    refuse(s, "sample_categorical([], []): at least one candidate is needed")
-    refuse(
-        s,
-        "sample_categorical([1, 2], [1.0]): there are 2 candidates, but 1 probabilities",
-    )
-    refuse(
-        s,
-        "sample_categorical([1, 2], [0.5, 0.25]): probabilities are at least 0 and add up to 1, got [0.5, 0.25] (sum 0.75)",
-    )
-    refuse(
-        s,
-        "sample_categorical([1, 2], [0.5, 0.5], 2): the decision must be a number from 0 to 1, got 2",
-    )
-    refuse(
-        s,
-        "sample_compute_location('B', 0): `B` cannot be computed at place 0; possible are -1 (root)",
-    )
-    s = Schedule(symbolic(), seed=0)
-    refuse(
-        s,
-        """
-sample_tile('i', 2): the extent of `i` is not a constant
-    8 |     for i in range(n):
-      |     ^^^^^^^^^^^^^^^^^^ runs over n
-  hint: split('i', [None, 4]) makes an inner loop whose extent is one
-""",
-    )
+    s.refuses("sample_tile('i', 2, 4, [2, 6]): the innermost factor 6 is more than `max_innermost_factor`, 4")
+    s.refuses("sample_categorical([], []): at least one candidate is needed")
+    s.refuses("sample_categorical([1, 2], [1.0]): there are 2 candidates, but 1 probabilities")
+    s.refuses("sample_categorical([1, 2], [0.5, 0.25]): probabilities are at least 0 and add up to 1, got [0.5, 0.25] (sum 0.75)")
+    s.refuses("sample_categorical([1, 2], [0.5, 0.5], 2): the decision must be a number from 0 to 1, got 2")
+    s.refuses("sample_compute_location('B', 0): `B` cannot be computed at place 0; possible are -1 (root)")
+    s = Checked(symbolic(), seed=0)
+    s.refuses("""
+        sample_tile('i', 2): the extent of `i` is not a constant
+            8 |     for i in range(n):
+              |     ^^^^^^^^^^^^^^^^^^ runs over n
+          hint: split('i', [None, 4]) makes an inner loop whose extent is one
+    """)
 
 
 # --- what was drawn, in later steps ----------------------------------------------------------------------------------------
@@ -312,7 +282,7 @@ def test_a_place_that_was_drawn_knows_its_function():
 
 def test_partitioned_tiles():
     """36 = a b c with 4 | b c: all such lists come, equally often (within 6 standard deviations)."""
-    s, draws = Schedule(vector(36), seed=0), 1500
+    s, draws = Checked(vector(36), seed=0), 1500
     found = Counter(tuple(s.sample_partitioned_tile("i", 3, 1, 4)) for _ in range(draws))
     lists = {(a, b, 36 // a // b) for a in range(1, 37) for b in range(1, 37) if 36 % a == 0 and 36 // a % b == 0}
     wanted = {t for t in lists if t[1] * t[2] % 4 == 0}
@@ -320,30 +290,18 @@ def test_partitioned_tiles():
     p = 1 / len(wanted)
     assert all(abs(c - draws * p) < 6 * (draws * p * (1 - p)) ** 0.5 for c in found.values())
     assert replay(vector(36), s.trace).trace == s.trace
-    refuse(
-        s,
-        """
-sample_partitioned_tile('i', 2, 1, 8): `innerpart_factor` must be a divisor of the 36 iterations of `i`, got 8
-""",
-    )
-    refuse(
-        s,
-        """
-sample_partitioned_tile('i', 2, 2, 2): `innerpart_factor` must be a divisor of 1, the product of no factors, got 2
-""",
-    )
-    refuse(
-        s,
-        """
-sample_partitioned_tile('i', 2, 3): `partition_pos` must be from 0 to 2, got 3
-""",
-    )
-    refuse(
-        s,
-        """
-sample_partitioned_tile('i', 2, 1, 4, [18, 2]): in the decision [18, 2] the product of [2] is no multiple of 4
-""",
-    )
+    s.refuses("""
+        sample_partitioned_tile('i', 2, 1, 8): `innerpart_factor` must be a divisor of the 36 iterations of `i`, got 8
+    """)
+    s.refuses("""
+        sample_partitioned_tile('i', 2, 2, 2): `innerpart_factor` must be a divisor of 1, the product of no factors, got 2
+    """)
+    s.refuses("""
+        sample_partitioned_tile('i', 2, 3): `partition_pos` must be from 0 to 2, got 3
+    """)
+    s.refuses("""
+        sample_partitioned_tile('i', 2, 1, 4, [18, 2]): in the decision [18, 2] the product of [2] is no multiple of 4
+    """)
 
 
 def test_of_a_symbolic_extent_only_1_is_a_factor():
@@ -352,12 +310,9 @@ def test_of_a_symbolic_extent_only_1_is_a_factor():
     assert factors == [None, 1, 1]
     s.split("i", factors)
     assert replay(symbolic(), Trace.from_json(s.trace.to_json())).script == s.script
-    refuse(
-        Schedule(symbolic()),
-        """
-sample_perfect_tile('i', 2, decision=[3, 4]): the extent of `i` is symbolic, so the decision can only be [None, 1], got [3, 4]
-""",
-    )
+    Checked(symbolic()).refuses("""
+        sample_perfect_tile('i', 2, decision=[3, 4]): the extent of `i` is symbolic, so the decision can only be [None, 1], got [3, 4]
+    """)
 
 
 @pytest.mark.parametrize("sampler", ["sample_perfect_tile", "sample_tile", "sample_partitioned_tile"])
