@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from math import inf, log10
 
 import numpy as np
 
 from codegen import Target
-from tir import dtypes
 from tir.display import aligned_columns, count_text
 
 from ..compilation import compile
-from ..ir import Call, Graph, Value, constant
-from ..passes.rewriting import Rewriting
-from .layers import Layer, Point, quantised
-from .samples import Samples
+from ..ir import Graph, Value
+from .layers import Layer, Point
+from .ranges import LEVELS
+from .samples import Sample, Samples
 from .weights import QuantisedWeights
 
 
@@ -68,57 +67,55 @@ def _decibels(ratio: float | None) -> str:
     return "-" if ratio is None else "exact" if ratio == inf else f"{ratio:.1f} dB"
 
 
-def measured(
-    graph: Graph,
-    weights: Mapping[Layer, QuantisedWeights],
-    points: Mapping[Value, Point],
-    made: Graph,
-    samples: Samples,
-    target: Target,
-) -> tuple[dict[Layer, float], dict[Layer, float], dict[str, float]]:
-    """Ratios of signal to noise in decibels on samples: of each layer by itself, of each in `made`, the quantised graph, and of
-    outputs of the network. One model computes both networks and, from inputs in floats, each layer in integers."""
-    layers = list(weights)
-    single, own = quantised(graph, weights, points), set(graph.calls)
-    known = {v for c in graph.calls for v in c.outputs}
-    alone = _copied(single, [c for c in single.calls if c not in own], ".alone", graph, known)
-    whole = _copied(made, made.calls, ".whole", graph, set())
-    outputs = [v for v in graph.outputs if dtypes.is_float(v.dtype)]
-    values = [layer.call.outputs[0] for layer in layers]
-    compared = [*((v, ".alone") for v in values), *((v, ".whole") for v in (*values, *outputs))]
-    constants = {**graph.constants, **alone.constants, **whole.constants}
-    every = graph.with_(calls=(*graph.calls, *alone.calls, *whole.calls), constants=constants)
-    model = compile(_with_sums(every, compared), target)
-    total = np.zeros((len(compared), 2))
+Observed = Callable[[Sample], dict[Value, np.ndarray]]
+
+
+def observer(graph: Graph, values: Iterable[Value], target: Target) -> Observed:
+    """The arrays of some values of a network, as a function of a sample. One model computes them."""
+    wanted = list(dict.fromkeys(values))
+    made = tuple(v for v in wanted if v not in graph.inputs)
+    model = compile(graph.with_(outputs=made), target) if made else None
+
+    def observed(sample: Sample) -> dict[Value, np.ndarray]:
+        arrays = dict(zip(made, model(sample), strict=True)) if model is not None else {}
+        return {v: arrays[v] if v in arrays else sample[v.name] for v in wanted}
+
+    return observed
+
+
+def alone(
+    graph: Graph, weights: Mapping[Layer, QuantisedWeights], points: Mapping[Value, Point], exact: Observed, samples: Samples
+) -> dict[Layer, float]:
+    """The signal-to-noise ratio of each layer by itself, in decibels. `exact` has inputs and outputs of the layers in floats."""
+    total = {layer: np.zeros(2) for layer in weights}
+    for arrays in map(exact, samples):
+        for layer, w in weights.items():
+            x, point = arrays[layer.x], points.get(layer.x)
+            quantised = x if point is None else rounded(x, point)
+            noise = layer.product(quantised - x, w.real) + layer.product(x, w.real - graph.constants[layer.weight.name])
+            total[layer] += _squares(arrays[layer.call.outputs[0]], noise)
+    return {layer: _ratio(*found) for layer, found in total.items()}
+
+
+def in_network(values: Iterable[Value], exact: Observed, made: Observed, samples: Samples) -> dict[Value, float]:
+    """The signal-to-noise ratio of values in a quantised network, in decibels: `made` has what `exact` has in floats."""
+    total = {v: np.zeros(2) for v in values}
     for sample in samples:
-        total += np.array([float(a) for a in model(sample)]).reshape(-1, 2)
-    ratios = [inf if noise == 0 else 10 * log10(max(signal, 1e-300) / noise) for noise, signal in total]
-    n = len(layers)
-    names = (v.name for v in outputs)
-    return (
-        dict(zip(layers, ratios[:n], strict=True)),
-        dict(zip(layers, ratios[n : 2 * n], strict=True)),
-        dict(zip(names, ratios[2 * n :], strict=True)),
-    )
+        arrays, found = exact(sample), made(sample)
+        for v, sums in total.items():
+            sums += _squares(arrays[v], found[v].astype(np.float32) - arrays[v])
+    return {v: _ratio(*sums) for v, sums in total.items()}
 
 
-def _copied(part: Graph, calls: Sequence[Call], suffix: str, original: Graph, shared: Collection[Value]) -> Graph:
-    """Calls of a graph with a suffix to the names of their results and of constants that are not the original's. They read the
-    values that are `shared` with it as they are."""
-    renamed = {v: replace(v, name=v.name + suffix) for c in calls for v in c.outputs}
-    new = {name: array for name, array in part.constants.items() if name not in original.constants}
-    read = {v: other for v, other in renamed.items() if v not in shared}
-    read |= {constant(name, array): constant(name + suffix, array) for name, array in new.items()}
-    copies = tuple(replace(c.with_inputs(read), outputs=tuple(renamed[v] for v in c.outputs)) for c in calls)
-    return part.with_(calls=copies, constants={name + suffix: array for name, array in new.items()})
+def rounded(x: np.ndarray, point: Point) -> np.ndarray:
+    """Floats as the closest that uint8 of a scale and a zero point stand for."""
+    scale, zero = point
+    return (np.clip(np.rint(x / scale) + zero, 0, LEVELS) - zero) * scale
 
 
-def _with_sums(graph: Graph, compared: Sequence[tuple[Value, str]]) -> Graph:
-    """The graph with two outputs for each value and a suffix: the squared sums of its difference to the value of that name, and
-    of the value itself."""
-    builder, outputs = Rewriting(graph), list[Value]()
-    builder.inputs, builder.calls = list(graph.inputs), list(graph.calls)
-    for value, suffix in compared:
-        exact, found = (builder("Cast", v, to="float32") for v in (value, replace(value, name=value.name + suffix)))
-        outputs += (builder("ReduceSumSquare", v, keepdims=0) for v in (builder("Sub", exact, found), exact))
-    return builder.graph(*outputs)
+def _squares(signal: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    return np.array([np.square(a, dtype=np.float64).sum() for a in (signal, noise)])
+
+
+def _ratio(signal: float, noise: float) -> float:
+    return inf if noise == 0 else 10 * log10(max(signal, 1e-300) / noise)

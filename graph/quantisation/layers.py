@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from ..ir import Call, Graph, Value
 from ..passes.integers import MAX_BIAS
 from ..passes.quantised import MOVING
-from ..passes.rewriting import Rewriting, rewrite
+from ..passes.rewriting import Rewriting, rewrite, windows_of
 from .weights import QuantisedWeights
 
 Point = tuple[np.float32, np.uint8]  # the scale and the zero point of a tensor
@@ -40,6 +41,26 @@ class Layer:
     def by_channel(self) -> bool:
         """True for a convolution of each channel by itself."""
         return self.call.operator == "Conv" and self.weight.shape[1] == 1 and self.call.attribute("group", 1) > 1
+
+    def product(self, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """The layer's output for an input and weights, without its bias."""
+        if self.call.operator == "Conv":
+            return self._convolution(x, weight)
+        return (x @ (weight.T if self.axis == 0 else weight)) * np.float32(self.call.attribute("alpha", 1.0))
+
+    def _convolution(self, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """The sum over the taps of a convolution, each a product by a matrix for each group."""
+        moved, groups = windows_of(self.call), self.call.attribute("group", 1)
+        padded = np.pad(x, [(0, 0), (0, 0), *((w.before, w.needed) for w in moved)])
+        total = np.zeros((x.shape[0], groups, weight.shape[0] // groups, prod(w.outputs for w in moved)), np.float32)
+        for tap in np.ndindex(*weight.shape[2:]):
+            begins = [t * w.dilation for t, w in zip(tap, moved, strict=True)]
+            ends = [b + (w.outputs - 1) * w.stride + 1 for b, w in zip(begins, moved, strict=True)]
+            at = [slice(b, e, w.stride) for b, e, w in zip(begins, ends, moved, strict=True)]
+            part = padded[(slice(None), slice(None), *at)].reshape(x.shape[0], groups, weight.shape[1], -1)
+            matrix = weight[(slice(None), slice(None), *tap)].reshape(groups, -1, weight.shape[1])
+            total += matrix * part if weight.shape[1] == 1 else matrix @ part
+        return total.reshape(self.call.outputs[0].shape)
 
 
 def layers_of(graph: Graph) -> list[Layer]:

@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 
 from codegen import Target
+from tir import dtypes
 from tir.display import count_text
 from tir.nearest import nearest_name
 
-from ..compilation import compile
 from ..ir import Call, Graph, GraphError, Value, verify
 from ..passes.affine import fold_affine
 from ..passes.common import merge_common
@@ -21,7 +21,7 @@ from ..passes.identities import remove_identities
 from ..passes.integers import in_fewer_cycles, multiply_integers
 from ..passes.quantised import keep_quantised
 from ..reference import random_inputs
-from .errors import LayerError, QuantisationReport, measured
+from .errors import LayerError, Observed, QuantisationReport, alone, in_network, observer
 from .layers import Layer, Places, Point, layers_of, places_of, quantised, sources
 from .ranges import RANGES, Histogram, point_of
 from .samples import Data, Samples, samples_of
@@ -73,37 +73,45 @@ def quantise(
         raise GraphError(f"{graph.name} has no Conv, MatMul or Gemm of float32 by constant weights, so nothing can be quantised")
     _check_names(graph, layers, keep_float)
     why = {layer: "asked for" for layer in layers if layer.name in keep_float}
+    sound = {v for v in graph.outputs if dtypes.is_float(v.dtype)}
+    ends = [v for layer in layers for v in (layer.x, layer.call.outputs[0])]
     if data is None:
         why |= {x: "its weights are no matrix" for x in layers if x.call.operator == "Conv" and x not in why}
         samples, points, places = [random_inputs(graph)], dict[Value, Point](), Places((), frozenset())
         about = f"weights of {weights}, {f'in blocks of {block or DEFAULT_BLOCK}' if weights == 'int4' else 'by output channel'}"
         about += "; ratios are for random inputs"
+        exact = observer(graph, [*ends, *sound], target)
     else:
         samples = samples_of(graph, data)
         places = places_of(graph, layers)
-        points = _points(graph, places, samples, calibration, target)
+        exact = observer(graph, [*ends, *sound, *(v for group in places.groups for v in group)], target)
+        points = _points(graph, places, samples, calibration, exact)
         points |= {x.x: points[sources(graph, x.x)[0]] for x in layers if x.x not in points}
         about = f"uint8 activations ({calibration} of {count_text(len(samples), 'sample')}), int8 weights by output channel"
     kept = {x: _weights(graph, x, weights, block or DEFAULT_BLOCK, symmetric) for x in layers if x not in why}
     if data is not None:
         slow = _slower(quantised(graph, kept, points, places.for_all), kept, target)
         why |= dict.fromkeys(slow, "integers would not be faster")
-    made, alone, in_network, outputs = graph, dict[Layer, float](), dict[Layer, float](), dict[str, float]()
-    while kept := {x: w for x, w in kept.items() if x not in why}:
+    own = alone(graph, {x: w for x, w in kept.items() if x not in why}, points, exact, samples)
+    why |= {x: f"alone below {min_ratio:g} dB" for x, ratio in own.items() if not ratio >= min_ratio}
+    made, ratios = graph, dict.fromkeys(graph.outputs, inf)
+    if kept := {x: w for x, w in kept.items() if x not in why}:
         places = places_of(graph, list(kept)) if data is not None else places
         made = quantised(graph, kept, points, places.for_all)
-        ratios, in_network, outputs = measured(graph, kept, points, made, samples, target)
-        alone |= ratios
-        wrong = {x for x, ratio in ratios.items() if not ratio >= min_ratio}
-        why |= dict.fromkeys(wrong, f"alone below {min_ratio:g} dB")
-        if not wrong:
-            break
-    if not kept:
-        made, in_network, outputs = graph, {}, {v.name: inf for v in graph.outputs}
+        compared = {*(x.call.outputs[0] for x in kept), *sound}
+        ratios = in_network(compared, exact, observer(made, compared, target), samples)
     errors = [
-        LayerError(x.name, x.call.operator, x.weight.shape, why.get(x, ""), alone.get(x), in_network.get(x)) for x in layers
+        LayerError(
+            x.name,
+            x.call.operator,
+            x.weight.shape,
+            why.get(x, ""),
+            own.get(x),
+            ratios.get(x.call.outputs[0]) if x in kept else None,
+        )
+        for x in layers
     ]
-    report = QuantisationReport(tuple(errors), outputs, about)
+    report = QuantisationReport(tuple(errors), {v.name: ratios[v] for v in graph.outputs if v in ratios}, about)
     return QuantisedGraph(made.name, made.inputs, made.calls, made.outputs, made.constants, report)
 
 
@@ -140,19 +148,15 @@ def _weights(graph: Graph, layer: Layer, kind: str, block: int, symmetric: bool)
     return by_channel(array, layer.axis) if kind == "int8" else by_blocks(array, layer.inputs, block, symmetric)
 
 
-def _points(graph: Graph, places: Places, samples: Samples, calibration: str, target: Target) -> dict[Value, Point]:
+def _points(graph: Graph, places: Places, samples: Samples, calibration: str, exact: Observed) -> dict[Value, Point]:
     """The scale and the zero point of each value that is quantised, from what samples make of it."""
-    values = [v for group in places.groups for v in group]
-    made = [v for v in values if v not in graph.inputs]
-    histograms = {v: Histogram() for v in values}
-    model = compile(graph.with_(outputs=tuple(made)), target) if made else None
+    histograms = {v: Histogram() for group in places.groups for v in group}
     for n, sample in enumerate(samples):
-        arrays = dict(zip(made, model(sample), strict=True)) if model is not None else {}
-        for v in values:
-            array = arrays[v] if v in arrays else sample[v.name]
-            if not np.isfinite(array).all():
+        arrays = exact(sample)
+        for v, histogram in histograms.items():
+            if not np.isfinite(arrays[v]).all():
                 raise GraphError(f"{graph.name}: sample {n} makes elements of `{v.name}` that are not finite")
-            histograms[v].add(array)
+            histogram.add(arrays[v])
     points: dict[Value, Point] = {}
     for group in places.groups:
         joined = histograms[group[0]]

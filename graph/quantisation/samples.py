@@ -9,7 +9,8 @@ import numpy as np
 
 from ..ir import Graph, GraphError, Value
 
-Samples = list[dict[str, np.ndarray]]
+Sample = dict[str, np.ndarray]
+Samples = list[Sample]
 Data = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 
 

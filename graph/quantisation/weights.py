@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..passes.integers import along
+
 LARGEST_BYTE = 127  # of symmetric weights of 8 bits
 BITS = {"int8": 8, "int4": 4}
 BLOCKS = (32, 64, 128)  # inputs that share a scale of 4 bits
@@ -23,6 +25,18 @@ class QuantisedWeights:
     zeros: np.ndarray | None
     axis: int
     block: int = 0
+
+    @property
+    def real(self) -> np.ndarray:
+        """The weights that the numbers stand for."""
+        scales, zeros = (self._of_each(x) for x in (self.scales, np.zeros(1) if self.zeros is None else self.zeros))
+        return ((self.numbers.astype(np.float32) - zeros) * scales).astype(np.float32)
+
+    def _of_each(self, given: np.ndarray) -> np.ndarray:
+        """Scales or zero points, shaped to broadcast."""
+        if not self.block or given.size == 1:
+            return along(given, self.axis, self.numbers.ndim)
+        return np.repeat(given, self.block, self.axis).take(range(self.numbers.shape[self.axis]), self.axis)
 
 
 def by_channel(weights: np.ndarray, axis: int) -> QuantisedWeights:

@@ -9,7 +9,8 @@ from onnx import helper
 import tir
 from graph.compilation import final
 from graph.ir import Graph, GraphError
-from graph.quantisation.layers import layers_of, places_of
+from graph.quantisation.errors import alone
+from graph.quantisation.layers import layers_of, places_of, quantised
 from graph.quantisation.ranges import BINS, RANGES, Histogram, point_of
 from graph.quantisation.samples import samples_of
 from graph.quantisation.weights import BLOCKS, by_blocks, by_channel
@@ -66,13 +67,12 @@ def no_measure(monkeypatch):
     """No target that cannot run here is compiled for: every layer is 30 dB."""
     from graph.quantisation import quantise as module
 
-    def measured(graph, weights, *_):
-        ratios = dict.fromkeys(weights, 30.0)
-        return ratios, ratios, {v.name: 30.0 for v in graph.outputs}
-
-    monkeypatch.setattr(module, "measured", measured)
-    compiled = module.compile
-    monkeypatch.setattr(module, "compile", lambda graph, target: compiled(graph, "llvm -num-cores 1"))
+    observer = module.observer
+    monkeypatch.setattr(module, "alone", lambda graph, weights, *_: dict.fromkeys(weights, 30.0))
+    monkeypatch.setattr(module, "in_network", lambda values, *_: dict.fromkeys(values, 30.0))
+    monkeypatch.setattr(
+        module, "observer", lambda graph, values, target: observer(graph, values, tir.Target("llvm -num-cores 1"))
+    )
 
 
 def test_a_network_is_computed_in_integers(no_measure):
@@ -120,6 +120,30 @@ def test_layers_stay_float_for_a_reason(no_measure):
     made = tir.quantise(graph, {"image": images(2)}, min_ratio=31, target=LANES)
     assert {e.why_float for e in made.report.layers} == {"alone below 31 dB"}
     assert not {"QuantizeLinear", "DequantizeLinear"} & set(operators(made))
+
+
+CONVOLUTIONS = [  # shapes of image and weights, and attributes
+    ((2, 6, 9, 7), (4, 6, 3, 3), {"strides": [2, 1], "pads": [1, 0, 2, 1]}),
+    ((1, 6, 13, 5), (6, 1, 3, 2), {"group": 6, "dilations": [2, 1], "auto_pad": "SAME_UPPER"}),
+    ((1, 6, 8), (9, 2, 3), {"group": 3, "auto_pad": "SAME_LOWER"}),
+    ((1, 2, 3, 4, 5), (3, 2, 1, 2, 3), {"pads": [0, 1, 2, 0, 0, 1]}),
+]
+
+
+@pytest.mark.parametrize("shape,weights,attributes", CONVOLUTIONS)
+def test_a_layer_alone_is_its_operator_on_rounded_operands(shape, weights, attributes):
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal(weights).astype("float32")
+    x, q, point = rng.standard_normal(shape).astype("float32"), by_channel(w, 0), point_of(-4.0, 3.5)
+    made = load_onnx(model([helper.make_node("Conv", ["x", "w"], ["y"], **attributes)], {"x": x}, ["y"], {"w": w}))
+    (layer,) = layers_of(made)
+    integers = np.clip(np.rint(x / point[0]) + point[1], 0, 255)
+    real = ((integers - point[1]) * point[0]).astype("float32")
+    (exact,), (found,) = evaluate(made, [x]), evaluate(quantised(made, {layer: q}, {}), [real])
+    wanted = 10 * np.log10(np.square(exact, dtype="f8").sum() / np.square(found - exact, dtype="f8").sum())
+    values = {layer.x: x, layer.call.outputs[0]: exact}
+    (ratio,) = alone(made, {layer: q}, {layer.x: point}, lambda sample: values, [{}]).values()
+    assert ratio == pytest.approx(wanted, abs=0.01) and 20 < ratio < 60
 
 
 def test_images_are_quantised_for_all_readers_and_rows_for_products():
