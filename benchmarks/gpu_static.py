@@ -1,7 +1,8 @@
 """Signs of speed in the machine code of GPU kernels, without a GPU: `python -m benchmarks.gpu --static [--arch sm_90]`.
 
 Each kernel of the library's schedules at performance sizes: registers, bytes that a thread spills, its stack, shared memory of a
-block, blocks, waves of blocks on the SMs, and the most threads of a warp that wait for one bank of shared memory. Registers and
+block, blocks, waves of blocks on the SMs, the most threads of a warp that wait for one bank of shared memory, and the
+sectors that a request of global memory takes beyond its bytes. Registers and
 spills are those of NVRTC's assembler. Waves follow from the occupancy by the CUDA C++ programming guide (hardware
 multithreading). No time is estimated.
 """
@@ -48,6 +49,7 @@ class KernelSigns:
     blocks: int
     waves: float
     ways: int
+    sectors: int
 
 
 def product(dtype: str, a: str, b: str, size: int = SIZE) -> PrimFunc:
@@ -102,14 +104,14 @@ def signs(name: str, func: PrimFunc, target: tir.Target) -> list[KernelSigns]:
     assert isinstance(kernel, CudaKernel)
     report, found = kernel.report(), []
     grids = {number: prod(grid) for number, grid, _ in launches(kernel.program, {})}
-    for n, (k, threads, dynamic, ways) in enumerate(
-        zip(report.kernels, report.threads, report.dynamic, report.ways, strict=True)
+    for n, (k, threads, dynamic, ways, sectors) in enumerate(
+        zip(report.kernels, report.threads, report.dynamic, report.ways, report.sectors, strict=True)
     ):
         shared = k.shared + dynamic
         resident = resident_blocks(machine, threads, k.registers, shared)
         spills = k.spill_stores + k.spill_loads
         waves = grids[n] / (resident * machine.sms)
-        found.append(KernelSigns(name, k.name, threads, k.registers, spills, k.stack, shared, grids[n], waves, ways))
+        found.append(KernelSigns(name, k.name, threads, k.registers, spills, k.stack, shared, grids[n], waves, ways, sectors))
     return found
 
 
@@ -123,10 +125,10 @@ def resident_blocks(machine: GPU, threads: int, registers: int, shared: int) -> 
 
 def table(rows: list[KernelSigns]) -> str:
     """The rows as a table of Markdown."""
-    names = ("program", "threads", "registers", "spilled", "stack", "shared", "blocks", "waves", "ways")
+    names = ("program", "threads", "registers", "spilled", "stack", "shared", "blocks", "waves", "ways", "sectors")
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for r in rows:
-        cells = (r.program, r.threads, r.registers, r.spills, r.stack, r.shared, r.blocks, f"{r.waves:.2f}", r.ways)
+        cells = (r.program, r.threads, r.registers, r.spills, r.stack, r.shared, r.blocks, f"{r.waves:.2f}", r.ways, r.sectors)
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 

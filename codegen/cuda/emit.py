@@ -50,8 +50,8 @@ from ..passes.gpu_kernels import AXES, GPUError
 from ..passes.software_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied_element
 from ..passes.thread_storage_sync import BARRIER
 from ..passes.warp_memory import LDMATRIX, PRODUCTS, TRANSPOSED
-from .banks import BankAccess
-from .expressions import STORAGE, VALUE, ExpressionWriter, bytes_at_once, flat_offset, to_storage
+from .banks import ThreadAccess
+from .expressions import STORAGE, VALUE, ExpressionWriter, bytes_at_once, flat_offset
 from .lanes import lane_outside_divisions, same_in_lanes
 from .prelude import prelude
 from .program import DeviceFunction, Program, lower_cuda
@@ -72,14 +72,14 @@ KEYWORDS = C_WORDS | frozenset(_WORDS.split()) | frozenset(INTRINSICS)
 @dataclass(frozen=True)
 class CudaSource:
     """CUDA C of a program: the whole `text`, and its functions alone in `kernels`. `lines` maps line numbers, from 1, to
-    statements of the IR. `shared_bytes` is the dynamic shared memory of each kernel, `accesses` its accesses to shared memory
+    statements of the IR. `shared_bytes` is the dynamic shared memory of each kernel, `accesses` its accesses to memory
     with the ranges of their variables."""
 
     text: str
     kernels: str
     lines: dict[int, str]
     shared_bytes: tuple[int, ...]
-    accesses: tuple[tuple[tuple[BankAccess, ...], dict[str, Interval]], ...]
+    accesses: tuple[tuple[tuple[ThreadAccess, ...], dict[str, Interval]], ...]
 
 
 def cuda_source(func: PrimFunc | Program, target=None) -> str:
@@ -98,7 +98,7 @@ def emit(program: Program) -> CudaSource:
     for w in writers:
         notes |= {line + n + 1: note for n, note in w.notes.items()}
         line += len(w.lines) + 1
-    accesses = tuple((tuple(w.write.shared), w.write.ranges) for w in writers)
+    accesses = tuple((tuple(w.write.accesses), w.write.ranges) for w in writers)
     return CudaSource(head + kernels, kernels, notes, tuple(w.dynamic for w in writers), accesses)
 
 
@@ -172,7 +172,7 @@ class _Kernel:
                 if not self.copy(s, value):
                     self.stmt(s.with_(value=value))
             case Store(buffer, indices, value):
-                self.line(f"{self.write.element(buffer, indices)} = {to_storage(self.write(value), buffer.dtype)};", s)
+                self.line(f"{self.write.element(buffer, indices)} = {self.write.stored(value, buffer.dtype)};", s)
             case If(condition, then, orelse):
                 arms = [partial(self.stmt, x) for x in (then, orelse) if x is not None]
                 self.branch(self.write(condition), s, *arms)
@@ -315,7 +315,7 @@ class _Kernel:
         self.write.ranges[s.var.name] = (0, n - 1)
         self.write.lanes = {x: f"{name}[{lane}]" for x, name in names.items()}
         element = f"{target}[{lane}]" if width else self.write.element(store.buffer, store.indices)
-        value = to_storage(self.write(store.value), store.buffer.dtype)
+        value = self.write.stored(store.value, store.buffer.dtype)
         self.line("#pragma unroll")
         self.line(f"for (int {lane} = 0; {lane} < {n}; ++{lane}) {element} = {value};", store)
         self.write.lanes = {}

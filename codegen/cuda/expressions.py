@@ -19,7 +19,7 @@ from tir.traverse import substitute, variables
 
 from ..passes.cross_thread_reduction import SHUFFLE
 from ..passes.warp_memory import TF32
-from .banks import BankAccess
+from .banks import ThreadAccess
 
 # Types of elements in memory, and of values. Halves are bits in memory and floats in registers, rounded after each operation.
 _SIGNED = {64: "long long", 32: "int", 16: "short", 8: "signed char"}
@@ -37,18 +37,24 @@ MIN_LONG_OFFSET = 2**31  # elements from which an offset needs 64 bits
 
 class ExpressionWriter:
     """Writes expressions. `names` has the C names of variables and buffers, `lanes` the registers of vector loads. `bound` has
-    the values of bound variables, `unrolled` the extents of unrolled loops, and `shared` all accesses to shared memory."""
+    the values of bound variables, `unrolled` the extents of unrolled loops, and `accesses` all of shared and global memory."""
 
     def __init__(self, names: Mapping[str, str], ranges: dict[str, Interval]):
         self.names, self.ranges = names, ranges
         self.lanes: dict[Load, str] = {}
         self.bound: dict[str, Expr] = {}
         self.unrolled: dict[Var, int] = {}
-        self.shared: dict[BankAccess, None] = {}
+        self.accesses: dict[ThreadAccess, None] = {}
         self.held: dict[Expr, bool] = {}
 
     def __call__(self, e: Expr) -> str:
         return self.at(e, 0)
+
+    def stored(self, e: Expr, dtype: str) -> str:
+        """The value of an expression as a type is stored; that of an element as it is."""
+        if isinstance(e, Load) and e.dtype == dtype:
+            return self.lanes[e] if e in self.lanes else self.element(e.buffer, e.indices)
+        return f"{dtype}_bits({self(e)})" if dtypes.is_half(dtype) else self(e)
 
     def at(self, e: Expr, outer: int) -> str:
         """The expression, in parentheses where it binds less than `outer`."""
@@ -188,17 +194,17 @@ class ExpressionWriter:
 
     def start(self, offset: Expr, buffer: Buffer, width: int) -> str:
         """The row-major `offset` as C, at which each thread moves `width` bytes."""
-        if buffer.scope in SHARED:
-            self.touch(substitute(offset, self.bound), dtypes.nbytes(buffer.dtype), width)
+        if buffer.scope in SHARED or buffer.scope == "global":
+            self.touch(substitute(offset, self.bound), dtypes.nbytes(buffer.dtype), width, buffer.scope in SHARED)
         return self(wide_offset(offset, buffer))
 
-    def touch(self, offset: Expr, size: int, width: int) -> None:
-        """Note an access to shared memory. The assembler joins neighbouring loads of an unrolled loop."""
+    def touch(self, offset: Expr, size: int, width: int, shared: bool) -> None:
+        """Note an access to shared or global memory. The assembler joins neighbouring loads of an unrolled loop."""
         places = polynomial(offset)
         for lane, n in self.unrolled.items():
             if width == size and lane.name in variables(offset) and (found := bytes_at_once(places, lane, n, size)):
                 offset, width = substitute(offset, {lane: Const(0, lane.dtype)}), found
-        self.shared[BankAccess(simplify(offset, self.ranges), size, width)] = None
+        self.accesses[ThreadAccess(simplify(offset, self.ranges), size, width, shared)] = None
 
 
 def bytes_at_once(places: Polynomial, lane: Var, n: int, size: int) -> int:
@@ -263,10 +269,6 @@ def literal(c: Const) -> tuple[str, int]:
 
 def from_storage(element: str, dtype: str) -> str:
     return f"{dtype}_value({element})" if dtypes.is_half(dtype) else element
-
-
-def to_storage(value: str, dtype: str) -> str:
-    return f"{dtype}_bits({value})" if dtypes.is_half(dtype) else value
 
 
 def rounded_to_half(text: str, dtype: str) -> str:

@@ -22,7 +22,7 @@ from tir.script.outline import signature_text
 from ..runtime.arguments import ArgumentError, argument_words
 from ..runtime.signature import LibraryOfOne
 from ..runtime.timing import Timing, sampled
-from .banks import ways
+from .banks import excess_sectors, ways
 from .compile import Cubin, Resources
 from .driver import (
     DeviceArray,
@@ -46,12 +46,13 @@ ARRAY_ALIGNMENT = 16  # bytes, of every buffer, for vector loads
 @dataclass(frozen=True)
 class CudaReport:
     """The resources of each kernel of a function, by NVRTC's assembler, its threads and dynamic shared memory in bytes, and its
-    worst bank conflict (`banks.ways`: 1 without any)."""
+    worst bank conflict (`banks.ways`: 1 without any) and request of global memory (`banks.excess_sectors`: 0 at best)."""
 
     kernels: tuple[Resources, ...]
     threads: tuple[int, ...]
     dynamic: tuple[int, ...]
     ways: tuple[int, ...]
+    sectors: tuple[int, ...]
 
     @property
     def spills(self) -> int:
@@ -59,11 +60,15 @@ class CudaReport:
         return sum(k.spill_stores + k.spill_loads for k in self.kernels)
 
     def __str__(self) -> str:
-        head = f"{'kernel':24} {'threads':>7} {'registers':>9} {'spills':>7} {'stack':>6} {'shared':>7} {'ways':>4}"
+        head = (
+            f"{'kernel':24} {'threads':>7} {'registers':>9} {'spills':>7} {'stack':>6} {'shared':>7} {'ways':>4} {'sectors':>7}"
+        )
         rows = [
             f"{k.name:24} {threads:7} {k.registers:9} {k.spill_stores + k.spill_loads:7} {k.stack:6} {k.shared + dynamic:7} "
-            f"{ways:4}"
-            for k, threads, dynamic, ways in zip(self.kernels, self.threads, self.dynamic, self.ways, strict=True)
+            f"{ways:4} {sectors:7}"
+            for k, threads, dynamic, ways, sectors in zip(
+                self.kernels, self.threads, self.dynamic, self.ways, self.sectors, strict=True
+            )
         ]
         return "\n".join([head, *rows])
 
@@ -93,12 +98,11 @@ class CudaKernel(LibraryOfOne):
     def report(self) -> CudaReport:
         """Registers, spills, shared memory and its conflicts of each kernel; no GPU is needed."""
         known, kernels = {r.name: r for r in self.binary.resources}, self.program.kernels
-        worst = tuple(
-            max((ways(access, k, ranges) for access in accesses), default=1)
-            for k, (accesses, ranges) in zip(kernels, self._source.accesses, strict=True)
-        )
+        found = list(zip(kernels, self._source.accesses, strict=True))
+        conflicts = tuple(max([1, *(ways(x, k, ranges) for x in all_ if x.shared)]) for k, (all_, ranges) in found)
+        sectors = tuple(max([0, *(excess_sectors(x, k, ranges) for x in all_ if not x.shared)]) for k, (all_, ranges) in found)
         rows = tuple(known[k.name] for k in kernels)
-        return CudaReport(rows, tuple(prod(k.block) for k in kernels), self._source.shared_bytes, worst)
+        return CudaReport(rows, tuple(prod(k.block) for k in kernels), self._source.shared_bytes, conflicts, sectors)
 
     def _function(self, name: str, shared: int) -> Any:
         """A kernel on the device, of the module that the first call of all threads loads."""

@@ -15,6 +15,7 @@ from tir.traverse import axis_loops, blocks, loads, stores, walk
 from ..block_analysis import epilogue, loop_length
 from ..marks import fuse_all
 from ..template import Template, Verdict
+from . import transposes
 from .launch import choose_unroll, has_threads
 
 THREADS = (128, 32, 64, 256, 512, 1024)
@@ -49,7 +50,9 @@ def bind_rest(s: OpenSchedule) -> None:
     """Bind every nest without threads: its spatial loops, fused, to blocks and threads; sums stay in registers."""
     for name in [b.name for b in blocks(s.func)]:
         if any(b.name == name for b in blocks(s.func)) and not has_threads(s, name):
-            s.attempt(build, name) or s.attempt(build, name, False)
+            across = transposes.matches(s.block(name))
+            if across is None or not s.attempt(transposes.build, name, across):
+                s.attempt(build, name) or s.attempt(build, name, False)
 
 
 def build(s: OpenSchedule, name: str, held: bool = True) -> None:
