@@ -173,6 +173,13 @@ def composite(
     return _registering(partial(Operator, qualified(name, domain), since, until, operands=operands or {}, composite=True))
 
 
+def composites(rows: Mapping[str, Callable], domain: str = "", since: int = 1) -> None:
+    """Register a table of composites, each under all names of its key."""
+    for called, define in rows.items():
+        for name in called.split():
+            composite(name, since, domain=domain)(define)
+
+
 def qualified(name: str, domain: str) -> str:
     """The name of an operator in graphs: with its domain in front, unless that is ONNX's own."""
     return f"{domain}.{name}" if domain else name

@@ -10,14 +10,15 @@ import numpy as np
 from tir import dtypes
 
 from ...ir import Value
+from ...ops.attention import attended
 from ...ops.registry import Apply
 from .moving import expand, reshaped
 from .products import linear
 from .reductions import reduced
-from .types import aten, cast
+from .types import aten
 
 
-def attended(
+def seen(
     apply: Apply,
     query: Value,
     key: Value,
@@ -27,35 +28,21 @@ def attended(
     scale: float | None,
     grouped: bool = False,
 ) -> Value:
-    """softmax(scale query key^T + mask) value, of the last two dimensions; a condition lets through where it holds.
-
-    Where heads of queries are `grouped`, several read one of keys and values.
-    """
+    """Attention, in which a query that sees no key gives 0. Where heads of queries are `grouped`, several read one of keys and
+    values."""
     if grouped and query.shape[-3] != key.shape[-3]:
         key, value = (_repeated(apply, v, query.shape[-3] // v.shape[-3]) for v in (key, value))
     factor = query.shape[-1] ** -0.5 if scale is None else scale
-    order = (*range(len(key.shape) - 2), len(key.shape) - 1, len(key.shape) - 2)
-    scores = apply("MatMul", query, apply("Transpose", key, perm=order))
-    scores = apply("Mul", scores, cast(apply, float(factor), scores.dtype))
-    rows, columns = scores.shape[-2:]
-    if causal:
-        hidden = np.triu(np.ones((rows, columns), bool), 1)
-        scores = apply("Where", apply.constant(hidden), cast(apply, float("-inf"), scores.dtype), scores)
-    through = None if mask is None or mask.dtype != "bool" else mask
-    if through is not None:
-        scores = apply("Where", through, scores, cast(apply, float("-inf"), scores.dtype))
-    elif mask is not None:
-        scores = apply("Add", scores, cast(apply, mask, scores.dtype))
-    found = apply("MatMul", apply("Softmax", scores, axis=len(scores.shape) - 1), value)
+    found, _ = attended(apply, query, key, value, factor, (mask,), 0 if causal else None)
     if mask is None:
         return found
-    if through is None:
+    through = mask
+    if mask.dtype != "bool":
         through = apply("Not", apply("Equal", mask, apply.constant(-math.inf, mask.dtype)))
     known = apply.known(through)
     if known is not None and known.any(-1).all():
         return found
-    seeing = reduced(apply, "ReduceMax", through, -1, True)  # a query that sees no key gives 0
-    return apply("Where", seeing, found, apply.constant(0, found.dtype))
+    return apply("Where", reduced(apply, "ReduceMax", through, -1, True), found, apply.constant(0, found.dtype))
 
 
 def _repeated(apply: Apply, x: Value, times: int) -> Value:
@@ -68,14 +55,14 @@ def _repeated(apply: Apply, x: Value, times: int) -> Value:
 @aten("scaled_dot_product_attention")
 def attention(apply, query, key, value, mask=None, dropout=0.0, causal=False, *, scale=None, enable_gqa=False):
     _need_inference(dropout)
-    return attended(apply, query, key, value, mask, causal, scale, enable_gqa)
+    return seen(apply, query, key, value, mask, causal, scale, enable_gqa)
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu")
 def flash_attention(apply, query, key, value, dropout=0.0, causal=False, *, attn_mask=None, scale=None):
     """The result, and the logarithms of the sums of rows, which inference does not read."""
     _need_inference(dropout)
-    return attended(apply, query, key, value, attn_mask, causal, scale, True), _unread(apply, query)
+    return seen(apply, query, key, value, attn_mask, causal, scale, True), _unread(apply, query)
 
 
 @aten("_scaled_dot_product_attention_math", "_scaled_dot_product_attention_math_for_mps")
@@ -83,7 +70,7 @@ def plain_attention(
     apply, query, key, value, mask=None, dropout=0.0, causal=False, dropout_mask=None, *, scale=None, enable_gqa=False
 ):
     _need_inference(dropout)
-    return attended(apply, query, key, value, mask, causal, scale, enable_gqa), _unread(apply, query)
+    return seen(apply, query, key, value, mask, causal, scale, enable_gqa), _unread(apply, query)
 
 
 def _need_inference(dropout: float) -> None:
@@ -114,18 +101,13 @@ def _multi_head(
         apply("Transpose", reshaped(apply, linear(apply, x, w, b), (n, -1, heads, width // heads)), perm=(0, 2, 1, 3))
         for x, w, b in zip((query, key, value), weights, biases, strict=True)
     ]
-    scores = apply("MatMul", by_head[0], apply("Transpose", by_head[1], perm=(0, 1, 3, 2)))
-    scores = apply("Mul", scores, cast(apply, (width // heads) ** -0.5, scores.dtype))
     if mask is not None:
-        if kind == 1 or mask.shape == (n, columns) != scores.shape[-2:]:  # of the keys of each row
+        if kind == 1 or mask.shape == (n, columns) != (query.shape[1], columns):  # of the keys of each row
             mask = reshaped(apply, mask, (n, 1, 1, columns))
-        low = cast(apply, float("-inf"), scores.dtype)
-        scores = (
-            apply("Where", mask, low, scores) if mask.dtype == "bool" else apply("Add", scores, cast(apply, mask, scores.dtype))
-        )
-    attention = apply("Softmax", scores, axis=3)
-    mixed = apply("Transpose", apply("MatMul", attention, by_head[2]), perm=(0, 2, 1, 3))
-    return reshaped(apply, mixed, (n, query.shape[1], width)), attention
+        mask = apply("Not", mask) if mask.dtype == "bool" else mask  # which hides where it holds
+    q, k, v = by_head
+    found, weights = attended(apply, q, k, v, (width // heads) ** -0.5, (mask,))
+    return reshaped(apply, apply("Transpose", found, perm=(0, 2, 1, 3)), (n, query.shape[1], width)), weights
 
 
 @aten("_native_multi_head_attention")
