@@ -26,6 +26,7 @@ from ..ir import GraphError, Value
 from ..model import Model
 from ..ops import alternatives
 from .importer import Importer, Missing, UnsupportedNodes, array_of, dtype_name, operator_name
+from .recurrent import keep_recurrences
 
 OPTIONS = ("cache", "plan", "records", "target", "winograd")  # of `tir.compile`
 OF_MEMORY = ("aten.as_strided",)  # operators whose results depend on strides, which results of compiled parts do not keep
@@ -45,6 +46,8 @@ def compiled(
     if torch.is_grad_enabled() and any(isinstance(e, torch.Tensor) and e.requires_grad for e in examples):
         warnings.warn(TRAINING, stacklevel=2)
         return module.forward
+
+    keep_recurrences(module)
 
     def of_traced(traced: GraphModule, _: Sequence[Any]) -> Callable:
         return CompiledGraph(traced, given, _constant_inputs())

@@ -5,7 +5,8 @@ torch's schemas: values, numbers, lists of them, names of element types, None. T
 """
 
 from . import (  # noqa: F401, I001
-    attention, elementwise, indexing, making, moving, norms, pooling, products, reductions, resizing, sorting,
+    attention, elementwise, indexing, making, moving, norms, pooling, products, recurrence, reductions, resizing,
+    sorting,
 )  # fmt: skip
 from .types import aten
 

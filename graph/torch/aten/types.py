@@ -23,7 +23,7 @@ def aten(*names: str) -> Callable[[Callable], Callable]:
 
     def register(define: Callable) -> Callable:
         for name in names:
-            composite(name, domain="" if name.startswith("prims.") else DOMAIN)(define)
+            composite(name, domain="" if name.startswith(("prims.", "tir.")) else DOMAIN)(define)
         return define
 
     return register

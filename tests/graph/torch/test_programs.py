@@ -273,6 +273,46 @@ def test_missing_nodes_are_islands_between_compiled_parts(monkeypatch):
     assert len(parts) == count
 
 
+class Recurrent(nn.Module):
+    def __init__(self, kind, **options):
+        super().__init__()
+        self.layers = kind(5, 3, batch_first=True, **options)
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (nn.LSTM, {"num_layers": 2, "bidirectional": True}),
+        (nn.GRU, {"num_layers": 2, "bidirectional": True}),
+        (nn.GRU, {"bias": False}),
+        (nn.RNN, {"bidirectional": True}),
+        (nn.RNN, {"nonlinearity": "relu"}),
+    ],
+)
+def test_recurrent_layers(kind, options):
+    module, x = Recurrent(kind, **options).eval(), torch.randn(2, 7, 5)
+    wanted = torch.utils._pytree.tree_leaves(module(x))
+    graph = tir.from_torch(torch.export.export(module, (x,)))
+    assert sum("Step" in c.operator for c in graph.calls) <= 7 * 4, "a call for each step of a direction of a layer"
+    for found, exact in zip(evaluate(graph, [x.numpy()]), wanted, strict=True):
+        torch.testing.assert_close(torch.as_tensor(found), exact)
+    with torch._dynamo.config.patch(allow_rnn=True):
+        _, found, noted = compiled(module, x)
+    torch.testing.assert_close(torch.utils._pytree.tree_leaves(found), wanted)
+    assert not noted
+
+
+def test_a_recurrent_layer_with_a_projection_is_an_island():
+    module, x = nn.Sequential(nn.Linear(5, 5), Recurrent(nn.LSTM, proj_size=2)).eval(), torch.randn(2, 7, 5)
+    with torch._dynamo.config.patch(allow_rnn=True):
+        _, found, noted = compiled(module, x)
+    torch.testing.assert_close(found, module(x))
+    assert len(noted) == 1 and "a projection of states is not supported" in noted[0] and "1 node(s)" in noted[0]
+
+
 def test_what_depends_on_strides_is_not_parted():
     """A compiled part gives arrays without gaps, in which as_strided would find other elements."""
 
