@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from textwrap import dedent
 
 import numpy as np
@@ -118,24 +119,36 @@ def body(func: PrimFunc) -> str:
     return "\n".join(kept).strip("\n")
 
 
-def check_pass(
-    func: PrimFunc, name: str, expected: str, *, lanes: int = 8, numbers: bool = True, mcpu: str | None = None
-) -> PrimFunc:
-    """Assert what `func` is after a lowering pass, for vectors of `lanes` 32-bit elements, and that no pass changes its numbers."""
+@dataclass(frozen=True)
+class Lowered:
+    """A function and what it is after each lowering pass."""
+
+    func: PrimFunc
+    stages: dict[str, PrimFunc]
+    stage: str  # the pass that is asked about
+    numbers: bool
+
+    def becomes(self, expected: str) -> PrimFunc:
+        """Assert what the function is after the pass, and that no pass changes its numbers; returns it as it is then."""
+        found = body(self.stages[self.stage])
+        assert found == dedent(expected).strip("\n"), f"after {self.stage}:\n{found}"
+        if self.numbers:
+            before = integers(self.func, 0)
+            run(self.func, *before)
+            for stage, lowered in self.stages.items():
+                arguments = integers(self.func, 0)
+                run(lowered, *arguments)
+                for p, x, y in zip(self.func.params, before, arguments, strict=True):
+                    assert not isinstance(p, Buffer) or x.tobytes() == y.tobytes(), (
+                        f"{p.name} differs after {stage}:\n{lowered.script()}"
+                    )
+            same(self.func, targets=[ONE])
+        return self.stages[self.stage]
+
+
+def after(func: PrimFunc, stage: str, *, lanes: int = 8, numbers: bool = True, mcpu: str | None = None) -> Lowered:
+    """`func`, lowered for vectors of `lanes` 32-bit elements; without `numbers` they are not compared."""
     target = codegen.Target("llvm", num_cores=1, vector_bits=32 * lanes, mcpu=mcpu)
     stages: dict[str, PrimFunc] = {}
     codegen.lower(func, target, observe=stages.__setitem__)
-    found = body(stages[name])
-    assert found == dedent(expected).strip("\n"), f"after {name}:\n{found}"
-    if numbers:
-        before = integers(func, 0)
-        run(func, *before)
-        for stage, lowered in stages.items():
-            after = integers(func, 0)
-            run(lowered, *after)
-            for p, x, y in zip(func.params, before, after, strict=True):
-                assert not isinstance(p, Buffer) or x.tobytes() == y.tobytes(), (
-                    f"{p.name} differs after {stage}:\n{lowered.script()}"
-                )
-        same(func, targets=[ONE])
-    return stages[name]
+    return Lowered(func, stages, stage, numbers)

@@ -7,7 +7,7 @@ import pytest
 
 import tir
 from tests.arrays import integers
-from tests.codegen.harness import ONE, check_pass, same
+from tests.codegen.harness import ONE, after, same
 from tests.sweeps import one_in
 from tir import te
 from tir.interpreter import run
@@ -29,32 +29,23 @@ def annotated(func):
 
 
 def test_marks_the_loop_of_an_update():
-    check_pass(
-        annotated(reduction(te.sum, 3, 16, "float32")),
-        "combine_lanes",
-        """
+    after(annotated(reduction(te.sum, 3, 16, "float32")), "combine_lanes", lanes=16).becomes("""
         for i in range(3):
             C[i] = T.float32(0.0)
             for k in T.vectorized(16, annotations={"combine_lanes": T.bool(True)}):
                 C[i] = C[i] + A[i, k]
-        """,
-        lanes=16,
-    )
+    """)
 
 
 def test_combines_registers_before_lanes():
-    check_pass(
-        annotated(reduction(te.sum, 3, 27, "float32")),
-        "combine_lanes",
-        """
+    after(annotated(reduction(te.sum, 3, 27, "float32")), "combine_lanes").becomes("""
         for i in range(3):
             C[i] = T.float32(0.0)
             for k in T.vectorized(8, annotations={"combine_lanes": T.bool(True)}):
                 C[i] = C[i] + (A[i, k] + A[i, k + 8] + A[i, k + 16])
             for k_1 in T.vectorized(3, annotations={"combine_lanes": T.bool(True)}):
                 C[i] = C[i] + A[i, k_1 + 24]
-        """,
-    )
+    """)
 
 
 def test_leaves_what_is_no_update():

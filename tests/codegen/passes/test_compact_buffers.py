@@ -4,7 +4,7 @@ import numpy as np
 
 from codegen.passes.compact_buffers import aligned_extent
 from schedule import Schedule
-from tests.codegen.harness import check_pass, same
+from tests.codegen.harness import after, same
 from tests.programs import chain
 from tir import te
 from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, If, Kind, Let, Load, PrimFunc, Select, Stmt, Store, Var, seq
@@ -14,44 +14,33 @@ ONE = Const(1.0, "float32")
 
 
 def test_a_temporary_between_two_nests_stays_whole():
-    check_pass(
-        chain(),
-        "compact_buffers",
-        """
+    after(chain(), "compact_buffers").becomes("""
         B = T.decl_buffer((7, 13))
         for i, j in T.grid(7, 13):
             B[i, j] = A[i, j] + T.float32(1.0)
         for i_1, j_1 in T.grid(7, 13):
             C[i_1, j_1] = B[i_1, j_1] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_a_row_at_a_time():
     s = Schedule(chain())
     s.compute_at("B", "i_1")
-    check_pass(
-        s.func,
-        "compact_buffers",
-        """
+    after(s.func, "compact_buffers").becomes("""
         for i_1 in range(7):
             B = T.decl_buffer((1, 13))
             for ax0 in range(13):
                 B[0, ax0] = A[i_1, ax0] + T.float32(1.0)
             for j_1 in range(13):
                 C[i_1, j_1] = B[0, j_1] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_a_tile_whose_guard_only_keeps_it_inside_the_buffer():
     s = Schedule(chain())
     s.split("j_1", [None, 4])
     s.compute_at("B", "j_1_0")
-    check_pass(
-        s.func,
-        "compact_buffers",
-        """
+    after(s.func, "compact_buffers").becomes("""
         for i_1, j_1_0 in T.grid(7, 4):
             B = T.decl_buffer((1, 4))
             for ax0 in range(4):
@@ -60,8 +49,7 @@ def test_a_tile_whose_guard_only_keeps_it_inside_the_buffer():
             for j_1_1 in range(4):
                 if j_1_0 * 4 + j_1_1 < 13:
                     C[i_1, j_1_0 * 4 + j_1_1] = B[0, j_1_1] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_a_window_with_padding():
@@ -71,10 +59,7 @@ def test_a_window_with_padding():
     s = Schedule(te.create_prim_func([a, c]))
     s.split("i_1", [None, 4])
     s.compute_at("B", "i_1_0")
-    check_pass(
-        s.func,
-        "compact_buffers",
-        """
+    after(s.func, "compact_buffers").becomes("""
         for i_1_0 in range(5):
             B = T.decl_buffer((5,))
             for ax0 in range(5):
@@ -83,8 +68,7 @@ def test_a_window_with_padding():
             for i_1_1 in range(4):
                 if i_1_0 * 4 + i_1_1 < 17:
                     C[i_1_0 * 4 + i_1_1] = T.if_then_else(i_1_0 * 4 + i_1_1 >= 1, B[i_1_1], T.float32(0.0)) + B[i_1_1 + 1]
-        """,
-    )
+    """)
 
 
 def test_a_reduction_inside_a_row():
@@ -93,10 +77,7 @@ def test_a_reduction_inside_a_row():
     total = te.compute((7,), lambda i: te.sum(x[i, k], axis=k), name="S")
     s = Schedule(te.create_prim_func([x, te.compute((7, 13), lambda i, j: x[i, j] - total[i], name="D")]))
     s.compute_at("S", "i_1")
-    check_pass(
-        s.func,
-        "compact_buffers",
-        """
+    after(s.func, "compact_buffers").becomes("""
         for i_1 in range(7):
             S = T.decl_buffer((1,))
             S[0] = T.float32(0.0)
@@ -104,8 +85,7 @@ def test_a_reduction_inside_a_row():
                 S[0] = S[0] + X[i_1, ax0]
             for j in range(13):
                 D[i_1, j] = X[i_1, j] - S[0]
-        """,
-    )
+    """)
 
 
 # --- lowered programs, by hand: what may not move ------------------------------------------------------------------------
@@ -137,10 +117,7 @@ def add(*index: Expr) -> Stmt:
 
 def test_what_an_earlier_iteration_wrote_is_kept():
     """Every iteration reads all of B, but writes one element: the others are those of before."""
-    check_pass(
-        func(loop(t, first_time(FILL), Store(B, (t,), Load(A, (t,))), loop(j, add(j)))),
-        "compact_buffers",
-        """
+    after(func(loop(t, first_time(FILL), Store(B, (t,), Load(A, (t,))), loop(j, add(j)))), "compact_buffers").becomes("""
         B = T.decl_buffer((7,))
         for t in range(7):
             if t == 0:
@@ -149,17 +126,15 @@ def test_what_an_earlier_iteration_wrote_is_kept():
             B[t] = A[t]
             for j in range(7):
                 C[t] = C[t] + B[j]
-        """,
-    )
+    """)
 
 
 def test_a_write_under_a_condition_is_not_sure():
     """The first iteration writes everything, the later ones only a part."""
     condition = Binary("<=", t, i)
-    check_pass(
-        func(loop(t, loop(i, If(condition, Store(B, (i,), Load(A, (i,)) + Load(A, (t,))))), loop(j, add(j)))),
-        "compact_buffers",
-        """
+    after(
+        func(loop(t, loop(i, If(condition, Store(B, (i,), Load(A, (i,)) + Load(A, (t,))))), loop(j, add(j)))), "compact_buffers"
+    ).becomes("""
         B = T.decl_buffer((7,))
         for t in range(7):
             for i in range(7):
@@ -167,17 +142,13 @@ def test_a_write_under_a_condition_is_not_sure():
                     B[i] = A[i] + A[t]
             for j in range(7):
                 C[t] = C[t] + B[j]
-        """,
-    )
+    """)
 
 
 def test_a_write_with_gaps_does_not_cover():
     """Even elements anew each time, odd ones from before the loop."""
     evens = For(i, Const(4), Store(B, (i * 2,), Load(A, (t,))))
-    check_pass(
-        func(loop(t, first_time(FILL), evens, loop(j, add(j)))),
-        "compact_buffers",
-        """
+    after(func(loop(t, first_time(FILL), evens, loop(j, add(j)))), "compact_buffers").becomes("""
         B = T.decl_buffer((7,))
         for t in range(7):
             if t == 0:
@@ -187,8 +158,7 @@ def test_a_write_with_gaps_does_not_cover():
                 B[i * 2] = A[t]
             for j in range(7):
                 C[t] = C[t] + B[j]
-        """,
-    )
+    """)
 
 
 def test_a_diagonal_does_not_cover():
@@ -196,18 +166,14 @@ def test_a_diagonal_does_not_cover():
     body = loop(
         t, loop(i, Store(square, (i, i), Load(A, (i,)))), loop(j, Store(C, (j,), Load(square, (j, j)) + Load(square, (t, t))))
     )
-    check_pass(
-        PrimFunc("main", (A, C), body, (square,)),
-        "compact_buffers",
-        """
+    after(PrimFunc("main", (A, C), body, (square,)), "compact_buffers").becomes("""
         B = T.decl_buffer((7, 7))
         for t in range(7):
             for i in range(7):
                 B[i, i] = A[i]
             for j in range(7):
                 C[j] = B[j, j] + B[t, t]
-        """,
-    )
+    """)
 
 
 def test_loops_in_another_order_cover_together():
@@ -216,28 +182,21 @@ def test_loops_in_another_order_cover_together():
     write = For(i, Const(2), For(j, Const(3), Store(small, (j * 2 + i,), Load(A, (t,)))))
     k = Var("k")
     body = loop(t, write, For(k, Const(6), Store(C, (k,), Load(small, (k,)))))
-    check_pass(
-        PrimFunc("main", (A, C), body, (small,)),
-        "compact_buffers",
-        """
+    after(PrimFunc("main", (A, C), body, (small,)), "compact_buffers").becomes("""
         for t in range(7):
             B = T.decl_buffer((6,))
             for i, j in T.grid(2, 3):
                 B[j * 2 + i] = A[t]
             for k in range(6):
                 C[k] = B[k]
-        """,
-    )
+    """)
 
 
 def test_an_init_in_the_first_iteration_is_sure():
     k = Var("k")
     first = If(Binary("==", k, Const(0)), Store(B, (t,), Const(0.0, "float32")))
     body = loop(t, For(k, Const(5), seq(first, Store(B, (t,), Load(B, (t,)) + Load(A, (k,))))), Store(C, (t,), Load(B, (t,))))
-    check_pass(
-        func(body),
-        "compact_buffers",
-        """
+    after(func(body), "compact_buffers").becomes("""
         for t in range(7):
             B = T.decl_buffer((1,))
             for k in range(5):
@@ -245,17 +204,13 @@ def test_an_init_in_the_first_iteration_is_sure():
                     B[0] = T.float32(0.0)
                 B[0] = B[0] + A[k]
             C[t] = B[0]
-        """,
-    )
+    """)
 
 
 def test_a_loop_that_may_not_run_writes_nothing_for_sure():
     n = Var("n")
     body = loop(t, first_time(FILL), For(i, n, For(j, Const(7), Store(B, (j,), Load(A, (t,))))), Store(C, (t,), Load(B, (t,))))
-    found = check_pass(
-        PrimFunc("main", (A, C, n), body, (B,)),
-        "compact_buffers",
-        """
+    found = after(PrimFunc("main", (A, C, n), body, (B,)), "compact_buffers", numbers=False).becomes("""
         B = T.decl_buffer((7,))
         for t in range(7):
             if t == 0:
@@ -264,9 +219,7 @@ def test_a_loop_that_may_not_run_writes_nothing_for_sure():
             for i, j in T.grid(n, 7):
                 B[j] = A[t]
             C[t] = B[t]
-        """,
-        numbers=False,
-    )
+    """)
     assert isinstance(found.body, Allocate)
 
 
@@ -278,10 +231,7 @@ def test_a_let_hides_what_is_written():
         Let(x, Binary("%", t * 3, Const(7)), Store(B, (x,), Load(A, (t,)))),
         Store(C, (t,), Load(B, (t,)) * 0.0),
     )
-    check_pass(
-        func(body),
-        "compact_buffers",
-        """
+    after(func(body), "compact_buffers").becomes("""
         B = T.decl_buffer((7,))
         for t in range(7):
             if t == 0:
@@ -290,17 +240,13 @@ def test_a_let_hides_what_is_written():
             with T.LetStmt(t * 3 % 7) as x:
                 B[x] = A[t]
             C[t] = B[t] * T.float32(0.0)
-        """,
-    )
+    """)
 
 
 def test_a_let_around_all_accesses_is_outside():
     x = Var("x")
     body = Let(x, Binary("%", t * 3, Const(7)), seq(loop(i, Store(B, (i,), Load(A, (x,)))), loop(j, add(j))))
-    check_pass(
-        func(loop(t, body)),
-        "compact_buffers",
-        """
+    after(func(loop(t, body)), "compact_buffers").becomes("""
         for t in range(7):
             x: T.int32 = t * 3 % 7
             B = T.decl_buffer((7,))
@@ -308,57 +254,44 @@ def test_a_let_around_all_accesses_is_outside():
                 B[i] = A[x]
             for j in range(7):
                 C[t] = C[t] + B[j]
-        """,
-    )
+    """)
 
 
 def test_what_is_read_under_a_guard_is_inside():
     wanted = Select(Binary("<", j, Const(3)), Load(B, (j + 1,)), Const(0.0, "float32"), lazy=True)
     body = seq(For(i, Const(4), Store(B, (i,), Load(A, (i,)))), For(j, Const(5), Store(C, (j,), wanted)))
-    check_pass(
-        func(body),
-        "compact_buffers",
-        """
+    after(func(body), "compact_buffers").becomes("""
         B = T.decl_buffer((6,))
         for i in range(4):
             B[i] = A[i]
         for j in range(5):
             C[j] = T.if_then_else(j < 3, B[j + 1], T.float32(0.0))
-        """,
-    )
+    """)
 
 
 def test_private_to_the_iterations_of_a_parallel_loop():
     body = loop(t, loop(i, Store(B, (i,), Load(A, (t,)))), loop(j, add(j)), kind=Kind.PARALLEL)
-    check_pass(
-        func(body),
-        "compact_buffers",
-        """
+    after(func(body), "compact_buffers").becomes("""
         for t in T.parallel(7):
             B = T.decl_buffer((7,))
             for i in range(7):
                 B[i] = A[t]
             for j in range(7):
                 C[t] = C[t] + B[j]
-        """,
-    )
+    """)
 
 
 def test_a_lazy_read_counts_only_where_it_happens():
     wanted = Select(Binary(">=", j, Const(1)), Load(B, (j - 1,)), Const(0.0, "float32"), lazy=True)
     body = loop(t, loop(i, Store(B, (i,), Load(A, (t,)))), loop(j, Store(C, (j,), wanted)))
-    check_pass(
-        func(body),
-        "compact_buffers",
-        """
+    after(func(body), "compact_buffers").becomes("""
         for t in range(7):
             B = T.decl_buffer((7,))
             for i in range(7):
                 B[i] = A[t]
             for j in range(7):
                 C[j] = T.if_then_else(j >= 1, B[j - 1], T.float32(0.0))
-        """,
-    )
+    """)
 
 
 def test_strides_are_what_storage_align_asks_for():
@@ -392,18 +325,14 @@ def test_lanes_have_temporaries_of_their_own():
                             B[vi, vk] = C[vk] * T.float32(2.0)
         """
     )
-    check_pass(
-        func,
-        "compact_buffers",
-        """
+    after(func, "compact_buffers").becomes("""
         C = T.decl_buffer((4, 7))
         for i in T.vectorized(7):
             for j in range(4):
                 C[j, i] = A[i, j] + T.float32(1.0)
             for k in range(4):
                 B[i, k] = C[k, i] * T.float32(2.0)
-        """,
-    )
+    """)
 
 
 def test_a_length_that_is_open_is_not_its_least():

@@ -5,7 +5,7 @@ import pytest
 import codegen
 from codegen import Target, lower
 from schedule import Schedule
-from tests.codegen.harness import ONE, check_pass, same
+from tests.codegen.harness import ONE, after, same
 from tests.programs import matmul, vector
 from tests.tir.script.parsing import parsed
 from tir import te
@@ -23,15 +23,11 @@ def less(a, b):
 def test_a_serial_loop_stops_where_its_guard_would():
     s = Schedule(vector(13))
     s.split("i", [None, 4])
-    check_pass(
-        s.func,
-        "clip_loops",
-        """
+    after(s.func, "clip_loops").becomes("""
         for i_0 in range(4):
             for i_1 in range(T.min(4, 13 - i_0 * 4)):
                 B[i_0 * 4 + i_1] = A[i_0 * 4 + i_1] * T.float32(2.0)
-        """,
-    )
+    """)
 
 
 def test_loops_that_would_start_outside_do_not_run():
@@ -39,25 +35,17 @@ def test_loops_that_would_start_outside_do_not_run():
     s = Schedule(vector(13))
     s.split("i", [3, 5])
     func = s.func
-    check_pass(
-        func,
-        "clip_loops",
-        """
+    after(func, "clip_loops").becomes("""
         for i_0 in range(3):
             for i_1 in range(T.min(5, 13 - i_0 * 5)):
                 B[i_0 * 5 + i_1] = A[i_0 * 5 + i_1] * T.float32(2.0)
-        """,
-    )
+    """)
     n = For(i, Const(9), For(j, Const(3), If(less(i * 3 + j, Const(13)), Store(C, (i * 3 + j,), Load(A, (i * 3 + j,))))))
-    check_pass(
-        PrimFunc("main", (A, C), n),
-        "clip_loops",
-        """
+    after(PrimFunc("main", (A, C), n), "clip_loops").becomes("""
         for i in range(5):
             for j in range(T.min(3, 13 - i * 3)):
                 C[i * 3 + j] = A[i * 3 + j]
-        """,
-    )
+    """)
 
 
 def test_a_guard_goes_where_the_loop_of_its_multiple_is_shorter():
@@ -65,15 +53,11 @@ def test_a_guard_goes_where_the_loop_of_its_multiple_is_shorter():
     s = Schedule(vector(13))
     s.split("i", [None, 2])
     s.reorder("i_1", "i_0")
-    check_pass(
-        s.func,
-        "clip_loops",
-        """
+    after(s.func, "clip_loops").becomes("""
         for i_1 in range(2):
             for i_0 in range(i_1 * -1 // 2 + 7):
                 B[i_0 * 2 + i_1] = A[i_0 * 2 + i_1] * T.float32(2.0)
-        """,
-    )
+    """)
 
 
 def test_a_condition_on_a_fused_loop_is_tested_once_an_iteration():
@@ -83,18 +67,14 @@ def test_a_condition_on_a_fused_loop_is_tested_once_an_iteration():
     i0, i1 = s.split(i, [None, 2])
     s.reorder(i1, i0, j, k)
     s.fuse(i1, i0)
-    check_pass(
-        s.func,
-        "clip_loops",
-        """
+    after(s.func, "clip_loops").becomes("""
         for i_1_i_0_fused in range(8):
             if i_1_i_0_fused % 4 * 2 + i_1_i_0_fused // 4 < 7:
                 for j in range(3):
                     C[i_1_i_0_fused % 4 * 2 + i_1_i_0_fused // 4, j] = T.float32(0.0)
                     for k in range(5):
                         C[i_1_i_0_fused % 4 * 2 + i_1_i_0_fused // 4, j] = C[i_1_i_0_fused % 4 * 2 + i_1_i_0_fused // 4, j] + A[i_1_i_0_fused % 4 * 2 + i_1_i_0_fused // 4, k] * B[k, j]
-        """,
-    )
+    """)
 
 
 @pytest.mark.parametrize(
@@ -115,10 +95,7 @@ def test_every_guard_finds_its_loop():
     s.split("k", [None, 2])
     s.split("j", [None, 4])
     s.reorder("k_0", "i", "k_1", "j_0", "j_1")
-    check_pass(
-        s.func,
-        "clip_loops",
-        """
+    after(s.func, "clip_loops").becomes("""
         for i_init, j_0_init in T.grid(7, 4):
             for j_1_init in range(T.min(4, 13 - j_0_init * 4)):
                 C[i_init, j_0_init * 4 + j_1_init] = T.float32(0.0)
@@ -126,22 +103,17 @@ def test_every_guard_finds_its_loop():
             for k_1, j_0 in T.grid(T.min(2, 5 - k_0 * 2), 4):
                 for j_1 in range(T.min(4, 13 - j_0 * 4)):
                     C[i, j_0 * 4 + j_1] = C[i, j_0 * 4 + j_1] + A[i, k_0 * 2 + k_1] * B[k_0 * 2 + k_1, j_0 * 4 + j_1]
-        """,
-    )
+    """)
 
 
 def test_a_guard_on_only_part_of_the_body_stays():
     body = seq(Store(C, (i,), Load(A, (i,))), If(less(i, Const(7)), Store(C, (i + 1,), Const(5))))
-    check_pass(
-        PrimFunc("main", (A, C), For(i, Const(12), body)),
-        "clip_loops",
-        """
+    after(PrimFunc("main", (A, C), For(i, Const(12), body)), "clip_loops").becomes("""
         for i in range(12):
             C[i] = A[i]
             if i < 7:
                 C[i + 1] = 5
-        """,
-    )
+    """)
 
 
 def test_a_guard_on_loaded_values_stays():
@@ -149,45 +121,33 @@ def test_a_guard_on_loaded_values_stays():
     condition = less(i, Load(C, (Const(0),)))
     body = If(condition, Store(C, (Const(0),), Load(C, (Const(0),)) - 1))
     fill = Store(C, (Const(0),), Const(9))
-    check_pass(
-        PrimFunc("main", (A, C), seq(fill, For(i, Const(12), body))),
-        "clip_loops",
-        """
+    after(PrimFunc("main", (A, C), seq(fill, For(i, Const(12), body))), "clip_loops").becomes("""
         C[0] = 9
         for i in range(12):
             if i < C[0]:
                 C[0] = C[0] - 1
-        """,
-    )
+    """)
 
 
 def test_a_guard_on_bytes_that_wrap_stays():
     narrow = Var("i").astype("uint8")
     body = If(less(narrow + Const(250, "uint8"), Const(255, "uint8")), Store(C, (i,), Const(1)))
-    check_pass(
-        PrimFunc("main", (A, C), For(i, Const(13), body)),
-        "clip_loops",
-        """
+    after(PrimFunc("main", (A, C), For(i, Const(13), body)), "clip_loops").becomes("""
         for i in range(13):
             if T.Cast("uint8", i) + T.uint8(250) < T.uint8(255):
                 C[i] = 1
-        """,
-    )
+    """)
 
 
 def test_a_guard_on_the_lanes_around_a_loop_stays():
     """Lanes run the loop together; the guard is a mask."""
     body = If(less(j * 4 + i, Const(13)), Store(C, (j * 4 + i,), Load(A, (j * 4 + i,))))
-    check_pass(
-        PrimFunc("main", (A, C), For(i, Const(4), For(j, Const(4), body), Kind.VECTORIZED)),
-        "clip_loops",
-        """
+    after(PrimFunc("main", (A, C), For(i, Const(4), For(j, Const(4), body), Kind.VECTORIZED)), "clip_loops").becomes("""
         for i in T.vectorized(4):
             for j in range(4):
                 if j * 4 + i < 13:
                     C[j * 4 + i] = A[j * 4 + i]
-        """,
-    )
+    """)
 
 
 def test_full_tiles_run_without_a_guard():
@@ -195,10 +155,7 @@ def test_full_tiles_run_without_a_guard():
     s.split("i", [None, 2, 4])
     s.unroll("i_1")
     s.vectorize("i_2")
-    check_pass(
-        s.func,
-        "version_guards",
-        """
+    after(s.func, "version_guards").becomes("""
         for i_0 in range(2):
             if i_0 * 8 < 6:
                 for i_1 in T.unroll(2):
@@ -209,8 +166,7 @@ def test_full_tiles_run_without_a_guard():
                     for i_2 in T.vectorized(4):
                         if i_1 * 4 + i_2 + 8 < 13:
                             B[i_1 * 4 + i_2 + 8] = A[i_1 * 4 + i_2 + 8] * T.float32(2.0)
-        """,
-    )
+    """)
 
 
 def test_loops_of_the_partial_tile_are_as_long_as_it_is():
@@ -218,10 +174,7 @@ def test_loops_of_the_partial_tile_are_as_long_as_it_is():
     partial = less(i * 4 + j, Const(13))
     copy = For(j, Const(4), If(partial, Store(C, (i * 4 + j,), Load(A, (i * 4 + j,)))), Kind.VECTORIZED)
     add = For(k, Const(4), If(less(i * 4 + k, Const(13)), Store(C, (i * 4 + k,), Load(C, (i * 4 + k,)) + 1)), Kind.VECTORIZED)
-    check_pass(
-        PrimFunc("main", (A, C), For(i, Const(4), seq(copy, add))),
-        "version_guards",
-        """
+    after(PrimFunc("main", (A, C), For(i, Const(4), seq(copy, add))), "version_guards").becomes("""
         for i in range(4):
             if i * 4 < 10:
                 for j in T.vectorized(4):
@@ -234,8 +187,7 @@ def test_loops_of_the_partial_tile_are_as_long_as_it_is():
                 for k in T.vectorized(4):
                     if k + 12 < 13:
                         C[k + 12] = C[k + 12] + 1
-        """,
-    )
+    """)
 
 
 def tiles_of_blocks() -> PrimFunc:
@@ -255,10 +207,7 @@ def test_a_loop_of_two_guards_stops_where_both_would():
 
 def test_the_last_tile_of_blocks_of_tiles():
     """It is the last tile of the last block; none is empty."""
-    check_pass(
-        tiles_of_blocks(),
-        "version_guards",
-        """
+    after(tiles_of_blocks(), "version_guards").becomes("""
         for i in range(2):
             for k in range(T.min(2, 3 - i * 2)):
                 if i * 6 + k * 3 < 5:
@@ -271,8 +220,7 @@ def test_the_last_tile_of_blocks_of_tiles():
                         C[j + 6] = A[j + 6]
                     for h in T.unroll(1):
                         C[h + 6] = A[h + 6] + 1
-        """,
-    )
+    """)
 
 
 def test_the_test_stands_outside_the_reduction():
@@ -282,10 +230,7 @@ def test_the_test_stands_outside_the_reduction():
     s.reorder("i_0", "j_0", "k", "i_1", "j_1")
     s.unroll("i_1")
     s.vectorize("j_1")
-    check_pass(
-        s.func,
-        "version_guards",
-        """
+    after(s.func, "version_guards").becomes("""
         for i_0, j_0 in T.grid(4, 2):
             if j_0 * 8 < 6 and i_0 * 2 < 6:
                 for i_1_init in range(2):
@@ -316,8 +261,7 @@ def test_the_test_stands_outside_the_reduction():
                             for j_1 in T.vectorized(8):
                                 if j_0 * 8 + j_1 < 13:
                                     C[i_1 + 6, j_0 * 8 + j_1] = C[i_1 + 6, j_0 * 8 + j_1] + A[i_1 + 6, k] * B[k, j_0 * 8 + j_1]
-        """,
-    )
+    """)
 
 
 def test_a_sum_is_versioned_apart_from_what_follows_it():
@@ -366,10 +310,7 @@ def test_a_guard_that_fails_in_every_tile_keeps_no_other():
     s.decompose_reduction("C", "k")
     s.unroll("i_1")
     s.vectorize("j_1")
-    check_pass(
-        s.func,
-        "version_guards",
-        """
+    after(s.func, "version_guards").becomes("""
         for i_0 in range(4):
             if i_0 * 2 < 6:
                 for i_1_init, j_1_init in T.grid(2, 5):
@@ -387,37 +328,27 @@ def test_a_guard_that_fails_in_every_tile_keeps_no_other():
                         for j_1 in T.vectorized(8):
                             if j_1 < 5:
                                 C[i_1 + 6, j_1] = C[i_1 + 6, j_1] + A[i_1 + 6, k] * B[k, j_1]
-        """,
-    )
+    """)
 
 
 def test_a_whole_function_of_one_partial_tile():
     """No loop around: the guard is decided at once, or stays."""
     body = For(i, Const(16), If(less(i, Const(13)), Store(C, (i,), Load(A, (i,)))), Kind.VECTORIZED)
-    check_pass(
-        PrimFunc("main", (A, C), body),
-        "version_guards",
-        """
+    after(PrimFunc("main", (A, C), body), "version_guards", lanes=16).becomes("""
         for i in T.vectorized(16):
             if i < 13:
                 C[i] = A[i]
-        """,
-        lanes=16,
-    )
+    """)
 
 
 def test_a_guard_on_loaded_values_is_not_versioned():
     body = For(j, Const(4), If(less(Load(A, (i,)) + j, Const(2)), Store(C, (i,), Load(C, (i,)) + j)), Kind.UNROLLED)
-    check_pass(
-        PrimFunc("main", (A, C), For(i, Const(13), body)),
-        "version_guards",
-        """
+    after(PrimFunc("main", (A, C), For(i, Const(13), body)), "version_guards").becomes("""
         for i in range(13):
             for j in T.unroll(4):
                 if A[i] + j < 2:
                     C[i] = C[i] + j
-        """,
-    )
+    """)
 
 
 def test_lanes_within_an_image_are_read_without_its_padding():

@@ -9,7 +9,7 @@ import tir
 from codegen import Target, lower
 from codegen.llvm.values import CodegenError
 from schedule import Schedule
-from tests.codegen.harness import ONE, TWO, check_pass, same
+from tests.codegen.harness import ONE, TWO, after, same
 from tests.programs import matmul
 from tests.sweeps import one_in
 from tir import te
@@ -19,31 +19,23 @@ from tir.traverse import blocks, replace_stmt
 
 
 def test_the_init_stands_before_the_loop_that_reduces():
-    check_pass(
-        matmul(),
-        "lower_blocks",
-        """
+    after(matmul(), "lower_blocks").becomes("""
         for i, j in T.grid(7, 13):
             C[i, j] = T.float32(0.0)
             for k in range(5):
                 C[i, j] = C[i, j] + A[i, k] * B[k, j]
-        """,
-    )
+    """)
 
 
 def test_spatial_loops_inside_the_reduction_are_repeated_for_the_init():
     s = Schedule(matmul())
     s.reorder("k", "i", "j")
-    check_pass(
-        s.func,
-        "lower_blocks",
-        """
+    after(s.func, "lower_blocks").becomes("""
         for i_init, j_init in T.grid(7, 13):
             C[i_init, j_init] = T.float32(0.0)
         for k, i, j in T.grid(5, 7, 13):
             C[i, j] = C[i, j] + A[i, k] * B[k, j]
-        """,
-    )
+    """)
 
 
 def test_a_predicate_guards_init_and_body_each_with_what_concerns_it():
@@ -51,18 +43,14 @@ def test_a_predicate_guards_init_and_body_each_with_what_concerns_it():
     s.split("k", [None, 2])
     s.split("j", [None, 4])
     s.reorder("k_0", "i", "k_1", "j_0", "j_1")
-    check_pass(
-        s.func,
-        "lower_blocks",
-        """
+    after(s.func, "lower_blocks").becomes("""
         for i_init, j_0_init, j_1_init in T.grid(7, 4, 4):
             if j_0_init * 4 + j_1_init < 13:
                 C[i_init, j_0_init * 4 + j_1_init] = T.float32(0.0)
         for k_0, i, k_1, j_0, j_1 in T.grid(3, 7, 2, 4, 4):
             if k_0 * 2 + k_1 < 5 and j_0 * 4 + j_1 < 13:
                 C[i, j_0 * 4 + j_1] = C[i, j_0 * 4 + j_1] + A[i, k_0 * 2 + k_1] * B[k_0 * 2 + k_1, j_0 * 4 + j_1]
-        """,
-    )
+    """)
 
 
 def test_an_unrolled_or_vectorised_spatial_loop_keeps_the_lanes_of_its_init():
@@ -70,10 +58,7 @@ def test_an_unrolled_or_vectorised_spatial_loop_keeps_the_lanes_of_its_init():
     s.reorder("k", "i", "j")
     s.unroll("i")
     s.vectorize("j")
-    check_pass(
-        s.func,
-        "lower_blocks",
-        """
+    after(s.func, "lower_blocks").becomes("""
         for i_init in range(7):
             for j_init in T.vectorized(13):
                 C[i_init, j_init] = T.float32(0.0)
@@ -81,8 +66,7 @@ def test_an_unrolled_or_vectorised_spatial_loop_keeps_the_lanes_of_its_init():
             for i in T.unroll(7):
                 for j in T.vectorized(13):
                     C[i, j] = C[i, j] + A[i, k] * B[k, j]
-        """,
-    )
+    """)
 
 
 def test_an_init_with_something_beside_its_block_is_conditional():
@@ -108,18 +92,14 @@ def test_an_init_with_something_beside_its_block_is_conditional():
             ),
         ),
     )
-    check_pass(
-        func,
-        "lower_blocks",
-        """
+    after(func, "lower_blocks").becomes("""
         for k in range(13):
             D[k] = A[0, k]
             for i in range(7):
                 if k == 0:
                     C[i] = T.float32(0.0)
                 C[i] = C[i] + A[i, k]
-        """,
-    )
+    """)
 
 
 def test_a_reducer_of_two_values():
@@ -127,10 +107,7 @@ def test_a_reducer_of_two_values():
     k = te.reduce_axis((0, 13), name="k")
     pair = te.comm_reducer(lambda x, y: (x[0] + y[0], te.maximum(x[1], y[1])), lambda p, q: (te.const(0, p), te.const(-9, q)))
     func = te.create_prim_func([a, *te.compute((7,), lambda i: pair((a[i, k], a[i, k] * 2.0), axis=k), name="C")])
-    check_pass(
-        func,
-        "lower_blocks",
-        """
+    after(func, "lower_blocks").becomes("""
         for i in range(7):
             C_v0[i] = T.float32(0.0)
             C_v1[i] = T.float32(-9.0)
@@ -139,22 +116,17 @@ def test_a_reducer_of_two_values():
                 v_C_v1: T.float32 = T.max(C_v1[i], A[i, k] * T.float32(2.0))
                 C_v0[i] = v_C_v0
                 C_v1[i] = v_C_v1
-        """,
-    )
+    """)
 
 
 def test_rank_0_and_a_reduction_without_spatial_axes():
     a = te.placeholder((13,), name="A")
     k = te.reduce_axis((0, 13), name="k")
-    check_pass(
-        te.create_prim_func([a, te.compute((), lambda: te.sum(a[k], axis=k), name="C")]),
-        "lower_blocks",
-        """
+    after(te.create_prim_func([a, te.compute((), lambda: te.sum(a[k], axis=k), name="C")]), "lower_blocks").becomes("""
         C[()] = T.float32(0.0)
         for k in range(13):
             C[()] = C[()] + A[k]
-        """,
-    )
+    """)
 
 
 def test_a_predicate_of_space_and_reduction_together_holds_for_the_init_where_it_holds_first():
@@ -162,18 +134,14 @@ def test_a_predicate_of_space_and_reduction_together_holds_for_the_init_where_it
     func = matmul(4, 5, 3)
     (block,) = blocks(func.body)
     guarded = block.with_(predicate=Var("i") + Var("k") < 6)
-    check_pass(
-        func.with_(body=replace_stmt(func.body, block, guarded)),
-        "lower_blocks",
-        """
+    after(func.with_(body=replace_stmt(func.body, block, guarded)), "lower_blocks").becomes("""
         for i, j in T.grid(4, 3):
             if i < 6:
                 C[i, j] = T.float32(0.0)
             for k in range(5):
                 if i + k < 6:
                     C[i, j] = C[i, j] + A[i, k] * B[k, j]
-        """,
-    )
+    """)
 
 
 def test_fused_axes_of_space_and_reduction():
@@ -262,10 +230,7 @@ def test_temporaries_of_lanes_lie_side_by_side():
     s = Schedule(turned_rows())
     s.unroll("i")
     s.vectorize("j")
-    check_pass(
-        s.func,
-        "lower_blocks",
-        """
+    after(s.func, "lower_blocks").becomes("""
         for i in T.unroll(4):
             t = T.decl_buffer((9, 8))
             for j in T.vectorized(8):
@@ -273,8 +238,7 @@ def test_temporaries_of_lanes_lie_side_by_side():
                     t[a, j] = A[i, j, a]
                 for b in range(9):
                     S[i, j, b] = t[8 - b, j]
-        """,
-    )
+    """)
 
 
 def test_temporaries_of_nested_blocks():

@@ -5,7 +5,7 @@ import pytest
 
 from codegen import Target, lower
 from schedule import Schedule
-from tests.codegen.harness import check_pass, integers, same
+from tests.codegen.harness import after, integers, same
 from tests.programs import matmul
 from tir.ir import (
     Allocate,
@@ -43,18 +43,14 @@ def update(*index) -> Stmt:
 
 
 def test_a_scalar_accumulator():
-    check_pass(
-        matmul(7, 5, 13),
-        "promote_registers",
-        """
+    after(matmul(7, 5, 13), "promote_registers").becomes("""
         for i, j in T.grid(7, 13):
             C_reg = T.decl_buffer((1,), scope="register")
             C_reg[0] = T.float32(0.0)
             for k in range(5):
                 C_reg[0] = C_reg[0] + A[i, k] * B[k, j]
             C[i, j] = C_reg[0]
-        """,
-    )
+    """)
 
 
 def test_a_tile_of_vectors_with_a_tail():
@@ -63,10 +59,7 @@ def test_a_tile_of_vectors_with_a_tail():
     s.reorder("k", "i", "j")
     s.unroll("i")
     s.vectorize("j")
-    check_pass(
-        s.func,
-        "promote_registers",
-        """
+    after(s.func, "promote_registers", mcpu="x86-64-v3").becomes("""
         C_reg = T.decl_buffer((3, 4), scope="register")
         C_reg_1 = T.decl_buffer((3, 8), scope="register")
         for i_1 in T.unroll(3):
@@ -87,9 +80,7 @@ def test_a_tile_of_vectors_with_a_tail():
         for i_4 in T.unroll(3):
             for j_lane_2 in T.vectorized(8):
                 C[i_4, j_lane_2] = C_reg_1[i_4, j_lane_2]
-        """,
-        mcpu="x86-64-v3",
-    )
+    """)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(5, 2), (2, 5)])
@@ -109,10 +100,7 @@ def test_lanes_that_are_not_there():
     s.reorder("k", "i", "j")
     s.unroll("i")
     s.vectorize("j")
-    check_pass(
-        s.func,
-        "promote_registers",
-        """
+    after(s.func, "promote_registers", lanes=16).becomes("""
         C_reg = T.decl_buffer((3, 16), scope="register")
         for i_1 in T.unroll(3):
             for j_1 in T.vectorized(16):
@@ -125,18 +113,13 @@ def test_lanes_that_are_not_there():
             for j_2 in T.vectorized(16):
                 if j_2 < 13:
                     C[i_2, j_2] = C_reg[i_2, j_2]
-        """,
-        lanes=16,
-    )
+    """)
 
 
 def test_a_nest_of_loops_reduces_into_one_register():
     s = Schedule(matmul(2, 7, 3))
     s.split("k", [None, 3])
-    check_pass(
-        s.func,
-        "promote_registers",
-        """
+    after(s.func, "promote_registers").becomes("""
         for i, j in T.grid(2, 3):
             C_reg = T.decl_buffer((1,), scope="register")
             C_reg[0] = T.float32(0.0)
@@ -144,16 +127,12 @@ def test_a_nest_of_loops_reduces_into_one_register():
                 for k_1 in range(T.min(3, 7 - k_0 * 3)):
                     C_reg[0] = C_reg[0] + A[i, k_0 * 3 + k_1] * B[k_0 * 3 + k_1, j]
             C[i, j] = C_reg[0]
-        """,
-    )
+    """)
 
 
 def test_a_partial_tile_has_registers_of_its_own():
     guarded = If(Binary("<", i * 4 + j, Const(13)), update(i * 4 + j))
-    check_pass(
-        func(For(i, Const(4), For(k, Const(5), For(j, Const(4), guarded, Kind.UNROLLED)))),
-        "promote_registers",
-        """
+    after(func(For(i, Const(4), For(k, Const(5), For(j, Const(4), guarded, Kind.UNROLLED)))), "promote_registers").becomes("""
         for i in range(4):
             if i * 4 < 10:
                 C_reg = T.decl_buffer((4, 1), scope="register")
@@ -171,8 +150,7 @@ def test_a_partial_tile_has_registers_of_its_own():
                     for j in T.unroll(1):
                         C_reg_1[0] = C_reg_1[0] + A[k]
                 C[12] = C_reg_1[0]
-        """,
-    )
+    """)
 
 
 def test_loads_of_a_partial_tile_are_guarded_by_what_keeps_them_inside():
@@ -215,10 +193,7 @@ def test_a_division_is_not_done_for_what_is_not_there():
 def test_a_guard_that_the_data_decide_stays_inside():
     """Behind the loops it may mean something else."""
     condition = Binary("and", Binary("<", Load(X, (Const(0),)), Const(3)), Binary("<", k, Const(4)))
-    check_pass(
-        func(For(i, Const(13), For(k, Const(5), If(condition, update(i)))), X),
-        "promote_registers",
-        """
+    after(func(For(i, Const(13), For(k, Const(5), If(condition, update(i)))), X), "promote_registers").becomes("""
         for i in range(13):
             C_reg = T.decl_buffer((1,), scope="register")
             C_reg[0] = C[i]
@@ -226,16 +201,12 @@ def test_a_guard_that_the_data_decide_stays_inside():
                 if X[0] < 3:
                     C_reg[0] = C_reg[0] + A[k]
             C[i] = C_reg[0]
-        """,
-    )
+    """)
 
 
 def test_a_guard_over_a_let_stays_inside():
     body = Let(x, k % 3, If(Binary("<", x, Const(2)), update(i)))
-    check_pass(
-        func(For(i, Const(13), For(k, Const(5), body))),
-        "promote_registers",
-        """
+    after(func(For(i, Const(13), For(k, Const(5), body))), "promote_registers").becomes("""
         for i in range(13):
             C_reg = T.decl_buffer((1,), scope="register")
             C_reg[0] = C[i]
@@ -244,8 +215,7 @@ def test_a_guard_over_a_let_stays_inside():
                 if x < 2:
                     C_reg[0] = C_reg[0] + A[k]
             C[i] = C_reg[0]
-        """,
-    )
+    """)
 
 
 def test_a_guard_over_the_reduction_stays_inside():
@@ -259,10 +229,7 @@ def test_a_guard_over_the_reduction_stays_inside():
             Kind.UNROLLED,
         ),
     )
-    check_pass(
-        func(For(i, Const(13), body)),
-        "promote_registers",
-        """
+    after(func(For(i, Const(13), body)), "promote_registers").becomes("""
         for i in range(13):
             C_reg = T.decl_buffer((1,), scope="register")
             C_reg[0] = C[i]
@@ -274,8 +241,7 @@ def test_a_guard_over_the_reduction_stays_inside():
                     for j in T.unroll(1):
                         C_reg[0] = C_reg[0] + A[8]
             C[i] = C_reg[0]
-        """,
-    )
+    """)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +255,7 @@ def test_a_guard_over_the_reduction_stays_inside():
 )
 def test_places_that_are_not_provably_apart_stay_in_memory(statement, lines):
     expected = "\n    ".join(["for i, k in T.grid(13, 5):", *lines])
-    check_pass(func(For(i, Const(13), For(k, Const(5), statement))), "promote_registers", expected)
+    after(func(For(i, Const(13), For(k, Const(5), statement))), "promote_registers").becomes(expected)
 
 
 FILL = Store(C, (i,), Const(7.0, "float32"))
@@ -328,10 +294,10 @@ def test_an_init_of_a_place_that_is_only_read_stays():
 
 
 def test_two_places_apart_are_two_registers():
-    check_pass(
+    after(
         func(For(i, Const(6), For(k, Const(5), seq(update(i * 2), Store(C, (i * 2 + 1,), Load(C, (i * 2 + 1,)) * 2.0))))),
         "promote_registers",
-        """
+    ).becomes("""
         for i in range(6):
             C_reg = T.decl_buffer((1,), scope="register")
             C_reg_1 = T.decl_buffer((1,), scope="register")
@@ -342,25 +308,20 @@ def test_two_places_apart_are_two_registers():
                 C_reg_1[0] = C_reg_1[0] * T.float32(2.0)
             C[i * 2] = C_reg[0]
             C[i * 2 + 1] = C_reg_1[0]
-        """,
-    )
+    """)
 
 
 def test_an_index_that_the_body_changes_stays_in_memory():
     """X[0] moves C's place; X itself may be a register."""
     here = Load(X, (Const(0),))
-    check_pass(
-        func(For(k, Const(5), seq(Store(X, (Const(0),), k), update(here))), X),
-        "promote_registers",
-        """
+    after(func(For(k, Const(5), seq(Store(X, (Const(0),), k), update(here))), X), "promote_registers").becomes("""
         X_reg = T.decl_buffer((1,), "int32", scope="register")
         X_reg[0] = X[0]
         for k in range(5):
             X_reg[0] = k
             C[X_reg[0]] = C[X_reg[0]] + A[k]
         X[0] = X_reg[0]
-        """,
-    )
+    """)
 
 
 def test_an_index_in_a_register_is_read_anew_after_each_change():
@@ -435,33 +396,25 @@ def test_a_place_that_is_certainly_stored_to_is_inside(extent, registers):
 def test_a_temporary_of_the_iteration_is_none_of_ours():
     t = Buffer("T", (Const(1),))
     body = Allocate(t, seq(Store(t, (Const(0),), Load(A, (k,))), Store(C, (k,), Load(t, (Const(0),)))))
-    check_pass(
-        func(For(k, Const(5), body)),
-        "promote_registers",
-        """
+    after(func(For(k, Const(5), body)), "promote_registers").becomes("""
         for k in range(5):
             T = T.decl_buffer((1,))
             T[0] = A[k]
             C[k] = T[0]
-        """,
-    )
+    """)
 
 
 def test_lanes_around_the_reduction():
     """The lane belongs to a loop outside: loads and stores of the register stand in it already."""
     body = For(j, Const(8), For(k, Const(5), update(j)), Kind.VECTORIZED)
-    check_pass(
-        func(body),
-        "promote_registers",
-        """
+    after(func(body), "promote_registers").becomes("""
         for j in T.vectorized(8):
             C_reg = T.decl_buffer((8,), scope="register")
             C_reg[j] = C[j]
             for k in range(5):
                 C_reg[j] = C_reg[j] + A[k]
             C[j] = C_reg[j]
-        """,
-    )
+    """)
 
 
 def test_an_unrolled_reduction():
@@ -474,10 +427,7 @@ def test_an_unrolled_reduction():
     s.decompose_reduction("C", k0)
     s.unroll(k1)
     s.vectorize(j1)
-    check_pass(
-        s.func,
-        "promote_registers",
-        """
+    after(s.func, "promote_registers").becomes("""
         for i in range(3):
             for j_0_init, j_1_init in T.grid(3, 8):
                 C[i, j_0_init * 8 + j_1_init] = T.float32(0.0)
@@ -490,5 +440,4 @@ def test_an_unrolled_reduction():
                         C_reg[j_1] = C_reg[j_1] + A[i, k_0 * 4 + k_1] * B[k_0 * 4 + k_1, j_0 * 8 + j_1]
                 for j_1_2 in T.vectorized(8):
                     C[i, j_0 * 8 + j_1_2] = C_reg[j_1_2]
-        """,
-    )
+    """)

@@ -6,7 +6,7 @@ import pytest
 
 import codegen
 from schedule import Schedule
-from tests.codegen.harness import ONE, check_pass, same
+from tests.codegen.harness import ONE, after, same
 from tests.sweeps import one_in
 from tir import te
 from tir.ir import Expr, PrimFunc
@@ -34,10 +34,7 @@ def tile(rows: int, columns: int, K: int, after=lambda e: e + 1.0, lanes: int = 
 
 
 def test_results_of_a_tile():
-    check_pass(
-        tile(3, 16, 5),
-        "promote_temporaries",
-        """
+    after(tile(3, 16, 5), "promote_temporaries").becomes("""
         for j_0 in range(2):
             C = T.decl_buffer((3, 1, 8), scope="register")
             with T.decl_buffer((3, 8), scope="register") as C_reg:
@@ -54,8 +51,7 @@ def test_results_of_a_tile():
             for ax0 in T.unroll(3):
                 for ax1 in T.vectorized(8):
                     D[ax0, j_0 * 8 + ax1] = C[ax0, 0, ax1] + T.float32(1.0)
-        """,
-    )
+    """)
 
 
 @one_in(3)

@@ -5,7 +5,7 @@ import pytest
 import tir
 from codegen.passes.separate_lives import iterations_conflict
 from schedule import Schedule
-from tests.codegen.harness import TWO, check_pass, same
+from tests.codegen.harness import TWO, after, same
 from tests.sweeps import one_in
 from tir.script import parse
 
@@ -80,10 +80,7 @@ def test_each_iteration_has_its_own(step, text, kind):
 def test_each_loop_has_one():
     s = Schedule(parse(HEAD + ROWS.format(kind="parallel")))
     s.loop_partition("k", [4], False)
-    check_pass(
-        s.func,
-        "separate_lives",
-        """
+    after(s.func, "separate_lives").becomes("""
         # with T.block("root"):
         t = T.alloc_buffer((16,))
         t_1 = T.alloc_buffer((16,))
@@ -97,8 +94,7 @@ def test_each_loop_has_one():
                 for j_1 in range(16):
                     t_1[j_1] = A[k_1 + 4, i_1] * T.float32(2.0)
                 B[k_1 + 4, i_1] = t_1[3] + T.float32(1.0)
-        """,
-    )
+    """)
 
 
 def test_one_that_carries_what_another_loop_wrote_stays_one():
@@ -111,18 +107,14 @@ def test_one_that_carries_what_another_loop_wrote_stays_one():
                     B[0, i] = t[15 - i]
     """
     )
-    check_pass(
-        func,
-        "separate_lives",
-        """
+    after(func, "separate_lives").becomes("""
         # with T.block("root"):
         t = T.alloc_buffer((16,))
         for i in T.parallel(16):
             t[i] = A[0, i]
         for i_1 in T.parallel(16):
             B[0, i_1] = t[15 - i_1]
-        """,
-    )
+    """)
 
 
 @pytest.mark.parametrize(

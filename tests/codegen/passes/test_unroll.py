@@ -7,7 +7,7 @@ import pytest
 import codegen
 import tir
 from schedule import Schedule
-from tests.codegen.harness import check_pass, same
+from tests.codegen.harness import after, same
 from tests.programs import matmul
 from tir import te
 from tir.ir import Buffer, Const, For, Kind, Load, PrimFunc, Store, Var
@@ -18,50 +18,38 @@ def test_the_limit_counts_what_serial_loops_would_make():
     """16 statements: the reduction of 5 is written out, the loop around it (13 inits, 65 updates) is not."""
     s = Schedule(matmul(7, 5, 13))
     s.annotate("i", "pragma_auto_unroll_max_step", 16)
-    check_pass(
-        s.func,
-        "unroll",
-        """
+    after(s.func, "unroll").becomes("""
         for i in T.serial(7, annotations={"pragma_auto_unroll_max_step": 16}):
             for j in range(13):
                 C[i, j] = T.float32(0.0)
                 for k in T.unroll(5):
                     C[i, j] = C[i, j] + A[i, k] * B[k, j]
-        """,
-    )
+    """)
 
 
 def test_a_limit_of_none():
     s = Schedule(matmul(7, 5, 13))
     s.annotate("i", "pragma_auto_unroll_max_step", 4)
-    check_pass(
-        s.func,
-        "unroll",
-        """
+    after(s.func, "unroll").becomes("""
         for i in T.serial(7, annotations={"pragma_auto_unroll_max_step": 4}):
             for j in range(13):
                 C[i, j] = T.float32(0.0)
                 for k in range(5):
                     C[i, j] = C[i, j] + A[i, k] * B[k, j]
-        """,
-    )
+    """)
 
 
 def test_what_is_asked_for_is_unrolled_whatever_the_limit():
     s = Schedule(matmul(7, 5, 13))
     s.unroll("j")
     s.annotate("i", "pragma_auto_unroll_max_step", 4)
-    check_pass(
-        s.func,
-        "unroll",
-        """
+    after(s.func, "unroll").becomes("""
         for i in T.serial(7, annotations={"pragma_auto_unroll_max_step": 4}):
             for j in T.unroll(13):
                 C[i, j] = T.float32(0.0)
                 for k in range(5):
                     C[i, j] = C[i, j] + A[i, k] * B[k, j]
-        """,
-    )
+    """)
 
 
 def test_too_large_a_body_stays_a_loop():
@@ -69,25 +57,20 @@ def test_too_large_a_body_stays_a_loop():
     s = Schedule(matmul(70, 2, 70))
     s.unroll("i")
     s.unroll("j")
-    check_pass(
-        s.func,
-        "unroll",
-        """
+    after(s.func, "unroll", numbers=False).becomes("""
         for i in range(70):
             for j in T.unroll(70):
                 C[i, j] = T.float32(0.0)
                 for k in range(2):
                     C[i, j] = C[i, j] + A[i, k] * B[k, j]
-        """,
-        numbers=False,
-    )
+    """)
 
 
 def test_a_symbolic_extent_is_a_loop():
     n, i = Var("n"), Var("i")
     a, b = Buffer("A", (n,)), Buffer("B", (n,))
     func = PrimFunc("main", (a, b, n), For(i, n, Store(b, (i,), Load(a, (i,))), Kind.UNROLLED))
-    check_pass(func, "unroll", "for i in range(n):\n    B[i] = A[i]", numbers=False)
+    after(func, "unroll", numbers=False).becomes("for i in range(n):\n    B[i] = A[i]")
 
 
 def test_copies_of_lets_and_temporaries_do_not_mix():
@@ -101,7 +84,7 @@ def test_a_large_constant_extent_inside_is_multiplied_in():
     b = Buffer("B", (Const(190), Const(60)))
     store = Store(b, (i, j), Const(1.0, "float32"))
     func = PrimFunc("main", (b,), For(i, Const(190), For(j, Const(60), store, Kind.UNROLLED), Kind.UNROLLED))
-    check_pass(func, "unroll", "for i in range(190):\n    for j in T.unroll(60):\n        B[i, j] = T.float32(1.0)")
+    after(func, "unroll").becomes("for i in range(190):\n    for j in T.unroll(60):\n        B[i, j] = T.float32(1.0)")
 
 
 @pytest.mark.parametrize("how", ["asked for", "below a limit"])

@@ -5,7 +5,7 @@ import pytest
 
 import tir
 from schedule import Schedule
-from tests.codegen.harness import check_pass, same
+from tests.codegen.harness import after, same
 from tests.programs import matmul
 from tir import te
 from tir.ir import PrimFunc
@@ -28,10 +28,7 @@ def tile(K: int, limit: int, M: int = 4) -> PrimFunc:
 
 def test_an_iteration_has_as_many_steps_as_the_limit_says():
     """Three steps of four statements; one is left of 13, and written out."""
-    check_pass(
-        tile(13, 12),
-        "unroll_steps",
-        """
+    after(tile(13, 12), "unroll_steps").becomes("""
         C_reg = T.decl_buffer((4, 8), scope="register")
         for i_1_1 in T.unroll(4):
             for j_1 in T.vectorized(8):
@@ -47,8 +44,7 @@ def test_an_iteration_has_as_many_steps_as_the_limit_says():
         for i_1_2 in T.unroll(4):
             for j_2 in T.vectorized(8):
                 C[i_1_2, j_2] = C_reg[i_1_2, j_2]
-        """,
-    )
+    """)
 
 
 def steps(func: PrimFunc, target: str = ONE) -> list[tuple[int, int]]:
