@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from textwrap import dedent, indent
 
 from tests.schedule.harness import round_trip, without_header
@@ -25,13 +26,21 @@ def parsed(body: str, params: str = BUFFERS) -> PrimFunc:
     return func
 
 
-def becomes(body: str, expected: str, params: str = BUFFERS, sound: bool = True) -> PrimFunc:
-    """Assert that a body prints as `expected`, and that the function is well formed; returns it."""
-    func = parsed(body, params)
-    lines = without_header(func.script()).splitlines()[2:]
-    found = dedent("\n".join(lines))
-    assert found == dedent(expected).strip("\n"), f"it became\n{found}"
-    if sound:
-        report = verify(func)
-        assert report.ok, str(report)
-    return func
+@dataclass(frozen=True)
+class Body:
+    """A function written as the text of its body; it is well formed unless it is not `sound`."""
+
+    text: str
+    params: str = BUFFERS
+    sound: bool = True
+
+    def becomes(self, expected: str) -> PrimFunc:
+        """Assert that the body prints as `expected`; returns the function."""
+        func = parsed(self.text, self.params)
+        lines = without_header(func.script()).splitlines()[2:]
+        found = dedent("\n".join(lines))
+        assert found == dedent(expected).strip("\n"), f"it became\n{found}"
+        if self.sound:
+            report = verify(func)
+            assert report.ok, str(report)
+        return func

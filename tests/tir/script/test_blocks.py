@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from tests.schedule.harness import without_header
-from tests.tir.script.parsing import becomes, parsed
+from tests.tir.script.parsing import Body, parsed
 from tir.ir import Block, Seq
 
 
 def test_a_block_with_everything():
-    becomes(
-        """
+    Body("""
         for io, ii, ko in T.grid(2, 4, 13):
             with T.block("B"):
                 vi = T.axis.spatial(7, io * 4 + ii)
@@ -24,8 +23,7 @@ def test_a_block_with_everything():
                     B[vi, 0] = T.float32(0)
                 S[0] = A[vi, vk]
                 B[vi, 0] = B[vi, 0] + S[0]
-        """,
-        """
+    """).becomes("""
         # with T.block("root"):
         for io, ii, ko in T.grid(2, 4, 13):
             with T.block("B"):
@@ -40,8 +38,7 @@ def test_a_block_with_everything():
                     B[vi, 0] = T.float32(0.0)
                 S[0] = A[vi, vk]
                 B[vi, 0] = B[vi, 0] + S[0]
-        """,
-    )
+    """)
 
 
 def test_nested_blocks_as_blockize_makes_them():
@@ -64,7 +61,7 @@ def test_nested_blocks_as_blockize_makes_them():
                         vi = T.axis.spatial(7, i)
                         B[vio * 7 + vi, 0] = B[vio * 7 + vi, 0] + A[vio * 7 + vi, vko]
         """
-    becomes(body, body)
+    Body(body).becomes(body)
 
 
 def test_the_root_block_is_the_function():
@@ -117,8 +114,7 @@ def test_axes_of_every_kind():
 
 
 def test_axes_that_start_elsewhere_are_shifted():
-    becomes(
-        """
+    Body("""
         for i in range(2, 7):
             for j in range(1, 13):
                 with T.block("B"):
@@ -126,20 +122,18 @@ def test_axes_that_start_elsewhere_are_shifted():
                     vj = T.axis.remap("S", [j])
                     T.where(j < 12)
                     B[vi, vj] = A[vi - 2, vj - 1]
-        """,
-        """
+    """).becomes("""
         # with T.block("root"):
         for i, j in T.grid(5, 12):
             with T.block("B"):
                 vi, vj = T.axis.remap("SS", [i, j])
                 T.where(j + 1 < 12)
                 B[vi + 2, vj + 1] = A[vi + 2 - 2, vj + 1 - 1]
-        """,
-    )
+    """)
 
 
 def test_lets_of_a_block_that_its_header_uses():
-    becomes(
+    Body(
         """
         for i in range(7):
             with T.block("B"):
@@ -148,8 +142,9 @@ def test_lets_of_a_block_that_its_header_uses():
                 y = vi + 0
                 T.writes(B[y, 0:13])
                 B[y, 0] = A[y, 1]
-        """,
-        """
+    """,
+        sound=False,
+    ).becomes("""
         # with T.block("root"):
         for i in range(7):
             with T.block("B"):
@@ -158,9 +153,7 @@ def test_lets_of_a_block_that_its_header_uses():
                 x: T.int32 = i * 1
                 y: T.int32 = vi + 0
                 B[y, 0] = A[y, 1]
-        """,
-        sound=False,  # a block does not see the loops around it
-    )
+    """)
 
 
 def test_blocks_with_strange_names():

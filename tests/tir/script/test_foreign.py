@@ -8,7 +8,7 @@ import pytest
 import tir
 from schedule import Schedule, ScheduleError
 from tests.schedule.harness import Checked
-from tests.tir.script.parsing import becomes, parsed
+from tests.tir.script.parsing import Body, parsed
 from tir.interpreter import InterpreterError
 from tir.script import ScriptError
 from tir.traverse import foreign_calls, named_buffers
@@ -32,9 +32,7 @@ for t in range(3):
 
 
 def test_a_foreign_call():
-    func = becomes(
-        TILES,
-        """
+    func = Body(TILES).becomes("""
         # with T.block("root"):
         X = T.alloc_buffer((7, 13))
         for i, j in T.grid(7, 13):
@@ -47,8 +45,7 @@ def test_a_foreign_call():
                 T.reads(X[vt * 2:vt * 2 + 2, 0:13])
                 T.writes(B[vt * 2:vt * 2 + 2, 0:13])
                 T.evaluate(T.call_extern("int32", "copy", T.tvm_access_ptr(T.type_annotation("float32"), X.data, vt * 26, 26, 1), T.address_of(B[vt * 2, 0]), 13, dtype="int32"))
-        """,
-    )
+    """)
     (call,) = foreign_calls(func.body)
     assert [b.name for b in named_buffers(call.call)] == ["X", "B"]
     report = verify(func)
@@ -96,17 +93,14 @@ def test_it_can_neither_be_run_nor_compiled():
 
 
 def test_pure_functions_of_libraries_are_those_of_the_dialect():
-    becomes(
-        """
+    Body("""
         for i, j in T.grid(7, 13):
             B[i, j] = T.call_pure_extern("float32", "sinf", A[i, j]) + T.call_llvm_pure_intrin(
                 "float32", "llvm.sqrt.f32", T.uint32(1), A[i, j]) * T.call_pure_extern("fmaxf", A[i, j], 0.5, dtype="float32")
-        """,
-        """
+    """).becomes("""
         for i, j in T.grid(7, 13):
             B[i, j] = T.sin(A[i, j]) + T.sqrt(A[i, j]) * T.max(A[i, j], T.float32(0.5))
-        """,
-    )
+    """)
 
 
 def test_pointers_of_buffers():

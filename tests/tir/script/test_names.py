@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tests.tir.script.parsing import becomes
+from tests.tir.script.parsing import Body
 
 
 def test_names_are_made_unique():
     """Loops and blocks are handles; iteration variables keep their names, and loops make way for them."""
-    becomes(
-        """
+    Body("""
         for i, j in T.grid(7, 13):
             with T.block("B"):
                 vi, vj = T.axis.remap("SS", [i, j])
@@ -23,8 +22,7 @@ def test_names_are_made_unique():
                 with T.block():
                     v, w = T.axis.remap("SS", [i, B_1])
                     B[v, w] = B[v, w] * 3.0
-        """,
-        """
+    """).becomes("""
         # with T.block("root"):
         for i, j_1 in T.grid(7, 13):
             with T.block("B"):
@@ -38,12 +36,11 @@ def test_names_are_made_unique():
             with T.block("block"):
                 v, w = T.axis.remap("SS", [i_3, B_1])
                 B[v, w] = B[v, w] * T.float32(3.0)
-        """,
-    )
+    """)
 
 
 def test_a_buffer_called_like_the_namespace():
-    becomes("for i in range(7):\n    T[i] = T.exp(T[i]) + S[i]", """
+    Body("for i in range(7):\n    T[i] = T.exp(T[i]) + S[i]", 'T: T.Buffer((7,), "float32"), S: T.Buffer((7,), "float32")').becomes("""
         for i in range(7):
             T[i] = T.exp(T[i]) + S[i]
-        """, 'T: T.Buffer((7,), "float32"), S: T.Buffer((7,), "float32")')  # fmt: skip
+    """)  # fmt: skip

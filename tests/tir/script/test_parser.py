@@ -7,7 +7,7 @@ import pytest
 
 from tests.programs import symbolic
 from tests.schedule.harness import round_trip, without_header
-from tests.tir.script.parsing import becomes, parsed
+from tests.tir.script.parsing import Body, parsed
 from tir import te
 from tir.ir import Evaluate, Expr, const
 from tir.script import parse
@@ -87,7 +87,7 @@ def test_symbolic_sizes():
         ("a: T.handle, b: T.handle", "n = T.int32()\nA = T.match_buffer(a, (n,))\nB = T.match_buffer(b, (n,))\n"),
         ("a: T.handle, b: T.handle", 'n = T.var("int32")\nA = T.match_buffer(a, (n,))\nB = T.match_buffer(b, ("n",))\n'),
     ):
-        func = becomes(f"{header}for i in range(n):\n    B[i] = A[i] + 1", expected, params)
+        func = Body(f"{header}for i in range(n):\n    B[i] = A[i] + 1", params).becomes(expected)
         wanted = wanted or func
         assert func == wanted
     assert [p.name for p in func.params] == ["A", "B", "n"]

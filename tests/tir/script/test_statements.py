@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from tests.tir.script.parsing import becomes
+from tests.tir.script.parsing import Body
 
 
 def test_lets():
-    becomes(
-        """
+    Body("""
         for i in range(7):
             x: T.int32 = i * 2
             y = x + 1
@@ -23,8 +22,7 @@ def test_lets():
         for i in range(7):
             x: T.int64 = 3
             B[i, 5] = T.Cast("float32", x)
-        """,
-        """
+    """).becomes("""
         for i in range(7):
             x: T.int32 = i * 2
             y: T.int32 = x + 1
@@ -41,15 +39,13 @@ def test_lets():
         for i_1 in range(7):
             x: T.int64 = T.int64(3)
             B[i_1, 5] = T.Cast("float32", x)
-        """,
-    )
+    """)
 
 
 def test_conditions():
     flag = "captured"
     assert flag
-    becomes(
-        """
+    Body("""
         for i, j in T.grid(7, 13):
             if 1 <= i < 5 and not (j == 3 or j > 7):
                 B[i, j] = A[i - 1, j]
@@ -63,8 +59,7 @@ def test_conditions():
             B[0, 0] = nothing
         if T.bool(True):
             pass
-        """,
-        """
+    """).becomes("""
         for i, j in T.grid(7, 13):
             if 1 <= i and i < 5 and not (j == 3 or j > 7):
                 B[i, j] = A[i - 1, j]
@@ -76,78 +71,68 @@ def test_conditions():
         B[0, 0] = T.float32(1.0)
         if T.bool(True):
             T.evaluate(0)
-        """,
-    )
+    """)
 
 
 def test_remarks_are_read_over():
-    becomes(
-        """
+    Body("""
         T.attr(A.data, "buffer_dim_align", 1)
         with T.attr(0, "pragma_scope", 1):
             for i in range(7):
                 B[i, 0] = T.likely(A[i, 0])
         ...
-        """,
-        """
+    """).becomes("""
         for i in range(7):
             B[i, 0] = A[i, 0]
-        """,
-    )
+    """)
 
 
 def test_augmented_assignment():
-    becomes("B[1, 2] += A[0, 0]\nB[1, 2] *= 2", """
+    Body("B[1, 2] += A[0, 0]\nB[1, 2] *= 2").becomes("""
         B[1, 2] = B[1, 2] + A[0, 0]
         B[1, 2] = B[1, 2] * T.float32(2.0)
-        """)  # fmt: skip
+    """)  # fmt: skip
 
 
 def test_statements_on_vectors_are_loops():
-    becomes(
-        """
+    Body("""
         for i in range(7):
             B[i, 1:5] = A[i, 3:7] * T.Broadcast(T.float32(2), 4)
             B[i, T.ramp(5, 2, 3)] = A[0, T.ramp(i, 1, 3)] + A[i, 0]
-        """,
-        """
+    """).becomes("""
         for i in range(7):
             for lane in T.vectorized(4):
                 B[i, lane + 1] = A[i, lane + 3] * T.float32(2.0)
             for lane_1 in T.vectorized(3):
                 B[i, lane_1 * 2 + 5] = A[0, i + lane_1] + A[i, 0]
-        """,
-    )
+    """)
 
 
 def test_several_sizes_at_once():
-    func = becomes(
+    func = Body(
         """
         n, m = T.int32(), T.int64()
         X = T.match_buffer(x, (n, 3), "int32")
         Y = T.match_buffer(y, (n, m), "int32")
         for i in range(n):
             Y[i, 0] = X[i, 2]
-        """,
-        """
-        for i in range(n):
-            Y[i, 0] = X[i, 2]
-        """,
+    """,
         "x: T.handle, y: T.handle",
         sound=False,
-    )
+    ).becomes("""
+        for i in range(n):
+            Y[i, 0] = X[i, 2]
+    """)
     assert [str(p.name) for p in func.params] == ["X", "Y", "n", "m"]
 
 
 def test_constants_are_stored_once():
-    becomes(
-        """
+    Body("""
         W_data = T.allocate_const([1.0, 2.0, 0.5, -3.0], "float32", [2, 2])
         W = T.Buffer((2, 2), "float32", data=W_data)
         for i, j in T.grid(7, 13):
             B[i, j] = A[i, j] * W[i % 2, j % 2]
-        """,
-        """
+    """).becomes("""
         # with T.block("root"):
         W_data = T.alloc_buffer((2, 2))
         with T.block("W_data"):
@@ -157,5 +142,4 @@ def test_constants_are_stored_once():
             W_data[1, 1] = T.float32(-3.0)
         for i, j in T.grid(7, 13):
             B[i, j] = A[i, j] * W_data[i % 2, j % 2]
-        """,
-    )
+    """)
