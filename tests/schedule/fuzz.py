@@ -69,6 +69,14 @@ class Failure:
         return {"what": what, "seed": self.seed, "script": self.before.script(), "trace": Trace(self.steps).as_json()}
 
 
+def stored_text(case: dict) -> str:
+    """A stored case as JSON, with a line for each of its fields and for each step of its trace."""
+    steps = ",\n  ".join(map(json.dumps, case["trace"]["steps"]))
+    fields = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in case.items() if key != "trace"]
+    fields.append(f'"trace": {{"version": {case["trace"]["version"]}, "steps": [\n  {steps}\n ]}}')
+    return "{\n " + ",\n ".join(fields) + "\n}\n"
+
+
 @dataclass(slots=True)
 class Tally:
     """What cases add up to."""
@@ -433,7 +441,7 @@ def main() -> int:
                 print(failure, flush=True)
                 if options.store:
                     name = f"{failure.kind.replace(' ', '_').lower()}_{failure.seed}.json"
-                    (REGRESSIONS / name).write_text(json.dumps(failure.as_json(), indent=1) + "\n")
+                    (REGRESSIONS / name).write_text(stored_text(failure.as_json()))
             total.add(done)
     print(total)
     return 1 if total.failures else 0

@@ -15,7 +15,7 @@ from schedule.primitive import REGISTRY
 from schedule.trace import Step
 from tests.programs import chain, matmul
 from tests.schedule.brute_force import survey
-from tests.schedule.fuzz import REGRESSIONS, STEPS, Compiler, case, fault, regression, shortest
+from tests.schedule.fuzz import REGRESSIONS, STEPS, Compiler, case, fault, regression, shortest, stored_text
 from tests.schedule.random_programs import program
 from tests.schedule.random_steps import Crash, attempt
 from tir.ir import For, Kind, PrimFunc
@@ -89,7 +89,9 @@ def test_through_llvm(compiler):
 
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.json")), ids=lambda path: path.stem)
 def test_stored_regression(path, compiler):
-    assert regression(json.loads(path.read_text()), compiler) is None
+    stored = json.loads(path.read_text())
+    assert regression(stored, compiler) is None
+    assert stored_text(stored) == path.read_text(), "a line for each step"
 
 
 # --- the harness can fail -------------------------------------------------------------------------------------------------
