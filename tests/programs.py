@@ -363,9 +363,7 @@ def winograd(n: int = 1, size: int = 8, ci: int = 3, co: int = 5) -> PrimFunc:
         attrs=unrolled("vh", "vw"),
     )
     Y = te.compute(
-        (n, size, size, co),
-        lambda b, h, w, o: inverse[h % 2, w % 2, (b * tiles + h // 2) * tiles + w // 2, o],
-        name="Y",
+        (n, size, size, co), lambda b, h, w, o: inverse[h % 2, w % 2, (b * tiles + h // 2) * tiles + w // 2, o], name="Y"
     )
     return te.create_prim_func([X, W, Y])
 

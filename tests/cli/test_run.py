@@ -165,10 +165,7 @@ def test_errors_are_relative_to_the_root_mean_square(found, wanted, error):
         (["--export", "net.txt"], "--export: export to 'net.txt': the suffix must be .so (shared library) or .o (object file)"),
         (["--export", "no/net.o"], "--export: export to 'no/net.o': folder 'no' does not exist"),
         (["--shape", "x=3,5", "--target", "llvm -mcpu nothing"], "--target: "),
-        (
-            ["--shape", "x=3,5", "--target", "cuda -arch sm_80", "--check"],
-            "--check is for processors, target llvm, got cuda",
-        ),
+        (["--shape", "x=3,5", "--target", "cuda -arch sm_80", "--check"], "--check is for processors, target llvm, got cuda"),
         (["--shape", "x=3,7"], "the shape [3, 7] for the input `x` contradicts the file: [n, 5]"),
         (["--shape", "x"], "argument --shape: expected NAME=1,3,224,224, an input and its shape, got 'x'"),
         (["--shape", "x=3,-5"], "argument --shape: expected NAME=1,3,224,224, an input and its shape, got 'x=3,-5'"),

@@ -155,9 +155,7 @@ def test_of_branches_a_constant_condition_chooses_one():
 
 def test_operators_that_are_functions_of_others_are_written_out():
     """As ONNX defines them: with attributes, their defaults, and inputs that are left out."""
-    nodes = [
-        helper.make_node("GroupNormalization", ["a", "s", "b"], ["y"], num_groups=2),
-    ]
+    nodes = [helper.make_node("GroupNormalization", ["a", "s", "b"], ["y"], num_groups=2)]
     image = np.random.default_rng(0).uniform(-1, 1, (3, 4, 5)).astype("float32")
     given = {"a": image, "s": image[0, :, 0], "b": image[1, :, 0]}
     proto = model(nodes, given, ["y"], opset=21)
@@ -287,10 +285,7 @@ def test_nodes_that_are_in_order_stay():
 
 def test_nodes_that_no_order_fits():
     nodes = [("Add", ["x", "c"], ["a"]), ("Neg", ["a"], ["b"]), ("Abs", ["x"], ["d"]), ("Neg", ["b"], ["c"])]
-    refused(
-        model([helper.make_node(*n) for n in nodes], {"x": X}, ["c"]),
-        "test: nodes form a cycle: `a` -> `b` -> `c` -> `a`",
-    )
+    refused(model([helper.make_node(*n) for n in nodes], {"x": X}, ["c"]), "test: nodes form a cycle: `a` -> `b` -> `c` -> `a`")
     twice = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Abs", ["x"], ["y"])]
     refused(model(twice, {"x": X}, ["y"]), "test: `y`, which a node of Abs makes, is defined already")
     refused(model(twice[:1], {"x": X}, ["x"], {"y": X}), "test: `y`, which a node of Neg makes, is defined already")
@@ -298,10 +293,7 @@ def test_nodes_that_no_order_fits():
     (branch,) = (a.g for a in proto.graph.node[0].attribute if a.name == "else_branch")
     branch.node[0].input[0] = "q"
     branch.node.append(helper.make_node("Neg", ["r"], ["q"]))
-    refused(
-        proto,
-        "test: 1 node cannot be imported\n  node `choice` If of opset 18: nodes form a cycle: `r` -> `q` -> `r`",
-    )
+    refused(proto, "test: 1 node cannot be imported\n  node `choice` If of opset 18: nodes form a cycle: `r` -> `q` -> `r`")
 
 
 def test_element_types():

@@ -359,8 +359,7 @@ def blocks_in_one_nest(rng: np.random.Generator) -> PrimFunc:
     iters = (Iter(vi, Const(m), Axis.SPATIAL, i), Iter(vj, Const(n), Axis.SPATIAL, j))
     p, q = (int(x) for x in rng.integers(0, 2, 2))
     body = seq(
-        Block("B", iters, Store(B, (vi, vj), A[vi, vj] + 1.0)),
-        Block("C", iters, Store(C, (vi, vj), B[vi + p, vj + q] * 3.0)),
+        Block("B", iters, Store(B, (vi, vj), A[vi, vj] + 1.0)), Block("C", iters, Store(C, (vi, vj), B[vi + p, vj + q] * 3.0))
     )
     return PrimFunc("main", (A, B, C), nest([(i, m), (j, n)], body))
 

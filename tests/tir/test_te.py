@@ -261,9 +261,7 @@ def test_padding(n):
 def test_padded_convolution():
     A, W = te.placeholder((13, 7, 3), name="A"), te.placeholder((3, 3, 3, 5), name="W")
     padded = te.compute(
-        (15, 9, 3),
-        lambda h, w, c: te.if_then_else(te.all(h >= 1, h < 14, w >= 1, w < 8), A[h - 1, w - 1, c], 0.0),
-        name="padded",
+        (15, 9, 3), lambda h, w, c: te.if_then_else(te.all(h >= 1, h < 14, w >= 1, w < 8), A[h - 1, w - 1, c], 0.0), name="padded"
     )
     p, q, r = te.reduce_axis((0, 3), name="p"), te.reduce_axis((0, 3), name="q"), te.reduce_axis((0, 3), name="r")
     out = te.compute(
@@ -513,21 +511,13 @@ MISTAKES = (
         ValueError,
         "sum: two axes are named `rv`; give each its own: te.reduce_axis((0, n), name='k')",
     ),
-    (
-        lambda: te.sum(A[0, k]),
-        TypeError,
-        "sum: an axis to reduce over is missing: k = te.reduce_axis((0, n)), then axis=k",
-    ),
+    (lambda: te.sum(A[0, k]), TypeError, "sum: an axis to reduce over is missing: k = te.reduce_axis((0, n)), then axis=k"),
     (
         lambda: te.compute((7,), lambda i: "x", name="B"),
         TypeError,
         "B: the function gives 'x': cannot make an expression of 'x' (str); use numbers, indices, elements A[i, j]",
     ),
-    (
-        lambda: te.sum(A[0, k], axis=k, where=3),
-        TypeError,
-        "a condition must be bool, got `3` of dtype int32; compare it: x != 0",
-    ),
+    (lambda: te.sum(A[0, k], axis=k, where=3), TypeError, "a condition must be bool, got `3` of dtype int32; compare it: x != 0"),
     (
         lambda: te.sum(A[0, k] > 0, axis=k),
         TypeError,
@@ -543,11 +533,7 @@ MISTAKES = (
     (lambda: te.placeholder((7,), name=3), ValueError, "a name must be a Python identifier, got 3"),
     (lambda: te.placeholder((7,), name="lambda"), ValueError, "a name must be a Python identifier, got 'lambda'"),
     (lambda: te.reduce_axis((0, 7), name="\ufb01"), ValueError, "a name must be a Python identifier, got '\ufb01'"),
-    (
-        lambda: te.var("n" * 20_000),
-        ValueError,
-        "a name has at most 255 letters, got 20000: nnnnnnnnnnnnnnnnnnnn...",
-    ),
+    (lambda: te.var("n" * 20_000), ValueError, "a name has at most 255 letters, got 20000: nnnnnnnnnnnnnnnnnnnn..."),
     (
         lambda: te.compute((7,), lambda i: doubled(A[i, 0], 40), name="B"),
         ValueError,
@@ -564,11 +550,7 @@ MISTAKES = (
         ValueError,
         "B: the body is nested too deeply for Python (maximum recursion depth exceeded); give parts of it a compute of their own",
     ),
-    (
-        lambda: te.placeholder((7,), float),
-        TypeError,
-        "a dtype is a string such as 'float32', or numpy's, got <class 'float'>",
-    ),
+    (lambda: te.placeholder((7,), float), TypeError, "a dtype is a string such as 'float32', or numpy's, got <class 'float'>"),
     (
         lambda: te.placeholder((7, 2.5), name="X"),
         TypeError,

@@ -118,11 +118,7 @@ if __name__ != "<run_path>":
 
 @pytest.mark.parametrize(
     ("argv", "frames"),
-    [
-        (["raising.py:make", "--shape", "7"], 1),
-        (["gmm", "--model", "raising.py"], 2),
-        (["gmm", "--rules", "raising.py"], 2),
-    ],
+    [(["raising.py:make", "--shape", "7"], 1), (["gmm", "--model", "raising.py"], 2), (["gmm", "--rules", "raising.py"], 2)],
 )
 def test_what_a_users_file_raises_is_shown_where_it_does(argv, frames, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -50,10 +50,7 @@ def test_each_size_is_tuned_and_recorded(file, tmp_path, capsys):
             ("gmm", "--sizes", "n=5"),
             "--sizes goes with FILE.py:NAME, a function whose sizes are open; those of gmm are given by --shape",
         ),
-        (
-            ("FILE:rows", "--sizes", "5,7"),
-            "--sizes: expected NAME=1,3,224,224, a size and its values, got '5,7'",
-        ),
+        (("FILE:rows", "--sizes", "5,7"), "--sizes: expected NAME=1,3,224,224, a size and its values, got '5,7'"),
         (
             ("FILE:rows", "--sizes", "n=5", "--report", "x.html"),
             "--report does not go with --sizes, which takes --shape, --trials, --seconds, --threads, --seed, --timeout, --target, "

@@ -121,10 +121,7 @@ def test_steps_written_out_have_registers_of_their_own() -> None:
 def test_images_are_copied_without_waiting() -> None:
     """Padding is zeros of the copy; pixels are copied one by one where rows do not line up, channels two by two where they do."""
     pairs, texts = [], []
-    for name, shape, copies_of in (
-        ("conv2d", (1, 9, 11, 8, 16, 3, 3, 1, 1), 4),
-        ("conv2d_nhwc", (1, 9, 11, 16, 32, 3, 1, 1), 8),
-    ):
+    for name, shape, copies_of in (("conv2d", (1, 9, 11, 8, 16, 3, 3, 1, 1), 4), ("conv2d_nhwc", (1, 9, 11, 16, 32, 3, 1, 1), 8)):
         func = workloads.make(name, shape).func
         pairs.append((gpu.schedule(func).func, func))
         texts.append((emit(lower_cuda(pairs[-1][0], TARGET)).kernels, copies_of))

@@ -206,13 +206,7 @@ def test_names() -> None:
 @pytest.mark.parametrize(
     ("op", "dtype", "lanes", "error", "message"),
     [
-        (
-            "exp10",
-            "float32",
-            4,
-            ValueError,
-            f"no math function 'exp10'; there are {', '.join(math.FUNCTIONS)}",
-        ),
+        ("exp10", "float32", 4, ValueError, f"no math function 'exp10'; there are {', '.join(math.FUNCTIONS)}"),
         (
             "exp",
             "float16",

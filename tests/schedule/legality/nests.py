@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tir.arith.enumeration import evaluate
-from tir.ir import (
-    NOTHING,
-    Axis,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Iter,
-    Stmt,
-    Store,
-    Var,
-    as_expr,
-    conjunction,
-)
+from tir.ir import NOTHING, Axis, Block, Buffer, Expr, For, Iter, Stmt, Store, Var, as_expr, conjunction
 
 i, j, k, n = (Var(name) for name in "ijkn")
 v0, v1, t, u = (Var(name) for name in ("v0", "v1", "t", "u"))

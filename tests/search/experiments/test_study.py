@@ -173,10 +173,7 @@ def test_nothing_found_has_no_curve() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"searches": ("bogus",)},
-            f"no policy is named 'bogus'; there are: {', '.join(POLICIES)}",
-        ),
+        ({"searches": ("bogus",)}, f"no policy is named 'bogus'; there are: {', '.join(POLICIES)}"),
         (
             {"records": "tune.db"},
             "a study takes no records: each of its runs would learn from those before it; file= keeps the runs",

@@ -23,9 +23,7 @@ from search.measure.local import _suspicious
 from search.measure.memory import resident
 from search.measure.outcome import BROKEN, Measurement
 from search.measure.provenance import Provenance, fingerprint
-from search.measure.reference import (
-    NamedWorkload,
-)
+from search.measure.reference import NamedWorkload
 from search.task import Task
 from tests.codegen.harness import at_once
 from tir import workloads
@@ -74,8 +72,7 @@ def test_threads_that_build_ahead_and_submit_take_turns(measurer):
     measurer.prepare_data()
     ahead = [[candidate(sleep=(10 * n + k) * 1e-3) for k in range(1, 4)] for n in range(3)]
     at_once(
-        *(partial(measurer.build_ahead, some, lambda: False) for some in ahead),
-        partial(measurer.submit, [candidate(sleep=0.1)]),
+        *(partial(measurer.build_ahead, some, lambda: False) for some in ahead), partial(measurer.submit, [candidate(sleep=0.1)])
     )
     together = [c for some in ahead for c in some]
     measurer.submit(together)

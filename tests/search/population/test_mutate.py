@@ -19,12 +19,7 @@ from tir import workloads
 
 TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4")
 
-PROGRAMS = [
-    ("gmm", (7, 13, 109)),
-    ("mlp", (13, 1, 7, 109)),
-    ("conv2d", (1, 7, 13, 3, 5, 3, 3, 1, 1)),
-    ("softmax", (7, 109)),
-]
+PROGRAMS = [("gmm", (7, 13, 109)), ("mlp", (13, 1, 7, 109)), ("conv2d", (1, 7, 13, 3, 5, 3, 3, 1, 1)), ("softmax", (7, 109))]
 
 
 def some_sketches(name, shape, space="full", count=3) -> list[Sketch]:

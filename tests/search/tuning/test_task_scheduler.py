@@ -239,10 +239,7 @@ def test_real_candidates(tmp_path):
         ({"seconds": 0.0}, "seconds must be positive, got 0.0"),
         ({"trials": 9, "strategy": "fair"}, "strategy 'fair' is not supported; expected one of gradient, round-robin"),
         ({"trials": 9, "tasks": [WeightedFunction(SMALL, 0.0), LARGE]}, "the weight of a task must be positive, got 0.0"),
-        (
-            {"trials": 9, "tasks": [WeightedFunction(SMALL, seconds=0.0)]},
-            "the known seconds of a task must be positive, got 0.0",
-        ),
+        ({"trials": 9, "tasks": [WeightedFunction(SMALL, seconds=0.0)]}, "the known seconds of a task must be positive, got 0.0"),
     ],
 )
 def test_bad_requests_are_refused(options, message):

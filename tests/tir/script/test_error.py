@@ -206,10 +206,7 @@ ERRORS = {
     INTEGERS: [
         ("A[0] = «0.5»", "0.5 is not an integer, and cannot be a constant of dtype int32"),
         ("A[0] = «A[0] / 2»", "`/` needs floating operands, got int32 in `A[0] / 2`; use // or .astype('float32')"),
-        (
-            "A[0] = «T.truncdiv(T.float32(1), 2)»",
-            "`T.truncdiv` divides integers, got float32",
-        ),
+        ("A[0] = «T.truncdiv(T.float32(1), 2)»", "`T.truncdiv` divides integers, got float32"),
         ("if «n»:\n    A[0] = 0", "a condition must be bool, `n` is int32", "compare it: x != 0"),
         ("A[0] = 1 if n < 3 and «n» else 2", '`and` needs bool operands, got int32 in `T.Cast("int32", n < 3) and n`'),
         (
@@ -324,10 +321,7 @@ def test_errors(marked: str, expected: list[str]):
             '@T.prim_func\ndef f(Ä: T.Buffer((1,), "float32")):\n    Ä[0] = "ü" + Ö',
             '<script>:3:18: `Ö` is not defined\n    3 |     Ä[0] = "ü" + Ö\n      |                  ^',
         ),
-        (
-            "N = open('x')\n",
-            "<script>:1:5: `open` is not defined\n    1 | N = open('x')\n      |     ^^^^",
-        ),
+        ("N = open('x')\n", "<script>:1:5: `open` is not defined\n    1 | N = open('x')\n      |     ^^^^"),
     ],
 )
 def test_errors_of_texts(text: str, message: str):

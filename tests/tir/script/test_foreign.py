@@ -107,11 +107,7 @@ def test_pointers_of_buffers():
     """`access_ptr` is short for the call that says what it points to."""
     pointer = 'T.tvm_access_ptr(T.type_annotation("float32"), W.data, W.elem_offset, 26, 1)'
     assert parsed(TILES.replace(pointer, 'W.access_ptr("r")')) == parsed(TILES)
-    for stated, place in (
-        ("", "0, 91"),
-        (", offset=2 * 13", "26, 65"),
-        (", offset=13, extent=13", "13, 13"),
-    ):
+    for stated, place in (("", "0, 91"), (", offset=2 * 13", "26, 65"), (", offset=13, extent=13", "13, 13")):
         func = parsed(f'with T.block("B"):\n    T.evaluate(T.call_extern("int32", "f", A.access_ptr("rw"{stated})))')
         assert f'T.tvm_access_ptr(T.type_annotation("float32"), A.data, {place}, 3)' in func.script()
     named = parsed('T.evaluate(T.call_extern("int32", "f", A.access_ptr(access_mask=3, ptr_type="handle", extent=13)))')

@@ -46,10 +46,7 @@ def test_writes_that_do_not_collide():
 def test_a_block_with_a_loop_inside():
     """Each iteration owns a row, or a tile, which it writes and reads at will."""
     X, Y = buffer("X", 7, 13), buffer("Y", 91)
-    row = seq(
-        For(j, const(13), Store(X, (vi, j), const(1.0))),
-        For(k, const(13), Store(X, (vi, k), X[vi, const(12) - k] * 2.0)),
-    )
+    row = seq(For(j, const(13), Store(X, (vi, j), const(1.0))), For(k, const(13), Store(X, (vi, k), X[vi, const(12) - k] * 2.0)))
     assert messages(func(For(i, const(7), Block("X", (spatial(vi, 7, i),), row)), X)) == []
     tile = seq(
         For(j, const(13), Store(Y, (vi * 13 + j,), const(1.0))),

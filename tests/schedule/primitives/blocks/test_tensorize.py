@@ -17,9 +17,7 @@ def dot(m: int = 7, n: int = 32, k: int = 5, parts: int = 4, left: str = "uint8"
     B = te.placeholder((k, n, parts), right, name="B")
     ko, ki = te.reduce_axis((0, k), name="ko"), te.reduce_axis((0, parts), name="ki")
     C = te.compute(
-        (m, n),
-        lambda i, j: te.sum(A[i, ko * parts + ki].astype(result) * B[ko, j, ki].astype(result), axis=[ko, ki]),
-        name="C",
+        (m, n), lambda i, j: te.sum(A[i, ko * parts + ki].astype(result) * B[ko, j, ki].astype(result), axis=[ko, ki]), name="C"
     )
     return te.create_prim_func([A, B, C])
 

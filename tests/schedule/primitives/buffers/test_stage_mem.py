@@ -2,12 +2,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError
 from tests.programs import chain, elementwise, relu_of_matmul
-from tests.schedule.harness import (
-    Checked,
-    chain_in_a_block,
-    same_numbers,
-    tiled_matmul,
-)
+from tests.schedule.harness import Checked, chain_in_a_block, same_numbers, tiled_matmul
 from tir import te
 from tir.ir import Var
 from tir.script import parse

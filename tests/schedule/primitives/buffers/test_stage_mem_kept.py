@@ -4,11 +4,7 @@ import pytest
 
 import codegen
 from schedule import Schedule
-from tests.schedule.harness import (
-    Checked,
-    same_numbers,
-    well_formed,
-)
+from tests.schedule.harness import Checked, same_numbers, well_formed
 from tir import te
 from tir.ir import Allocate
 from tir.traverse import path_to, walk_stmts

@@ -3,11 +3,7 @@
 import pytest
 
 from tests.programs import chain
-from tests.schedule.harness import (
-    Checked,
-    rows_of_their_own,
-    tiled_matmul,
-)
+from tests.schedule.harness import Checked, rows_of_their_own, tiled_matmul
 from tir.script import parse
 
 

@@ -27,11 +27,7 @@ def symbolic():
 
 @pytest.mark.parametrize(
     ("buffer", "index_map"),
-    [
-        (("read", 0), lambda i, j: (j, i)),
-        ("B", "lambda i, j: (j, i)"),
-        (("read", 0), IndexMap.identity(2).permute(1, 0)),
-    ],
+    [(("read", 0), lambda i, j: (j, i)), ("B", "lambda i, j: (j, i)"), (("read", 0), IndexMap.identity(2).permute(1, 0))],
     ids=["a function", "text", "an IndexMap"],
 )
 def test_transposed(buffer, index_map):

@@ -181,10 +181,7 @@ def test_factors_may_be_numpy_integers():
 def test_wrong_number_of_arguments():
     from schedule.primitives.loops.split import split
 
-    with pytest.raises(
-        TypeError,
-        match=r"^split\(loop, factors, .*, names=None\): missing a required argument: 'factors'$",
-    ):
+    with pytest.raises(TypeError, match=r"^split\(loop, factors, .*, names=None\): missing a required argument: 'factors'$"):
         split(vector(), "i")
 
 
