@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from ..ir import Call, Graph, Value
-from ..ops.unpacked import BITS, MIDDLE, PER_WORD, packed
+from ..ops.unpacked import BITS, middle, packed
 from .integers import Quantised, quantised, unshifted
 from .rewriting import Replacement, Rewriting, rewrite
 
@@ -21,7 +21,7 @@ def keep_weights_narrow(graph: Graph) -> Graph:
     """MatMul and Gemm of float32 by dequantised constants become products that read these constants:
 
     integers of 8 bits, one scale a column     ByteProduct, whose results are scaled
-    numbers of 4 bits in blocks of the sum     BlockProduct; of many rows, UnpackBlocks and MatMul
+    numbers of 4 or 8 bits in blocks           BlockProduct; of many rows, UnpackBlocks and MatMul
     """
     return rewrite(graph, _rule)
 
@@ -29,7 +29,7 @@ def keep_weights_narrow(graph: Graph) -> Graph:
 def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     write = Replacement(r, call.outputs[0].name)
     if call.operator == "BlockProduct" and call.values[0].shape[0] > MAX_ROWS_IN_REGISTERS:
-        _of_blocks(write, call.values[0], call.values[1:])
+        _of_blocks(write, call.values[0], call.values[1:], call.attribute("bits", 4))
         return write.ended(call.outputs)
     if call.operator not in ("MatMul", "Gemm") or any(0 in v.shape for v in call.values) or len(call.values[1].shape) != 2:
         return None
@@ -58,31 +58,33 @@ def _by_bytes(write: Replacement, rows: Value, weight: Value, transposed: bool) 
 
 
 def _by_blocks(write: Replacement, rows: Value, weight: Value, transposed: bool) -> Value | None:
-    """A product by numbers of 4 bits in blocks along the sum; None for other weights."""
+    """A product by numbers of 4 or 8 bits in blocks along the sum; None for other weights."""
     call = write.r.producer(weight, "DequantizeLinear")
     arrays = [] if call is None else [write.r.known(v) for v in call.values]
     if call is None or any(a is None for a in arrays) or call.attribute("axis", 1) % 2 != int(transposed):
         return None
     numbers, scales, *zeros = [a.T if transposed else a for a in arrays if a is not None]
     block = call.attribute("block_size", 0)
-    if not block or block % PER_WORD or scales.dtype != np.float32:
+    if not block or scales.dtype != np.float32:
         return None
-    shift = MIDDLE if numbers.dtype == np.int8 else 0
-    shifted = numbers.astype(np.int32) + shift
-    if shifted.min() < 0 or shifted.max() >= 1 << BITS:
+    wide, signed = numbers.astype(np.int32), numbers.dtype == np.int8
+    for bits in BITS:
+        shift = middle(bits) * signed
+        if block * bits % 32 == 0 and wide.min() >= -shift and wide.max() + shift < 1 << bits:
+            break
+    else:
         return None
-    words = packed(shifted, block, len(scales))
-    given = [write.constant(a) for a in (words, np.ascontiguousarray(scales))]
+    given = [write.constant(a) for a in (packed(wide + shift, block, len(scales), bits), np.ascontiguousarray(scales))]
     if zeros or not shift:
         zero = zeros[0].astype(np.int32) + shift if zeros else np.zeros(scales.shape, np.int32)
-        if zero.min() < 0:  # a zero point further down than any number of 4 bits
+        if zero.min() < 0:  # a zero point further down than any number of so many bits
             return None
         given.append(write.constant(np.ascontiguousarray(zero.astype(np.uint8))))
-    return _of_blocks(write, rows, given)
+    return _of_blocks(write, rows, given, bits)
 
 
-def _of_blocks(write: Replacement, rows: Value, given: Sequence[Value]) -> Value:
+def _of_blocks(write: Replacement, rows: Value, given: Sequence[Value], bits: int) -> Value:
     """A product by words, scales, and zero points."""
     if rows.shape[0] <= MAX_ROWS_IN_REGISTERS:
-        return write("BlockProduct", rows, *given)
-    return write("MatMul", rows, write("UnpackBlocks", *given, length=rows.shape[1]))
+        return write("BlockProduct", rows, *given, bits=bits)
+    return write("MatMul", rows, write("UnpackBlocks", *given, length=rows.shape[1], bits=bits))

@@ -11,7 +11,7 @@ from graph import Builder
 from graph.compilation import passes_for
 from graph.fusion import fuse
 from graph.ir import Graph
-from graph.ops.unpacked import BITS, MIDDLE, PER_WORD, packed
+from graph.ops.unpacked import middle, packed
 from graph.passes import optimize
 from graph.passes import weights as graph_weights
 from graph.passes.check import check_passes
@@ -27,14 +27,15 @@ RNG = np.random.default_rng(0)
 
 
 class Case:
-    """A product of x by weights (number - zero) * scale, and what it is in float64. Numbers of 4 bits are in blocks along the sum."""
+    """A product of x by weights (number - zero) * scale, and what it is in float64. Numbers of `bits` bits are in blocks along the sum."""
 
-    def __init__(self, rows, steps, columns, block=0, symmetric=True, operator="MatMul", transposed=False, bias=False):
-        low, high = (-8, 8) if symmetric and block else (0, 16) if block else (-127, 128)
+    def __init__(self, rows, steps, columns, block=0, symmetric=True, operator="MatMul", transposed=False, bias=False, bits=4):
+        most = 1 << bits
+        low, high = (-most // 2, most // 2) if symmetric and block else (0, most) if block else (-127, 128)
         self.numbers = RNG.integers(low, high, (steps, columns)).astype("int8" if symmetric else "uint8")
         groups = -(-steps // block) if block else 1
         self.scales = RNG.uniform(0.5, 1, (groups, columns)).astype("f4")
-        self.zeros = None if symmetric else RNG.integers(0, 16, self.scales.shape).astype("uint8")
+        self.zeros = None if symmetric else RNG.integers(0, most, self.scales.shape).astype("uint8")
         self.x, self.bias = RNG.standard_normal((rows, steps)).astype("f4"), RNG.standard_normal(columns).astype("f4")
         turned = [
             None if a is None else a.T if transposed and a.ndim == 2 else a for a in (self.numbers, self.scales, self.zeros)
@@ -54,8 +55,8 @@ class Case:
         weights = (self.numbers - zero) * self.scales[by_step].astype("f8")
         x, add = self.x.astype("f8"), self.bias if bias else 0
         self.exact, self.size = x @ weights + add, np.abs(x) @ np.abs(weights) + np.abs(add)
-        # Of products by numbers as they are stored, from 0 to 15, before what the zero points add is taken away.
-        self.stored = np.abs(x) @ (16 * self.scales[by_step].astype("f8")) if block else 0
+        # Of products by numbers as they are stored, from 0 on, before what the zero points add is taken away.
+        self.stored = np.abs(x) @ (most * self.scales[by_step].astype("f8")) if block else 0
 
     def check(self, found: np.ndarray) -> None:
         steps = self.x.shape[1]
@@ -68,14 +69,15 @@ def operators(graph: Graph) -> list[str]:
     return [c.operator for c in graph.calls]
 
 
+@pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize(
     ("rows", "steps", "columns", "block"),
     [(1, 64, 48, 32), (1, 200, 109, 64), (3, 130, 33, 128), (7, 96, 16, 32), (1, 33, 5, 32), (1, 64, 1, 128), (3, 31, 1, 64)],
 )
-def test_blocks_of_4_bits(rows, steps, columns, block, symmetric):
+def test_blocks_of_4_and_8_bits(rows, steps, columns, block, symmetric, bits):
     """Whole and partial vectors; sums that end within a block, and within a word."""
-    case = Case(rows, steps, columns, block, symmetric)
+    case = Case(rows, steps, columns, block, symmetric, bits=bits)
     compiled = tir.compile(case.graph, ONE)
     assert operators(compiled.graph)[0] == "BlockProduct"
     case.check(compiled(case.x)[0])
@@ -84,8 +86,9 @@ def test_blocks_of_4_bits(rows, steps, columns, block, symmetric):
     assert {a.dtype.name for a in narrow.constants.values()} == {"int32", "float32", *([] if symmetric else ["uint8"])}
 
 
-def test_many_rows_unpack_blocks_once():
-    case = Case(MAX_ROWS_IN_REGISTERS + 1, 70, 24, 32)
+@pytest.mark.parametrize("bits", [4, 8])
+def test_many_rows_unpack_blocks_once(bits):
+    case = Case(MAX_ROWS_IN_REGISTERS + 1, 70, 24, 32, bits=bits)
     compiled = tir.compile(case.graph, ONE)
     assert operators(compiled.graph)[:2] == ["UnpackBlocks", "MatMul"]
     case.check(compiled(case.x)[0])
@@ -120,14 +123,15 @@ def test_weights_take_the_bytes_of_their_numbers():
     assert weight_bytes(case) < 1.1 * 256 * 128 + 4096
 
 
-def test_numbers_are_packed_the_first_lowest():
-    numbers = RNG.integers(0, 1 << BITS, (40, 3))
-    words = packed(numbers, 16, 3).view("uint32")
-    assert words.shape == (3, 2, 3)
+@pytest.mark.parametrize("bits", [4, 8])
+def test_numbers_are_packed_the_first_lowest(bits):
+    numbers, in_word = RNG.integers(0, 1 << bits, (40, 3)), 32 // bits
+    words = packed(numbers, 16, 3, bits).view("uint32")
+    assert words.shape == (3, 16 // in_word, 3)
     for step, column in np.ndindex(48, 3):
-        word = int(words[step // 16, step % 16 // PER_WORD, column])
-        wanted = numbers[step, column] if step < 40 else MIDDLE
-        assert word >> BITS * (step % PER_WORD) & 15 == wanted
+        word = int(words[step // 16, step % 16 // in_word, column])
+        wanted = numbers[step, column] if step < 40 else middle(bits)
+        assert word >> bits * (step % in_word) & ((1 << bits) - 1) == wanted
 
 
 def test_a_product_of_one_row_keeps_its_sums_in_registers():
@@ -163,8 +167,8 @@ def test_zero_points_beyond_4_bits(zero):
 
 
 def test_other_weights_become_floats():
-    """Blocks of 8 bits, and blocks that words do not divide."""
-    for block, numbers in ((32, 100), (12, 7)):
+    """Blocks that words do not divide."""
+    for block, numbers in ((6, 100), (6, 7)):
         constants = {"w": np.full((36, 5), numbers, "int8"), "s": np.ones((-(-36 // block), 5), "f4")}
         nodes = [
             helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=0, block_size=block),
@@ -177,32 +181,43 @@ def test_other_weights_become_floats():
 
 
 @pytest.mark.parametrize("rows", [1, MAX_ROWS_IN_REGISTERS + 1])
-@pytest.mark.parametrize("zeros", [True, False])
-def test_matmul_nbits(rows, zeros):
+@pytest.mark.parametrize("zeros", ["none", "numbers", "floats"])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_matmul_nbits(rows, zeros, bits):
     """Of onnxruntime's domain, by its definition; blocks of an odd number of zero points."""
     length, columns, block = 80, 7, 32
-    numbers, points = RNG.integers(0, 16, (columns, 96)), RNG.integers(0, 16, (columns, 4))
+    numbers, points = RNG.integers(0, 1 << bits, (columns, 96)), RNG.integers(0, 1 << bits, (columns, 4))
     scales = RNG.uniform(0.5, 1, (columns, 3)).astype("f4")
-    constants = {"b": (numbers[:, ::2] | numbers[:, 1::2] << 4).astype("u1").reshape(columns, 3, 16), "s": scales.reshape(-1)}
-    constants |= {"z": (points[:, ::2] | points[:, 1::2] << 4).astype("u1").reshape(-1)} if zeros else {}
+
+    def in_bytes(array):
+        return (array[:, ::2] | array[:, 1::2] << 4 if bits == 4 else array).astype("u1")
+
+    constants = {"b": in_bytes(numbers).reshape(columns, 3, -1), "s": scales.reshape(-1)}
+    zero = np.full((columns, 3), 1 << bits - 1)
+    if zeros == "numbers":
+        zero = points[:, :3]
+        constants["z"] = in_bytes(points if bits == 4 else zero).reshape(-1)
+    elif zeros == "floats":
+        zero = constants["z"] = RNG.uniform(-3, 30, (columns, 3)).astype("f4")
     x = RNG.standard_normal((2, rows, length)).astype("f4")
     node = helper.make_node(
-        "MatMulNBits", ["x", *constants], ["y"], domain="com.microsoft", K=length, N=columns, block_size=block
+        "MatMulNBits", ["x", *constants], ["y"], domain="com.microsoft", K=length, N=columns, block_size=block, bits=bits
     )
     proto = model([node], {"x": x}, ["y"], constants)
     proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     graph = load_onnx(proto)
-    zero = np.repeat(points[:, :3] if zeros else np.full((columns, 3), 8), block, axis=1)
-    weights = ((numbers - zero) * np.repeat(scales.astype("f8"), block, axis=1))[:, :length]
+    weights = ((numbers - np.repeat(zero.astype("f8"), block, axis=1)) * np.repeat(scales.astype("f8"), block, axis=1))[
+        :, :length
+    ]
     (found,) = tir.compile(graph, ONE)(x)
-    bound = UNIT * (length + 2) * 16 * np.abs(x).sum(axis=-1, keepdims=True)
+    bound = UNIT * (length + 2) * 2.0**bits * np.abs(x).sum(axis=-1, keepdims=True)
     assert (np.abs(found - x @ weights.T) <= bound).all()
 
 
 def test_matmul_nbits_refusals():
-    constants = {"b": np.zeros((7, 1, 32), "u1"), "s": np.ones(7, "f4")}
-    node = helper.make_node("MatMulNBits", ["x", "b", "s"], ["y"], domain="com.microsoft", K=32, N=7, block_size=32, bits=8)
+    constants = {"b": np.zeros((7, 1, 8), "u1"), "s": np.ones(7, "f4")}
+    node = helper.make_node("MatMulNBits", ["x", "b", "s"], ["y"], domain="com.microsoft", K=32, N=7, block_size=32, bits=2)
     proto = model([node], {"x": np.ones((2, 32), "f4")}, ["y"], constants)
     proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    with pytest.raises(ValueError, match="weights of 4 bits, in order, are supported, got bits=8"):
+    with pytest.raises(ValueError, match="weights of 4 or 8 bits, in order, are supported, got bits=2"):
         load_onnx(proto)
