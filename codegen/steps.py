@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+class Word(int):
+    """A number that is known when a program runs: a word of 64 bits, by its position in the first block that it is given."""
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """An address `offset` bytes beyond the one of the block `base`."""

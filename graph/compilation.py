@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -18,18 +19,20 @@ from tir.ir import PrimFunc, Var
 from tir.te import Tensor, create_prim_func
 
 from .donation import donations, fuse_in_place, planned_graph
-from .general import GeneralKernels, samples
+from .general import GeneralKernels, Row, is_constant, samples
 from .ir import Graph, GraphError
 from .kernels import GroupKernel, compiled
 from .memory import WEIGHTS
 from .memory import plan as planned_memory
 from .model import Model
+from .network import Network
 from .passes import PASSES, Pass, optimize
 from .passes.integers import in_fewer_cycles
 from .passes.precision import Precision, in_precision
 from .passes.quantised import stay_quantised
 from .passes.weights import keep_weights_narrow
 from .passes.winograd import fastest, filter_minimally
+from .planned import NotPlanned, OpenPlan, Planned, Program, Sample
 from .prepare import Constants, filled, prepared
 from .sizes import OpenGraph
 from .variants import OpenModel
@@ -132,8 +135,8 @@ def compile(
                 if general is not None:
                     for row in samples(computation.sizes, rows):
                         variants.learn(computation, row)
-                    general.compile()
-                return OpenModel(computation, variants.model, rows)
+                    variants.plan(computation.sizes)
+                return OpenModel(computation, variants, rows)
     kind = type(computation).__name__
     raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, a PrimFunc or a list of tensors, got {kind}")
 
@@ -145,29 +148,75 @@ class _Variants:
     target: Target
     records: str | Path | Records | None
     cache: ObjectCache | None
-    plan: Plan
+    measured: Plan
     winograd: bool
     donate: Mapping[str, str] | None
     precision: Precision | None
     general: GeneralKernels | None
     constants: Constants = field(default_factory=Constants)
+    programs: list[Program] = field(default_factory=list)
+    samples: dict[Hashable, list[Sample]] = field(default_factory=dict)
 
-    def learn(self, graph: OpenGraph, row: Mapping[str, int]) -> None:
-        """Show the functions at a sample of the sizes to `general`; none where the network refuses these sizes."""
-        assert self.general is not None
-        try:
-            read = final(graph.at(row), self.target, self.winograd, self.precision)
-            groups = fuse_in_place(read, donations(read, self.donate or {}))
-        except GraphError:
-            return
-        self.general.learn(row, [g.func for g in groups])
+    def learn(self, graph: OpenGraph, row: Row) -> None:
+        """Read the network at a sample of its sizes, unless it refuses them."""
+        with suppress(GraphError):
+            sample = self._sample(graph.at(row), row)[0]
+            own = self.samples.setdefault((sample.ones, sample.structure), [])
+            own.append(sample.sharing(own[0]) if own else sample)
 
-    def model(self, graph: Graph, row: Mapping[str, int], named: bool) -> Model:
+    def plan(self, names: Sequence[str]) -> None:
+        """Compile a program for each kind of samples that has a plan."""
+        for taken in self.samples.values():
+            with suppress(NotPlanned):
+                self.programs.append(self._program(OpenPlan(names, taken)))
+        self.samples.clear()
+
+    def planned(self, row: Row) -> Planned | None:
+        """The network at these sizes by a plan; None where none is for them."""
+        found = [p for p in self.programs if p.plan.covers(row)]
+        return min(found, key=lambda p: p.plan.distance(row)).at(row) if found else None
+
+    def read(self, graph: Graph, row: Row) -> Network:
+        """The network as it is read at these sizes, by a plan if that is the same one."""
+        sample, whole = self._sample(graph, row)
+        program = next((p for p in self.programs if p.plan.serves(sample)), None)
+        return self._assembled(whole, row) if program is None else program.at(row)
+
+    def model(self, graph: Graph, row: Row, named: bool) -> Model:
         """The model of a network at known sizes, which shares constants with those at other sizes."""
-        known = None if named or self.general is None else partial(self.general.kernel, row=row)
-        with recorded(self.records, self.plan) as records:
-            read = final(graph, self.target, self.winograd, self.precision)
-            return assembled(read, self.target, records, self.cache, self.plan, self.constants, self.donate, known)
+        return self._assembled(final(graph, self.target, self.winograd, self.precision), None if named else row)
+
+    def _sample(self, graph: Graph, row: Row) -> tuple[Sample, Graph]:
+        read = final(graph, self.target, self.winograd, self.precision)
+        found = donations(read, self.donate or {})
+        return Sample.of(row, planned_graph(read, found), fuse_in_place(read, found), found), read
+
+    def _assembled(self, graph: Graph, row: Row | None) -> Model:
+        known = None if row is None or self.general is None else partial(self.general.kernel, row=row)
+        with recorded(self.records, self.measured) as records:
+            return assembled(graph, self.target, records, self.cache, self.measured, self.constants, self.donate, known)
+
+    def _program(self, plan: OpenPlan) -> Program:
+        """The program of a plan. Raises NotPlanned where a kernel cannot be made for open sizes."""
+        assert self.general is not None
+        sample, found = plan.largest, plan.largest.found
+        fixed = [g.func for g, formulas in zip(sample.groups, plan.functions, strict=True) if all(map(is_constant, formulas))]
+        by_func: dict[PrimFunc, GroupKernel] = {**compiled(fixed, self.target, self.general.records, self.cache)}
+        kernels: list[GroupKernel] = []
+        for group, numbers, formulas in zip(sample.groups, sample.numbers, plan.functions, strict=True):
+            known = by_func.get(group.func) if all(map(is_constant, formulas)) else None
+            kernel = known or self.general.learned(sample.row, group.func, numbers, formulas)
+            if kernel is None:
+                raise NotPlanned(f"no schedule of {group.func.name} for open sizes")
+            kernels.append(kernel)
+        groups, preparations = prepared(sample.graph, sample.groups, kernels)
+        if any(plan.is_open(v) for p in preparations for v in p.values.values()):
+            raise NotPlanned("a constant that follows from sizes has a layout of its own")
+        layout = planned_memory(sample.graph, groups, {d.output: d.input for d in found})
+        graph, _ = filled(sample.graph, layout, preparations)
+        graph, layout, blocks = self.constants.shared(graph, layout)
+        plan.largest = sample.with_constants({})
+        return Program(plan, groups, kernels, layout, graph.constants, blocks, self.target)
 
 
 def final(graph: Graph, target: Target, winograd: bool = True, precision: Precision | None = None) -> Graph:

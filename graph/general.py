@@ -10,7 +10,6 @@ that holds by chance costs time, never a wrong result.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
@@ -28,13 +27,13 @@ from search.records import Records
 from search.sizes import adapted
 from tir.ir import Buffer, PrimFunc
 from tir.script import parse
-from tir.specialize import specialize
 from tir.verify.bounds import refuse_out_of_bounds
 
 from .kernels import NAME_DIGITS, CompiledFunction, GroupKernel, encoded, main_and_preparation
 
 SAMPLES_PER_SIZE = 3  # values of each size at which functions are compared: as many as a polynomial of degree 2 has coefficients
-MAX_SAMPLES = 9  # combinations of sizes that are compared
+MAX_SAMPLES = 7  # combinations of these values that are compared: one more than a polynomial of two sizes has coefficients
+FURTHER_SAMPLES = 2  # other combinations, which show a function that is a polynomial at those alone
 MAX_DEGREE = 2  # of polynomials
 INTEGER = re.compile(r"T\.int64\((-?\d+)\)|(?<![\w.])(\d+)(?![\w.])")
 
@@ -97,46 +96,33 @@ class GeneralKernels:
 
     def __init__(self, names: Sequence[str], target: Target, records: Records | None, cache: ObjectCache | None):
         self.names, self.target, self.records, self.cache = tuple(names), target, records, cache
-        self._samples: dict[tuple[Text, int], list[tuple[Row, PrimFunc, Numbers]]] = {}
         self._known: dict[Text, list[_General]] = {}
 
-    def learn(self, row: Row, funcs: Sequence[PrimFunc]) -> None:
-        """Take the functions of the network at a sample of its sizes. Of those that differ in integers alone, the first is taken
-        for the first at other samples, and so on."""
-        counts: Counter[Text] = Counter()
-        for func in dict.fromkeys(funcs):
-            found = Numbers.of(func)
-            self._samples.setdefault((found.text, counts[found.text]), []).append((row, func, found))
-            counts[found.text] += 1
-
-    def compile(self) -> None:
-        """Compile a kernel for all functions that occurred at several samples."""
-        for (text, _), samples in self._samples.items():
-            if len(samples) > 1 and (general := self._compiled(samples)) is not None:
-                self._known.setdefault(text, []).append(general)
-        self._samples.clear()
+    def learned(self, row: Row, func: PrimFunc, numbers: Numbers, formulas: tuple[Polynomial, ...]) -> OpenKernel | None:
+        """The kernel for a function of a network whose integers are these polynomials, `numbers` at the sizes `row`; None where
+        its schedule cannot be made for open sizes."""
+        known = self._known.setdefault(numbers.text, [])
+        if all(general.formulas != formulas for general in known):
+            general = self._compiled(row, func, numbers, formulas)
+            if general is None:
+                return None
+            known.append(general)
+        return self.kernel(func, row)
 
     def kernel(self, func: PrimFunc, row: Row) -> OpenKernel | None:
         """The kernel for a function at these sizes, None where none is certain to be it."""
         found, sizes = Numbers.of(func), tuple(row[name] for name in self.names)
         for general in self._known.get(found.text, ()):
-            if tuple(_value(f, row) for f in general.formulas) == found.values:
+            if tuple(polynomial_value(f, row) for f in general.formulas) == found.values:
                 main, preparation = general.parts
                 return OpenKernel(func, main.symbol, self.target, None, main, preparation, sizes, general.opened)
         return None
 
-    def _compiled(self, samples: Sequence[tuple[Row, PrimFunc, Numbers]]) -> _General | None:
-        rows = [row for row, _, _ in samples]
-        formulas = tuple(fitted(self.names, rows, values) for values in zip(*(n.values for _, _, n in samples), strict=True))
-        known = tuple(f for f in formulas if f is not None)
-        row, func, numbers = max(samples, key=lambda s: sum(s[0].values()))
-        if len(known) < len(formulas):
-            return None
+    def _compiled(self, row: Row, func: PrimFunc, numbers: Numbers, formulas: tuple[Polynomial, ...]) -> _General | None:
         variables = {name: f"size_{n}" for n, name in enumerate(self.names)}
-        opened = parse(_script(numbers, known, variables))
+        opened = parse(_script(numbers, formulas, variables))
         assert isinstance(opened, PrimFunc)
         values = {variables[name]: row[name] for name in self.names}
-        assert Numbers.of(specialize(opened, values)).values == numbers.values, opened
         key = data_key([compiler_sources(__file__), str(self.target), opened.script(), values])
         name = f"{func.name}_{key[:NAME_DIGITS]}"
         static = scheduled(func, self.target, looked_up(func, self.target, self.records))
@@ -153,7 +139,7 @@ class GeneralKernels:
             data = encoded([_named(part, shapes) for part in parts])
             if self.cache is not None:
                 self.cache.put(key, data)
-        return _General(known, general, main_and_preparation(data))
+        return _General(formulas, general, main_and_preparation(data))
 
 
 def _named(part: CompiledFunction, shapes: Mapping[str, Buffer]) -> CompiledFunction:
@@ -161,24 +147,30 @@ def _named(part: CompiledFunction, shapes: Mapping[str, Buffer]) -> CompiledFunc
 
 
 def samples(names: Sequence[str], named: Sequence[Row]) -> list[dict[str, int]]:
-    """Combinations of sizes at which functions are compared: some of each size up to its largest named one, all above 1; and some
-    with a size of 1, where that is named, as a loop of one iteration is none."""
-    values = [_spread(max(SAMPLES_PER_SIZE + 1, *(row[name] for row in named))) for name in names]
-    rows = [dict(zip(names, row, strict=True)) for row in product(*values)]
-    if len(rows) > MAX_SAMPLES:
-        chosen = np.random.default_rng(0).choice(len(rows) - 1, MAX_SAMPLES - 1, replace=False)
-        rows = [*(rows[n] for n in sorted(chosen.tolist())), rows[-1]]
-    for name in names if len(names) > 1 else ():
-        if any(row[name] == 1 for row in named):
-            rows += [dict(zip(names, row, strict=True)) | {name: 1} for row in zip(*values, strict=True)]
-    return rows
+    """Combinations of sizes at which functions are compared, the largest first: some of each size up to its largest named one,
+    all above 1; and, where 1 is named of some sizes, as a loop of one iteration is none, combinations of 1 and others."""
+    largest = {name: max(SAMPLES_PER_SIZE + 2, *(row[name] for row in named)) for name in names}
+    values = {name: _spread(most) for name, most in largest.items()}
+    rng = np.random.default_rng(0)
+    rows = []
+    ones = [[name] if any(row[name] == 1 for row in named) else [] for name in names]
+    for single in product(*([[], one] if one else [[]] for one in ones)):
+        fixed = {name for one in single for name in one}
+        free = [name for name in names if name not in fixed]
+        found = [dict(zip(free, row, strict=True)) for row in product(*(values[name] for name in free))]
+        if len(found) > MAX_SAMPLES:
+            chosen = rng.choice(len(found) - 1, MAX_SAMPLES - 1, replace=False)
+            found = [*(found[n] for n in sorted(chosen.tolist())), found[-1]]
+        between = ({name: int(rng.integers(2, largest[name] + 1)) for name in free} for _ in range(FURTHER_SAMPLES))
+        rows += [{name: row.get(name, 1) for name in names} for row in (*reversed(found), *between) if row]
+    return list({tuple(row.items()): row for row in rows}.values())
 
 
 def _spread(largest: int) -> list[int]:
-    """SAMPLES_PER_SIZE different sizes above 1 and up to `largest`, odd ones where there are enough."""
-    odd = list(range(3, largest + 1, 2))
-    pool = odd if len(odd) >= SAMPLES_PER_SIZE else list(range(2, largest + 1))
-    return [pool[round(k * (len(pool) - 1) / (SAMPLES_PER_SIZE - 1))] for k in range(SAMPLES_PER_SIZE)]
+    """SAMPLES_PER_SIZE different sizes from 3 up to `largest`, which is at least 5: even and odd, so that other numbers divide
+    them."""
+    middle = (largest + 3) // 2
+    return [3, middle + (middle % 2 == largest % 2), largest]
 
 
 def _script(numbers: Numbers, formulas: Sequence[Polynomial], variables: Mapping[str, str]) -> str:
@@ -198,7 +190,7 @@ def _quoted(shape: str) -> str:
 
 
 def _text(formula: Polynomial, wide: bool, variables: Mapping[str, str]) -> str:
-    if all(not product for product, _ in formula):
+    if is_constant(formula):
         value = sum(factor for _, factor in formula)
         return f"T.int64({value})" if wide else str(value)
     factors = [
@@ -209,19 +201,24 @@ def _text(formula: Polynomial, wide: bool, variables: Mapping[str, str]) -> str:
     return f'T.Cast("int64", {text})' if wide else text
 
 
-def _value(formula: Polynomial, row: Row) -> int:
+def is_constant(formula: Polynomial) -> bool:
+    return all(not product for product, _ in formula)
+
+
+def polynomial_value(formula: Polynomial, row: Row) -> int:
+    """The value of a polynomial at some sizes."""
     return sum(factor * prod(row[name] for name in names) for names, factor in formula)
 
 
 def fitted(names: Sequence[str], rows: Sequence[Row], values: Sequence[int]) -> Polynomial | None:
     """The simplest polynomial with integer factors that has these values; None without one."""
     for basis in _bases(names):
-        if len(basis) > len(rows):
+        if 1 < len(basis) >= len(rows):  # one sample more than there are factors, which would find another function
             continue
         matrix = np.array([[prod(row[n] for n in product) for product in basis] for row in rows], float)
         factors = np.rint(np.linalg.lstsq(matrix, np.array(values, float), rcond=None)[0]).astype(int).tolist()
         formula = tuple((product, factor) for product, factor in zip(basis, factors, strict=True) if factor) or (((), 0),)
-        if all(_value(formula, row) == value for row, value in zip(rows, values, strict=True)):
+        if all(polynomial_value(formula, row) == value for row, value in zip(rows, values, strict=True)):
             return formula
     return None
 

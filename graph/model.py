@@ -48,7 +48,7 @@ class Model(Network):
         ]
         self.steps += plan.copies
         self.codes = {k.main.symbol: k.main.code for k in self.kernels}
-        self.keeping = [name for name, code in self.codes.items() if f"{name}{RELEASE}\0".encode() in code]
+        self.keeping = keeping(self.codes)
         self.bases = [*weights, ARENA, *map(input_base, range(len(graph.inputs)))]
         self.bases += [output_base(n) for n, v in enumerate(graph.outputs) if v.name not in donated]
         labels = [kernel_label(k.func) for k in self.kernels]
@@ -74,20 +74,10 @@ class Model(Network):
 
     @cached_property
     def _functions(self) -> tuple[Entry, Entry | None, Entry | None]:
-        text = entry(ENTRY, self.bases, self.steps, self.keeping, timed=True)
-        objects, runtime, limit = [object_code(text, self.target), *self.codes.values()], {}, None
-        if any(map(calls_openmp, self.codes.values())):
-            names = [f"{ENTRY}{THREADS}", LIMITED]
-            threads = Library([object_code(limited_threads(ENTRY, self.target.num_cores), self.target)], names, self.target)
-            limit, runtime = threads.function(names[0], 1), {PARALLEL: threads.address(LIMITED)}
-        library = Library(objects, [ENTRY, f"{ENTRY}{TIMED}"], self.target, runtime)
-        return library.function(ENTRY, len(self.bases)), library.function(f"{ENTRY}{TIMED}", len(self.bases) + 1), limit
+        return loaded(self.bases, self.steps, self.codes, self.target)
 
     def _native(self, written: bool) -> Entry:
-        named = [*(_bytes(name, block.nbytes) for name, block in self.weights.items()), _bytes(ARENA, self.plan.nbytes)]
-        params = [*named, *map(buffer, (*self.inputs, *self.made))]
-        names = {*self.donated.values(), *(v.name for v in self.made if written)}  # new arrays overlap no other
-        return native_call(self._functions[0], params, names, short=False)
+        return checked_entry(self, written)
 
     def _fault(self, step: int, status: int) -> Exception:
         return failure(self.kernels[step].kernel.main.lowered, status, name=f"{self.name}: {self.labels[step]}")
@@ -118,6 +108,33 @@ class Model(Network):
         from .export import export
 
         return export(self.joined(), path, name, compiler=compiler)
+
+
+def keeping(codes: Mapping[str, bytes]) -> list[str]:
+    """The symbols of kernels, as object files by their symbols, that keep memory from one call to the next."""
+    return [name for name, code in codes.items() if f"{name}{RELEASE}\0".encode() in code]
+
+
+def loaded(
+    bases: Sequence[str], steps: Sequence[Step], codes: Mapping[str, bytes], target: Target
+) -> tuple[Entry, Entry | None, Entry | None]:
+    """The functions of a network (see `Network._functions`) of these steps, and of kernels as object files by their symbols."""
+    text = entry(ENTRY, bases, steps, keeping(codes), timed=True)
+    objects, runtime, limit = [object_code(text, target), *codes.values()], {}, None
+    if any(map(calls_openmp, codes.values())):
+        names = [f"{ENTRY}{THREADS}", LIMITED]
+        threads = Library([object_code(limited_threads(ENTRY, target.num_cores), target)], names, target)
+        limit, runtime = threads.function(names[0], 1), {PARALLEL: threads.address(LIMITED)}
+    library = Library(objects, [ENTRY, f"{ENTRY}{TIMED}"], target, runtime)
+    return library.function(ENTRY, len(bases)), library.function(f"{ENTRY}{TIMED}", len(bases) + 1), limit
+
+
+def checked_entry(network: Network, written: bool) -> Entry:
+    """The entry of a network as a function of arrays (see `Network._native`)."""
+    named = [*(_bytes(f"block.{n}", b.nbytes) for n, b in enumerate(network._blocks)), _bytes(ARENA, network.arena_nbytes)]
+    params = [*named, *map(buffer, (*network.inputs, *network.made))]
+    names = {*network.donated.values(), *(v.name for v in network.made if written)}  # new arrays overlap no other
+    return native_call(network._functions[0], params, names, short=False)
 
 
 def _bytes(name: str, count: int) -> Buffer:

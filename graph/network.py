@@ -202,7 +202,10 @@ class Network:
             arena = self._arenas.pop()
         except IndexError:
             arena = aligned_memory(self.arena_nbytes)
-        status = run(*self._blocks, arena, *inputs, *outputs)
+        if arena.nbytes < self.arena_nbytes:  # of a call at other sizes
+            arena = aligned_memory(self.arena_nbytes)
+        whole = arena.nbytes == self.arena_nbytes
+        status = run(*self._blocks, arena if whole else arena[: self.arena_nbytes], *inputs, *outputs)
         if len(self._arenas) < host_cores():  # as many calls as can run at once
             self._arenas.append(arena)
         if status not in (0, DECLINED):

@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 from tir.arrays import host_array
 
 from .arguments import ordered
 from .ir import Graph, GraphError
 from .model import Model
-from .network import Profile
+from .network import Network, Profile
 from .sizes import OpenGraph
 
 MAX_KEPT_VARIANTS = 64  # variants of sizes that were not named; the oldest goes first
 
 Key = tuple[int, ...]
+
+
+class Variants(Protocol):
+    """The compilation of a network of open sizes at some of them (see `compilation`)."""
+
+    def model(self, graph: Graph, row: Mapping[str, int], named: bool) -> Model: ...
+
+    def planned(self, row: Mapping[str, int]) -> Network | None: ...
+
+    def read(self, graph: Graph, row: Mapping[str, int]) -> Network: ...
 
 
 class OpenModel:
@@ -27,39 +37,54 @@ class OpenModel:
     Any number of threads may call it at the same time.
     """
 
-    def __init__(
-        self, graph: OpenGraph, compiled: Callable[[Graph, Mapping[str, int], bool], Model], named: list[dict[str, int]]
-    ):
+    def __init__(self, graph: OpenGraph, variants: Variants, named: list[dict[str, int]]):
         self.graph, self.name = graph, graph.name
-        self._compiled, self._lock = compiled, Lock()
+        self._variants, self._lock = variants, Lock()
         self.named: dict[Key, Model] = {}
-        self._others: OrderedDict[Key, Model] = OrderedDict()
-        self._by_shapes: dict[tuple, Model] = {}  # of arrays in the order of the inputs, so that most calls look up one dict
+        self._others: OrderedDict[Key, Network] = OrderedDict()
+        self._by_shapes: dict[tuple, Network] = {}  # of arrays in the order of the inputs, so that most calls look up one dict
         self._threads: int | None = None
         for sizes in named:
-            self.named[self._key(sizes)] = compiled(graph.at(sizes), sizes, True)
+            self.named[self._key(sizes)] = variants.model(graph.at(sizes), sizes, True)
 
     def _key(self, sizes: Mapping[str, int]) -> Key:
         return tuple(sizes[name] for name in self.graph.sizes)
 
     def at(self, sizes: Mapping[str, int]) -> Model:
-        """The model for these sizes, made at the first call unless they were named. Raises as `OpenGraph.at` does."""
+        """The model for these sizes alone, made at the first call unless they were named. Raises as `OpenGraph.at` does."""
         key = self._key(sizes) if sizes.keys() == set(self.graph.sizes) else ()
-        if (found := self.named.get(key)) is not None:
-            return found
+        if (model := self.named.get(key)) is not None:
+            return model
+        with self._lock:
+            found = self._others.get(key)
+            if not isinstance(found, Model):
+                found = self._variants.model(self.graph.at(sizes), sizes, False)
+                self._keep(key, found)
+        return found
+
+    def _network(self, sizes: Mapping[str, int]) -> Network:
+        """The network for these sizes: a model if they were named, else by a plan for all sizes, if that is for these, too."""
+        key = self._key(sizes)
+        if (model := self.named.get(key)) is not None:
+            return model
         with self._lock:
             found = self._others.get(key)
             if found is None:
-                found = self._others[key] = self._compiled(self.graph.at(sizes), sizes, False)
-                if self._threads is not None:
-                    found.threads = self._threads
-                while len(self._others) > MAX_KEPT_VARIANTS:
-                    _, gone = self._others.popitem(last=False)
-                    for shapes in [s for s, m in list(self._by_shapes.items()) if m is gone]:  # other threads add some
-                        del self._by_shapes[shapes]
+                found = self._variants.planned(sizes) or self._variants.read(self.graph.at(sizes), sizes)
+                self._keep(key, found)
         return found
 
-    def _variant(self, inputs: tuple) -> tuple[Model, Sequence[Any]]:
+    def _keep(self, key: Key, network: Network) -> None:
+        if self._threads is not None:
+            network.threads = self._threads
+        gone = [] if (old := self._others.pop(key, None)) is None else [old]
+        self._others[key] = network
+        while len(self._others) > MAX_KEPT_VARIANTS:
+            gone.append(self._others.popitem(last=False)[1])
+        for shapes in [s for s, m in list(self._by_shapes.items()) if any(m is n for n in gone)]:  # other threads add some
+            del self._by_shapes[shapes]
+
+    def _variant(self, inputs: tuple) -> tuple[Network, Sequence[Any]]:
         """The model for the shapes of these inputs, and the inputs in order."""
         by_name = len(inputs) == 1 and isinstance(inputs[0], Mapping)
         given = ordered(self.graph, inputs[0] if by_name else inputs)
@@ -72,7 +97,7 @@ class OpenModel:
                     raise GraphError(f"input `{value.name}` must be an array, got {type(a).__name__}")
                 shape = found.array.shape
             shapes.append(tuple(map(int, shape)))
-        model = self._by_shapes[tuple(shapes)] = self.at(self.graph.sizes_of(shapes))
+        model = self._by_shapes[tuple(shapes)] = self._network(self.graph.sizes_of(shapes))
         return model, given
 
     def __call__(self, *inputs, out: Any = None) -> list[Any]:
@@ -95,8 +120,8 @@ class OpenModel:
         return model.profile(*given, runs=runs)
 
     @property
-    def models(self) -> list[Model]:
-        """The models of all sizes so far, those of named ones first."""
+    def models(self) -> list[Network]:
+        """The networks of all sizes so far, those of named ones first."""
         return [*self.named.values(), *self._others.values()]
 
     @property

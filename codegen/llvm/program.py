@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 
 from ..runtime.faults import NO_MEMORY, PLACES
-from ..steps import Copy, Invoke, Step
+from ..steps import Copy, Invoke, Step, Word
 from .scratch import RELEASE
 
 STEP = 2 * PLACES
@@ -37,13 +37,13 @@ def entry(name: str, bases: Sequence[str], steps: Sequence[Step], keeping: Colle
         declared |= {f"declare void @{symbol}{RELEASE}()" for symbol in keeping}
         calls = [f"call void @{symbol}{RELEASE}()" for symbol in sorted(keeping)]
         functions.append("\n  ".join([f"define void @{name}{RELEASE}() nounwind {{", *calls, "ret void"]) + "\n}")
-    return "\n\n".join(["\n".join(sorted(declared)), *functions]) + "\n"
+    return "\n\n".join(["\n".join(sorted(declared)), *functions, "!0 = !{}"]) + "\n"
 
 
 def _function(name: str, bases: Sequence[str], steps: Sequence[Step], timed: bool) -> str:
     lines = list(_clock(0)) if timed else []
     for n, step in enumerate(steps):
-        lines += _step(n, step)
+        lines += _step(n, step, bases[0])
         lines += _clock(n + 1) if timed else ()
     head = f"define i32 @{name}({', '.join(f'ptr %{base}' for base in bases)}) nounwind {{"
     body = ["entry:", *lines, "ret i32 0"]
@@ -63,14 +63,20 @@ def _function(name: str, bases: Sequence[str], steps: Sequence[Step], timed: boo
     return "\n".join([head, *(x if x.endswith(":") else f"  {x}" for x in body), "}"])
 
 
-def _step(n: int, step: Step) -> Iterator[str]:
+def _step(n: int, step: Step, first: str) -> Iterator[str]:
     addresses = step.arguments if isinstance(step, Invoke) else (step.target, step.source)
+    numbers = [*(a.offset for a in addresses), *(step.sizes if isinstance(step, Invoke) else [step.nbytes])]
+    for m, number in enumerate(numbers):
+        if isinstance(number, Word):
+            yield f"%a{n}.{m} = getelementptr inbounds i64, ptr %{first}, i64 {int(number)}"
+            yield f"%n{n}.{m} = load i64, ptr %a{n}.{m}, !invariant.load !0"
+    texts = [f"%n{n}.{m}" if isinstance(number, Word) else str(number) for m, number in enumerate(numbers)]
     for m, address in enumerate(addresses):
-        yield f"%p{n}.{m} = getelementptr inbounds i8, ptr %{address.base}, i64 {address.offset}"
+        yield f"%p{n}.{m} = getelementptr inbounds i8, ptr %{address.base}, i64 {texts[m]}"
     if isinstance(step, Copy):
-        yield f"call void @llvm.memcpy.p0.p0.i64(ptr %p{n}.0, ptr %p{n}.1, i64 {step.nbytes}, i1 false)"
+        yield f"call void @llvm.memcpy.p0.p0.i64(ptr %p{n}.0, ptr %p{n}.1, i64 {texts[-1]}, i1 false)"
         return
-    given = [*(f"ptr %p{n}.{m}" for m in range(len(addresses))), *(f"i64 {size}" for size in step.sizes)]
+    given = [*(f"ptr %p{n}.{m}" for m in range(len(addresses))), *(f"i64 {text}" for text in texts[len(addresses) :])]
     yield f"%status{n} = call i32 @{step.symbol}({', '.join(given)})"
     yield f"%failed{n} = icmp ne i32 %status{n}, 0"
     yield f"br i1 %failed{n}, label %fail, label %done{n}"

@@ -6,6 +6,7 @@ import gc
 import pickle
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,14 +14,19 @@ from onnx import TensorProto, helper
 
 import tir
 from graph import Graph, GraphError, OpenGraph, OpenModel
-from graph.general import GeneralKernels, fitted, samples
+from graph.general import GeneralKernels, Numbers, fitted, polynomial_value, samples
 from graph.onnx import load_onnx
+from graph.passes.check import widened
+from graph.planned import Planned
+from graph.reference import evaluate
 from graph.sizes import OpenInput
 from tests.codegen.c_programs import CC
 from tests.codegen.harness import ONE, at_once
+from tests.sweeps import one_in
 from tir import te
 
 from .models import model
+from .open_networks import WIDTH, drawn
 
 RNG = np.random.default_rng(0)
 W = RNG.uniform(-1, 1, (24, 24)).astype("float32")
@@ -77,9 +83,9 @@ def test_all_sizes(net, batch, seq):
 
 
 def test_equal_constants_are_held_once(net):
-    packed = {tuple(sorted(a.tobytes() for a in m.graph.constants.values())) for m in net.models}
+    packed = {tuple(sorted(a.tobytes() for a in m.graph.constants.values())) for m in net.named.values()}
     distinct = {content for contents in packed for content in contents}
-    assert len(packed) < len(net.models) and net.weights_nbytes <= sum(map(len, distinct)) + 64 * len(distinct)
+    assert len(packed) < len(net.named) and net.weights_nbytes <= sum(map(len, distinct)) + 64 * len(distinct)
 
 
 def test_a_variant_is_a_model_of_its_own(net, tmp_path):
@@ -105,6 +111,41 @@ def test_calls_of_several_threads(net):
     at_once(*map(calls, range(4)))
 
 
+@one_in(4)
+@pytest.mark.parametrize("seed", range(16))
+def test_random_networks_by_one_plan(seed):
+    """Sizes up to the named ones, and beyond, and none at all, beside the interpreter in float64."""
+    network, rng = drawn(seed), np.random.default_rng(seed)
+    net = tir.compile(network, ONE, sizes={"batch": 4, "rows": (1, 11)})
+    planned = 0
+    for batch, rows in (*rng.integers((2, 1), (5, 12), (8, 2)).tolist(), (3, 13), (2, 0)):
+        arrays = [rng.uniform(-1, 1, (batch, rows, WIDTH)).astype("float32") for _ in range(2)]
+        wanted = evaluate(*widened(network.at({"batch": batch, "rows": rows}), arrays))
+        found = net(*arrays)
+        for a, b in zip(found, wanted, strict=True):
+            assert a.shape == b.shape, (seed, batch, rows)
+            scale = max(1.0, np.abs(b).max(initial=0.0))
+            assert (np.abs(a - b) <= 64 * (rows + WIDTH) * EPS * scale).all(), (seed, batch, rows)
+        planned += isinstance(net._by_shapes[arrays[0].shape, arrays[1].shape], Planned)
+    assert planned >= 1, seed
+
+
+def test_values_that_live_at_the_same_time_share_no_memory():
+    """The offsets of a plan at random sizes, beside the lifetimes."""
+    for seed in range(2):
+        net = tir.compile(drawn(seed), ONE, sizes={"batch": 4, "rows": 11})
+        for program in net._variants.programs:
+            row = {name: 1 if name in program.plan.ones else int(RNG.integers(2, 9)) for name in ("batch", "rows")}
+            network = program.at(row)
+            words = network._blocks[0].view(np.int64)
+            ends = {}
+            for n, below in program._below:
+                value = next(v for v, at in program._at.items() if at == n)
+                shape = [polynomial_value(f, row) for f in program.plan.shape(value)]
+                ends[n] = int(words[n]) + int(np.prod(shape)) * program._itemsizes[n]
+                assert all(words[n] >= ends[m] for m in below) and ends[n] <= network.arena_nbytes
+
+
 def test_the_oldest_variants_go(net, monkeypatch):
     monkeypatch.setattr("graph.variants.MAX_KEPT_VARIANTS", 2)
     for seq in (20, 21, 22, 20):
@@ -112,8 +153,9 @@ def test_the_oldest_variants_go(net, monkeypatch):
         check(net(x, z), x, z)
     assert list(net._others) == [(1, 22), (1, 20)] and len(net._by_shapes) <= len(net.models)
     gc.collect()
-    blocks = {id(block) for one in net.models for block in one.weights.values()}
-    assert {id(block) for block in net._compiled.__self__.constants._blocks.values()} == blocks  # none of those that went
+    programs = net._variants.programs
+    blocks = {id(block) for one in (*net.models, *programs) for block in one.weights.values()}
+    assert {id(block) for block in net._variants.constants._blocks.values()} == blocks  # none of those that went
 
 
 def test_open_graphs():
@@ -153,14 +195,14 @@ def test_sizes_that_were_not_named_need_no_new_kernels(net, monkeypatch):
     """They run kernels of open sizes, which are compiled once, and no further memory holds weights."""
     x, z = given(3, 5)
     check(net(x, z), x, z)
+    net(*given(7, 3))  # beyond the named ones, where the network is read, and is found to be the same
     before = net.weights_nbytes
     monkeypatch.setattr("graph.kernels.KernelJob.done", lambda job: pytest.fail(f"compiles {job.func.name}"))
-    for batch, seq in ((2, 5), (3, 11), (7, 3), (2, 29)):
+    monkeypatch.setattr("graph.model.loaded", lambda *given: pytest.fail("links an entry"))
+    for batch, seq in ((2, 5), (3, 11), (7, 3), (2, 29), (1, 11), (2, 1)):
         x, z = given(batch, seq)
         check(net(x, z), x, z)
-        kernels = net.at({"batch": batch, "seq": seq}).kernels
-        assert all(k.sizes == (batch, seq) for k in kernels)
-    assert net.weights_nbytes - before < 64 < W.nbytes  # the number of rows is a constant of each size
+    assert net.weights_nbytes == before
 
 
 def test_a_variant_with_kernels_of_open_sizes_is_exported(net, tmp_path):
@@ -180,9 +222,11 @@ def test_a_polynomial_that_holds_by_chance_is_not_used():
     A = te.placeholder((n, 3), "float32", name="A")
     func = te.create_prim_func([A, te.compute((n, 3), lambda i, j: A[i, j] * 2.0, name="B")])
     general = GeneralKernels(["n"], tir.Target(ONE), None, None)
-    for size in (3, 5, 7):
-        general.learn({"n": size}, [tir.specialize(func, {"n": size})])
-    general.compile()
+    rows = [{"n": size} for size in (3, 5, 7)]
+    funcs = [tir.specialize(func, row) for row in rows]
+    columns = zip(*(Numbers.of(func).values for func in funcs), strict=True)
+    formulas = tuple(fitted(["n"], rows, values) for values in columns)
+    assert general.learned(rows[0], funcs[0], Numbers.of(funcs[0]), formulas).sizes == (3,)
     found = general.kernel(tir.specialize(func, {"n": 11}), {"n": 11})
     assert found is not None and found.sizes == (11,)
     assert general.kernel(tir.specialize(func, {"n": 12}), {"n": 11}) is None
@@ -206,9 +250,13 @@ def test_fitted_polynomials(values, formula):
 def test_samples_of_sizes():
     for largest in (1, 2, 5, 8, 512):
         rows = samples(["a", "b"], [{"a": 1, "b": 1}, {"a": largest, "b": 128}])
-        assert len({row["a"] for row in rows}) == len({row["b"] for row in rows}) == 4 and len(rows) <= 9 + 3 + 3
-        assert all(1 <= row["a"] <= max(largest, 4) and row["a"] * row["b"] > 1 for row in rows)
-    assert [row["a"] for row in samples(["a"], [{"a": 1}, {"a": 9}])] == [3, 7, 9]
+        assert rows[0] == {"a": max(largest, 5), "b": 128} and len(rows) <= 9 + 5 + 5
+        for one in ([], ["a"], ["b"]):
+            own = [row for row in rows if [name for name in row if row[name] == 1] == one]
+            for name in {"a", "b"}.difference(one):
+                values = {row[name] for row in own}
+                assert len(values) >= 3 and max(values) == own[0][name] and {n % 2 for n in values} == {0, 1}
+    assert [row["a"] for row in samples(["a"], [{"a": 1}, {"a": 9}])][:3] == [9, 6, 3]
 
 
 def test_models_of_old_sizes_go_while_others_call(monkeypatch):
@@ -224,7 +272,8 @@ def test_models_of_old_sizes_go_while_others_call(monkeypatch):
 
     monkeypatch.setattr("graph.variants.MAX_KEPT_VARIANTS", 1500)
     graph = OpenGraph("network", (OpenInput("x", ("n",), "float32"),), ("y",), lambda shapes: shapes)
-    network = OpenModel(graph, lambda _, sizes, named: Named(sizes["n"]), [])
+    variants = SimpleNamespace(planned=lambda sizes: Named(sizes["n"]))
+    network = OpenModel(graph, variants, [])
     arrays = [np.empty(n, "float32") for n in range(3000)]
 
     def call(thread: int) -> None:

@@ -1,0 +1,366 @@
+"""One plan for all sizes of a network: its kernels, the addresses of its values and the constants that follow from sizes.
+
+The network is read at some of its sizes. Where it has the same groups and wiring at several of them, all its integers, those of
+functions, shapes and places, are polynomials of the sizes (`general`). So one entry serves all sizes: what differs is a table of
+words, which is computed when a size is first called.
+
+Values in the arena keep the order of their addresses at the largest sample: a value begins after all below it that live at the
+same time. That holds at all sizes, and is what `memory.plan` gives at that sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+from math import log, prod
+
+import numpy as np
+
+from codegen import Target
+from codegen.runtime.memory import aligned_memory
+from codegen.steps import Address, Copy, Invoke, Step, Word
+from tir import dtypes
+
+from .donation import Donation
+from .fusion import Group
+from .general import Numbers, Polynomial, Row, fitted, is_constant, polynomial_value
+from .ir import Graph, Value
+from .kernels import GroupKernel
+from .memory import ARENA, MemoryPlan, aligned, input_base, lifetimes, output_base
+from .model import checked_entry, loaded
+from .network import Entry, Network
+from .places import Places, places
+
+TABLE = "table"  # the block of the words of a size, and of the constants that follow from it
+MAX_FITTED_ELEMENTS = 16  # of a constant whose elements are polynomials of the sizes
+MIN_DISTINCT = 3  # values of a size among the samples of a plan: two give a polynomial, the third checks it
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The groups of a network at the sizes `row`. `values` are those that groups read and make, in order of appearance."""
+
+    row: Row
+    graph: Graph
+    groups: tuple[Group, ...]
+    found: tuple[Donation, ...]
+    values: tuple[Value, ...]
+    inside: Places
+    numbers: tuple[Numbers, ...]
+
+    @classmethod
+    def of(cls, row: Row, graph: Graph, groups: Sequence[Group], found: Sequence[Donation]) -> Sample:
+        """`graph` is the one that is planned, without the calls of donations."""
+        inside = places(graph)
+        read = [v for g in groups for v in (*g.inputs, *g.outputs)]
+        named = dict.fromkeys([*graph.inputs, *read, *graph.outputs])
+        values = tuple(dict.fromkeys([*named, *(inside[v].root for v in named)]))
+        texts = {func: Numbers.of(func) for func in dict.fromkeys(g.func for g in groups)}
+        return cls(row, graph, tuple(groups), tuple(found), values, inside, tuple(texts[g.func] for g in groups))
+
+    @cached_property
+    def ones(self) -> frozenset[str]:
+        """The sizes that are 1: a loop of one iteration is none, so the functions there are others."""
+        return ones_of(self.row)
+
+    @cached_property
+    def structure(self) -> tuple:
+        """All but the integers."""
+        at = {v: n for n, v in enumerate(self.values)}
+        groups = tuple(
+            (n.text, tuple(at[v] for v in g.inputs), tuple(at[v] for v in g.outputs))
+            for g, n in zip(self.groups, self.numbers, strict=True)
+        )
+        kinds = tuple((v.name in self.graph.constants, v.dtype, len(v.shape), at[self.inside[v].root]) for v in self.values)
+        outputs = tuple((at[v], self.inside[v].root.nbytes == v.nbytes) for v in self.graph.outputs)
+        donated = tuple((at[d.input], at[d.output]) for d in self.found)
+        return groups, kinds, tuple(at[v] for v in self.graph.inputs), outputs, donated
+
+    @cached_property
+    def constants(self) -> dict[int, np.ndarray]:
+        """The constants by the positions of their values."""
+        found = self.graph.constants
+        return {n: found[v.name] for n, v in enumerate(self.values) if v.name in found and self.inside[v].root == v}
+
+    def with_constants(self, found: Mapping[int, np.ndarray]) -> Sample:
+        """The sample with these arrays in place of its constants, and without calls."""
+        structure = self.structure
+        own = {self.values[n].name: a for n, a in found.items()}
+        result = replace(self, graph=self.graph.with_(calls=(), constants=own))
+        result.__dict__.update(structure=structure, constants=dict(found))
+        return result
+
+    def sharing(self, first: Sample) -> Sample:
+        """The sample with the constants of another one of its structure where they are the same."""
+        both = {n: (a, first.constants[n]) for n, a in self.constants.items()}
+        return self.with_constants({n: b if same(a, b) else a for n, (a, b) in both.items()})
+
+
+def ones_of(row: Row) -> frozenset[str]:
+    return frozenset(name for name, size in row.items() if size == 1)
+
+
+def same(a: np.ndarray, b: np.ndarray) -> bool:
+    """True where two arrays have the same bytes and shape."""
+    return a is b or (a.shape == b.shape and a.dtype == b.dtype and np.array_equal(_bytes(a), _bytes(b)))
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.require(array, requirements=("C",)).reshape(-1).view(np.uint8)
+
+
+class Formulas:
+    """Polynomials of sizes as a matrix: integers for all of them at once."""
+
+    def __init__(self, names: Sequence[str], formulas: Sequence[Polynomial]):
+        products = sorted({product for f in formulas for product, _ in f})
+        at = {product: n for n, product in enumerate(products)}
+        self.products = [tuple(names.index(name) for name in product) for product in products]
+        self.matrix = np.zeros((len(formulas), len(products)), np.int64)
+        for n, formula in enumerate(formulas):
+            for product, factor in formula:
+                self.matrix[n, at[product]] += factor
+
+    def __call__(self, sizes: Sequence[int]) -> list[int]:
+        return (self.matrix @ np.array([prod(sizes[n] for n in p) for p in self.products], np.int64)).tolist()
+
+
+def leading(whole: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The leading part of an array."""
+    return whole[tuple(slice(0, n) for n in shape)]
+
+
+class NotPlanned(Exception):
+    """Why samples do not make a plan."""
+
+
+class OpenPlan:
+    """The plan of a network for all sizes that are at most those of its largest sample; those that are 1 in its samples are 1."""
+
+    def __init__(self, names: Sequence[str], taken: Sequence[Sample]):
+        """The plan of samples of one structure, the largest first. Raises NotPlanned."""
+        self.names, self.largest, self.ones = tuple(names), taken[0], taken[0].ones
+        self.rows = [s.row for s in taken]
+        self._open = [n for n in names if n not in self.ones]
+        if any(len({row[name] for row in self.rows}) < MIN_DISTINCT for name in self._open):
+            raise NotPlanned("too few samples")
+        self._fitted: dict[tuple[int, ...], Polynomial] = {}
+        columns = [[v.shape for v in s.values] for s in taken]
+        self.shapes = [tuple(map(self._formula, zip(*found, strict=True))) for found in zip(*columns, strict=True)]
+        places = ([s.inside[v].offset for v in s.values] for s in taken)
+        self.offsets = [self._formula(found) for found in zip(*places, strict=True)]
+        self.sized = self._sized(taken)
+        self._positions = {v: n for n, v in enumerate(self.largest.values)}
+        self.digests = {n: digest(a) for n, a in self.largest.constants.items()}
+        by_values: dict[tuple, tuple[Polynomial, ...]] = {}
+        self.functions: list[tuple[Polynomial, ...]] = []
+        for numbers in zip(*(s.numbers for s in taken), strict=True):
+            values = tuple(n.values for n in numbers)
+            if values not in by_values:
+                by_values[values] = tuple(map(self._formula, zip(*values, strict=True)))
+            self.functions.append(by_values[values])
+
+    def _formula(self, values: Sequence[int]) -> Polynomial:
+        values = tuple(values)
+        if (found := self._fitted.get(values)) is None:
+            found = fitted(self._open, self.rows, values)
+            if found is None or 1 < len(self.rows) <= len(found):
+                raise NotPlanned(f"integers that are no polynomial of the sizes: {values}")
+            self._fitted[values] = found
+        return found
+
+    def _sized(self, taken: Sequence[Sample]) -> dict[int, Formulas | None]:
+        """The constants that follow from sizes: those whose elements are these polynomials, or leading parts of the largest
+        sample's, which are None where they do not lie at its beginning."""
+        result: dict[int, Formulas | None] = {}
+        for n, whole in taken[0].constants.items():
+            arrays = [s.constants[n] for s in taken]
+            if all(a.ndim == whole.ndim and same(leading(whole, a.shape), a) for a in arrays):
+                if any(not leading(whole, a.shape).flags.c_contiguous for a in arrays):
+                    result[n] = None
+            elif whole.size <= MAX_FITTED_ELEMENTS and all(_integers(a, whole.shape) for a in arrays):
+                columns = zip(*(a.reshape(-1).astype(np.int64).tolist() for a in arrays), strict=True)
+                result[n] = Formulas(self.names, [self._formula(column) for column in columns])
+            else:
+                raise NotPlanned(f"the constant `{taken[0].values[n].name}` is another one at each size")
+        return result
+
+    def sized_values(self) -> list[tuple[Value, Formulas | None]]:
+        """The constants that follow from sizes, as values of the largest sample."""
+        return [(self.largest.values[n], found) for n, found in self.sized.items()]
+
+    def shape(self, value: Value) -> tuple[Polynomial, ...]:
+        """The shape of a value of the largest sample, or of one that is of no sample, and has the same shape at all sizes."""
+        n = self._positions.get(value)
+        return tuple((((), extent),) for extent in value.shape) if n is None else self.shapes[n]
+
+    def offset(self, value: Value) -> Polynomial:
+        """The offset of a value inside of another one, in bytes."""
+        n = self._positions.get(value)
+        return (((), 0),) if n is None else self.offsets[n]
+
+    def is_open(self, value: Value) -> bool:
+        """True for a value of the largest sample whose shape or elements follow from the sizes."""
+        n = self._positions.get(value)
+        return n is not None and (n in self.sized or not all(map(is_constant, self.shapes[n])))
+
+    def covers(self, row: Row) -> bool:
+        """True for sizes up to those of the largest sample, at which the plan holds as it does at the samples."""
+        return ones_of(row) == self.ones and all(0 < size <= self.largest.row[name] for name, size in row.items())
+
+    def distance(self, row: Row) -> float:
+        """The sum of the logarithms of the ratios of sizes to those of the nearest sample."""
+        return min(sum(abs(log(row[name] / other[name])) for name in self.names) for other in self.rows)
+
+    def serves(self, sample: Sample) -> bool:
+        """True where the plan is that of a network as it was read at other sizes."""
+        if sample.structure != self.largest.structure or sample.ones != self.ones:
+            return False
+        row = sample.row
+        numbers = (tuple(polynomial_value(f, row) for f in formulas) for formulas in self.functions)
+        shapes = [tuple(polynomial_value(f, row) for f in formulas) for formulas in self.shapes]
+        offsets = [polynomial_value(f, row) for f in self.offsets]
+        return (
+            all(a == b.values for a, b in zip(numbers, sample.numbers, strict=True))
+            and shapes == [v.shape for v in sample.values]
+            and offsets == [sample.inside[v].offset for v in sample.values]
+            and all(self._is_constant(n, sample.constants[n], row) for n in self.digests)
+        )
+
+    def _is_constant(self, n: int, array: np.ndarray, row: Row) -> bool:
+        elements = self.sized.get(n)
+        if elements is None:
+            return digest(array) == self.digests[n]
+        return same(array, sized_elements(elements, [row[name] for name in self.names], array))
+
+
+def sized_elements(elements: Formulas, sizes: Sequence[int], like: np.ndarray) -> np.ndarray:
+    """A constant whose elements are polynomials of the sizes, of the shape and type of another one."""
+    return np.array(elements(sizes)).astype(like.dtype).reshape(like.shape)
+
+
+def digest(array: np.ndarray) -> bytes:
+    """A hash of the shape and the bytes of an array."""
+    return blake2b(_bytes(array).data, digest_size=16, person=repr(array.shape).encode()[:16]).digest()
+
+
+def _integers(array: np.ndarray, shape: tuple[int, ...]) -> bool:
+    return array.shape == shape and array.dtype.kind in "iuf" and bool((array == np.rint(array)).all())
+
+
+class Program:
+    """The steps of an open plan, compiled once, whose addresses are words of a table, and the weights."""
+
+    def __init__(
+        self, plan: OpenPlan, groups: Sequence[Group], kernels: Sequence[GroupKernel], layout: MemoryPlan,
+        constants: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarray], target: Target,
+    ):  # fmt: skip
+        """`groups` and `layout` are those of the largest sample, once constants are prepared, and `constants` its constants."""
+        self.plan, self.kernels, self.weights = plan, tuple(kernels), dict(weights)
+        graph = plan.largest.graph
+        self.name, self.labels, self.threads = graph.name, [k.func.name for k in self.kernels], target.num_cores
+        self.donated = {d.output.name: d.input.name for d in plan.largest.found}
+        self.inputs, self.outputs = [v for v in graph.inputs if v.name not in self.donated], graph.outputs
+        values = [*(v for g in groups for v in (*g.inputs, *g.outputs, *g.scratch)), *graph.inputs, *graph.outputs]
+        values = list(dict.fromkeys([*values, *(layout.places[v].root for v in values)]))
+        self._at = {v: n for n, v in enumerate(values)}
+        self._root = [self._at[layout.places[v].root] for v in values]
+        self._sized = {self._at[v]: (constants[v.name], found) for v, found in plan.sized_values() if v in self._at}
+        addresses = [layout.addresses.get(v, Address("")) for v in values]
+        self._bases = [TABLE if root in self._sized else addresses[root].base for root in self._root]
+        self._offsets = [a.offset for a in addresses]  # where they follow from no size
+        self._below = _below(layout, groups, graph, self._at)
+        self._dimensions = Formulas(plan.names, [f for v in values for f in plan.shape(v)])
+        self._ends = np.cumsum([len(v.shape) for v in values]).tolist()
+        self._itemsizes = [dtypes.nbytes(v.dtype) for v in values]
+        self._parts = Formulas(plan.names, [plan.offset(v) for v in values])
+        copied = [int(copy.target.base.rpartition(".")[2]) for copy in layout.copies]
+        self._copied = [self._at[graph.outputs[n]] for n in copied]
+        self.steps, self.bases = self._steps(groups, copied), self._all_bases()
+        self.arenas: list[np.ndarray] = []  # of calls that have ended, at any sizes
+        self.functions = loaded(self.bases, self.steps, {k.main.symbol: k.main.code for k in self.kernels}, target)
+
+    def _steps(self, groups: Sequence[Group], copied: Sequence[int]) -> list[Step]:
+        """The steps of a call. Its table has the addresses of values, the sizes, and the bytes of copies."""
+
+        def address(value: Value) -> Address:
+            n = self._at[value]
+            return Address(self._bases[n], Word(n))
+
+        first = len(self._at)
+        sizes = [Word(first + n) for n in range(len(self.plan.names))]
+        steps: list[Step] = []
+        for group, kernel in zip(groups, self.kernels, strict=True):
+            addresses = tuple(map(address, (*group.inputs, *group.outputs, *group.scratch)))
+            steps.append(Invoke(kernel.main.symbol, addresses, tuple(sizes[: len(kernel.sizes)])))
+        first += len(sizes)
+        return steps + [Copy(Address(output_base(n)), address(self.outputs[n]), Word(first + m)) for m, n in enumerate(copied)]
+
+    def _all_bases(self) -> list[str]:
+        made = (output_base(n) for n, v in enumerate(self.outputs) if v.name not in self.donated)
+        return [TABLE, *self.weights, ARENA, *map(input_base, range(len(self.inputs))), *made]
+
+    def at(self, row: Row) -> Planned:
+        """The network at these sizes."""
+        sizes = [row[name] for name in self.plan.names]
+        dimensions = self._dimensions(sizes)
+        shapes = [tuple(dimensions[begin:end]) for begin, end in zip([0, *self._ends], self._ends, strict=False)]
+        nbytes = [prod(shape, start=size) for shape, size in zip(shapes, self._itemsizes, strict=True)]
+        offsets, arena = list(self._offsets), 0
+        for n, below in self._below:
+            offsets[n] = max((aligned(offsets[m] + nbytes[m]) for m in below), default=0)
+            arena = max(arena, offsets[n] + nbytes[n])
+        words = len(offsets) + len(sizes) + len(self._copied)
+        end = aligned(8 * words)
+        for n in self._sized:
+            offsets[n], end = end, aligned(end + nbytes[n])
+        table = aligned_memory(end)
+        parts = (offsets[root] + part for root, part in zip(self._root, self._parts(sizes), strict=True))
+        table[: 8 * words].view(np.int64)[:] = [*parts, *sizes, *(nbytes[n] for n in self._copied)]
+        for n, (whole, elements) in self._sized.items():
+            found = leading(whole, shapes[n]) if elements is None else sized_elements(elements, sizes, whole)
+            table[offsets[n] : offsets[n] + nbytes[n]] = _bytes(found)
+        inputs, outputs = (
+            tuple(Value(v.name, shapes[self._at[v]], v.dtype) for v in values) for values in (self.inputs, self.outputs)
+        )
+        return Planned(self, inputs, outputs, table, arena)
+
+
+def _below(layout: MemoryPlan, groups: Sequence[Group], graph: Graph, at: Mapping[Value, int]) -> list[tuple[int, list[int]]]:
+    """The values in the arena by their addresses, each with those that it must begin after."""
+    lives = lifetimes(graph, groups, layout.places)
+    held = sorted(
+        (v for v, a in layout.addresses.items() if a.base == ARENA), key=lambda v: (layout.addresses[v].offset, v.nbytes)
+    )
+    under: dict[Value, set[Value]] = {}
+    result = []
+    for n, value in enumerate(held):
+        overlapping = [v for v in held[:n] if lives[v].overlaps(lives[value])]
+        under[value] = {*overlapping, *(u for v in overlapping for u in under[v])}
+        direct = [v for v in overlapping if not any(v in under[w] for w in overlapping)]
+        result.append((at[value], [at[v] for v in direct]))
+    return result
+
+
+class Planned(Network):
+    """A network of open sizes at some of them: a table of addresses for the code of all sizes."""
+
+    def __init__(
+        self, program: Program, inputs: tuple[Value, ...], outputs: tuple[Value, ...], table: np.ndarray, arena_nbytes: int
+    ):
+        self.program = program
+        super().__init__(
+            program.name, inputs, outputs, program.weights, arena_nbytes, program.labels, len(program.steps), program.threads,
+            program.donated,
+        )  # fmt: skip
+        self._blocks = (table, *self._blocks)
+        self._arenas = program.arenas  # those of all sizes
+
+    @property
+    def _functions(self) -> tuple[Entry, Entry | None, Entry | None]:  # type: ignore[override]
+        return self.program.functions
+
+    def _native(self, written: bool) -> Entry:
+        return checked_entry(self, written)
