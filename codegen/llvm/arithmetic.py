@@ -21,6 +21,8 @@ from .memory import SHUFFLED_STRIDES, hoistable
 from .values import TYPES, CodegenError, Value, constant, lone_variables, suffix, zero
 
 BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor", "shl": "shl", "shr": "ashr"}
+# Conversions of float32 to the nearest int32 on x86, by the lanes of a vector: the feature and LLVM's intrinsic.
+NEAREST = {8: ("avx", "llvm.x86.avx.cvt.ps2dq.256"), 16: ("avx512f", "llvm.x86.avx512.mask.cvtps2dq.512")}
 OPCODES = {"+": "add", "-": "sub", "*": "mul", "/": "div"}  # those of floats begin with f
 
 
@@ -31,6 +33,11 @@ def _clip_bounds(e: Expr) -> tuple[float, float]:
             low, high = _clip_bounds(a)
             return (min(low, c), min(high, c)) if op == "min" else (max(low, c), max(high, c))
     return -inf, inf
+
+
+def _is_short(dtype: str) -> bool:
+    """True for integers of 8 or 16 bits."""
+    return dtypes.is_int(dtype) and dtypes.bits(dtype) in (8, 16)
 
 
 def _fits_int32(e: Expr) -> bool:
@@ -259,9 +266,14 @@ class Arithmetic(Division):
         source = value.dtype
         match value:
             case Call("nearbyint", (clipped,)) if (source, dtype) == ("float32", "int32") and _fits_int32(clipped):
-                v = self.expr(clipped)
-                nearest = self.invoke(f"llvm.lrint.{suffix('i32', v.lanes)}.{v.suffix}", "i32", v.lanes, v)
-                return self.select(self.compare("ord", v, v), nearest, 0)
+                return self._nearest(self.expr(clipped))
+            case Binary("+", Cast("int32", Call("nearbyint", (clipped,))), Const() as added) if (
+                _is_short(dtype) and source == "int32" and _fits_int32(clipped)
+            ):
+                nearest = self._nearest(self.expr(clipped), short=True)
+                return self.as_type(self.binary("add", nearest, int(added.value)) if added.value else nearest, dtype)
+            case Cast("int32", Call("nearbyint", (clipped,))) if _is_short(dtype) and _fits_int32(clipped):
+                return self.as_type(self._nearest(self.expr(clipped), short=True), dtype)
         v = self.expr(value)
         to = TYPES[dtype]
         kind = dtypes.TABLE[source].kind
@@ -286,6 +298,15 @@ class Arithmetic(Division):
         if kind == "bool":
             return self.convert("zext", v, to)
         return self.as_type(v, dtype, signed=kind == "int")
+
+    def _nearest(self, v: Value, short: bool = False) -> Value:
+        """The nearest int32 of a float32 that is in its range, 0 for NaN. With `short`, its low 16 bits alone are: NaN becomes
+        0x80000000 by the instructions of x86, whose low bits are 0."""
+        if short and v.lanes in NEAREST and NEAREST[v.lanes][0] in self.module.target.features:
+            rest = (Value("poison", "i32", v.lanes), Value("-1", "i16"), Value("4", "i32")) if v.lanes == 16 else ()
+            return self.invoke(NEAREST[v.lanes][1], "i32", v.lanes, v, *rest)  # 4 is the current rounding mode
+        nearest = self.invoke(f"llvm.lrint.{suffix('i32', v.lanes)}.{v.suffix}", "i32", v.lanes, v)
+        return self.select(self.compare("ord", v, v), nearest, 0)
 
     def _saturated(self, v: Value, dtype: str, clipped: tuple[float, float]) -> Value:
         """A float truncated to an integer and saturated to `dtype`; 0 for NaN. `clipped` are known bounds of the float."""

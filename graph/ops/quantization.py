@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 
 from tir import dtypes, te
 from tir.ir import Expr
@@ -85,11 +85,13 @@ def _limits(kind: str) -> tuple[float, float]:
 
 
 @operator("QuantizeByFactor", NEWEST)
-def quantize_by_factor(x, factor=None, *, zero, to):
-    """x * factor, rounded to even, + zero, as the closest integer of the type `to`: QuantizeLinear by a scale that is known."""
+def quantize_by_factor(x, factor=None, *, zero, to, low=-inf, high=inf):
+    """x * factor, clipped to `low` and `high`, rounded to even, + zero, as the closest integer of the type `to`: QuantizeLinear
+    by a known scale."""
     need("the input", x, dtype="float")
     need("the factor", factor, (), x.dtype)
-    low, high = (te.const(limit - zero, "float32") for limit in _limits(to))
+    least, largest = (limit - zero for limit in _limits(to))
+    low, high = (te.const(min(max(limit, least), largest), "float32") for limit in (min(low, high), high))
 
     def formula(*i: Expr) -> Expr:
         number = (x[i] if factor is None else x[i] * factor[()]).astype("float32")

@@ -33,7 +33,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
             made = _concatenation(write, call)
         case "MaxPool" | "AveragePool":
             made = _pool(write, call)
-        case "GlobalAveragePool":
+        case "GlobalAveragePool" | "ReduceMean" if call.operator != "ReduceMean" or _averages_images(call):
             made = _mean(write, call)
         case "Conv":
             made = _depthwise(write, call)
@@ -91,6 +91,12 @@ def _pool(write: Replacement, call: Call) -> Value | None:
         attributes["pads"] = (top, left, 0, bottom, right, 0)
     volume = write("Reshape", image, shape=(n, 1, h, w, c))
     return write("Reshape", write(call.operator, volume, **attributes), shape=(n, oh, ow, c))
+
+
+def _averages_images(call: Call) -> bool:
+    """True for a mean over both dimensions of images."""
+    axes = call.attribute("axes", None)
+    return axes is not None and sorted(axis % 4 for axis in axes) == [2, 3]
 
 
 def _mean(write: Replacement, call: Call) -> Value | None:

@@ -12,7 +12,7 @@ from ..ir import Call, Graph, Value
 from .channels import keep_channels_last
 from .identities import remove_identities
 from .integers import Choice, multiply_integers
-from .rewriting import Rewriting, parted, rewrite
+from .rewriting import Rewriting, rewrite
 
 # Operators that give elements of their first input as they are, or the largest of some.
 MOVING = ("Flatten", "Identity", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
@@ -84,32 +84,53 @@ def _quantised(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _scaled_before(r: Rewriting, call: Call) -> list[Call] | None:
-    """A quantisation whose factor is in the constants of the calls before it."""
+    """A quantisation whose factor is in the constants of the calls before it. If an activation that clips is the last of these,
+    its limits become those of the quantisation."""
     factor = r.known(call.inputs[1]) if call.operator == "QuantizeByFactor" and len(call.inputs) > 1 else None
-    calls = None if factor is None else _scaled(r, call.values[0], factor)
-    return None if calls is None else [*calls, replace(call, inputs=calls[-1].outputs)]
+    found = None if factor is None else _scaled(r, call.values[0], factor)
+    if found is None:
+        return None
+    calls, x = found
+    if calls[-1].operator not in ("Relu", "Clip"):
+        return [*calls, replace(call, inputs=(x,))]
+    last = calls.pop()
+    low, high = (0.0, None) if last.operator == "Relu" else (last.attribute("min"), last.attribute("max"))
+    limits = tuple((name, limit) for name, limit in (("low", low), ("high", high)) if limit is not None)
+    return [*calls, replace(call, inputs=last.values, attributes=(*call.attributes, *limits))]
 
 
-def _scaled(r: Rewriting, value: Value, factor: np.ndarray) -> list[Call] | None:
-    """The calls that make a value times a factor, with no more work; None where there are none."""
+def _scaled(r: Rewriting, value: Value, factor: np.ndarray) -> tuple[list[Call], Value] | None:
+    """A value times a factor, and the calls that make it with no more work; None where there are none."""
+    if value.name in r.constants:
+        return [], _times(r, value, factor)
     call = r.producers.get(value)
     if call is None or not r.read_once(value):
         return None
+    inputs, attributes = list(call.values), dict(call.attributes)
     match call.operator:
         case "Relu" | "Reshape":
-            before, operands = _scaled(r, call.values[0], factor), list[Value]()
+            places = [0]
+        case "Clip" if len(inputs) == 1:
+            places = [0]
+            limits = ((n, call.attribute(n)) for n in ("min", "max"))
+            attributes |= {n: float(limit * factor) for n, limit in limits if limit is not None}
         case "Add":
-            constant, source = parted(call, lambda v: v.name in r.constants)
-            before = None if source is None else _scaled(r, source, factor)
-            operands = [] if constant is None else [_times(r, constant, factor)]
-        case "Mul" | "DepthwiseConv" if call.values[1].name in r.constants and _sums_integers(r, call):
-            before, operands = [], [call.values[0], _times(r, call.values[1], factor)]
+            places = sorted((0, 1), key=lambda n: inputs[n].name in r.constants)
+        case "DequantizeLinear" if _parameters(r, call) is not None:
+            places = [1]
+        case "Mul" | "DepthwiseConv" if inputs[1].name in r.constants and _sums_integers(r, call):
+            places = [1]
         case _:
             return None
-    if before is None:
-        return None
-    inputs = [*(before[-1].outputs if before else ()), *operands]
-    return [*before, r.call(call.operator, inputs, f"{value.name}_scaled", **dict(call.attributes))]
+    calls: list[Call] = []
+    for place in places:
+        found = _scaled(r, inputs[place], factor)
+        if found is None:
+            return None
+        calls += found[0]
+        inputs[place] = found[1]
+    new = r.call(call.operator, inputs, f"{value.name}_scaled", **attributes)
+    return [*calls, new], new.outputs[0]
 
 
 def _sums_integers(r: Rewriting, call: Call) -> bool:

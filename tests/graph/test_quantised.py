@@ -197,6 +197,38 @@ def test_images_stay_integers_with_their_channels_last():
     assert all(name.endswith("dequantizelinear") for name in real), "for means, and the output"
 
 
+LIMITS = {"Relu": None, "Clip": (0.0, 6.0), "below": (-99.0, -50.0), "above": (40.0, 80.0), "reversed": (1.5, -1.0)}
+
+
+@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("limits", LIMITS)
+def test_limits_of_an_activation_are_those_of_a_quantisation(limits, types):
+    """Also such that lie outside of those of the integers, and after a shortcut, whose scale takes the factor, too."""
+    network = Network((7, 13), types)
+    a = network.quantised(network.add("MatMul", network.x, network.weight(13, 19, axis=1)), 2 * EXACT)
+    a = network.add("Add", network.add("MatMul", a, network.weight(19, 13, axis=1)), network.quantised(network.x))
+    given = [network.constant(limit, "float32") for limit in LIMITS[limits] or ()]
+    y = network.add("Clip" if given else "Relu", a, *given)
+    graph = network.graph(network.quantised(y), network.quantised(network.add("Sigmoid", network.x)))
+    made, x = always(graph), network.input()
+    found = operators(made)
+    assert not {"Relu", "Clip"} & set(found) and found.count("IntegerProduct") == 2
+    assert min(len(c.inputs) for c in made.calls if c.operator == "QuantizeByFactor") == 1
+    for a, b in zip(evaluate(graph, [x]), assembled(made, Target(ONE), None, None)(x), strict=True):
+        assert np.abs(a - b).max() <= 1.001 * EXACT
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("axes", [(2, 3), (-1, -2), (3, 1)])
+def test_means_of_images_with_their_channels_last(axes, keepdims):
+    network = Network()
+    a = network.add("Relu", network.conv(network.x, 8, 5, 3, 3))
+    y = network.add("ReduceMean", a, network.constant(axes, "int64"), keepdims=keepdims)
+    made = agree(network, y, quanta=1e-3)
+    moved = [c.values[0].shape for c in made.calls if c.operator == "Transpose"]
+    assert ((2, 5, 4, 8) in moved) == ((axes, keepdims) == ((3, 1), 1) or not keepdims)
+
+
 def test_activations_between_products_are_recognised():
     """The factor of a quantisation goes into the scale of sums, and not into constants of an activation."""
     network = Network((7, 13))

@@ -527,6 +527,27 @@ def main(A: T.Buffer((5, 7), "float32"), C: T.Buffer((7, 7), "float32")):
     np.testing.assert_array_equal(c, [[2.0] * 7] * 5 + [[1.0] * 7] * 2)
 
 
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("zero", [0, 119])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
+def test_a_rounded_number_of_few_bits_has_no_test_for_nan_on_x86(dtype, zero, lanes):
+    """Its low bits are those of 0, also for NaN."""
+    x = te.placeholder((32,), name="x")
+
+    def formula(p):
+        clipped = te.minimum(te.maximum(x[p], te.const(-50.0)), te.const(50.0))
+        return (te.nearbyint(clipped).astype("int32") + zero).astype(dtype)
+
+    s = Schedule(te.create_prim_func([x, te.compute((32,), formula, name="y")]))
+    s.vectorize(s.split(s.get_loops("y")[-1], [None, lanes])[-1])
+    given, found = np.arange(32, dtype="float32") / 2 - 8, np.zeros(32, dtype)
+    given[:6] = np.nan, np.inf, -np.inf, -np.nan, 1e30, 49.5
+    kernel = tir.build(s.func, ONE)
+    kernel(given, found)
+    exact = np.clip(np.rint(np.nan_to_num(given.astype("float64"), nan=0)), -50, 50) + zero
+    assert found.tolist() == exact.astype("int64").astype(dtype).tolist()
+
+
 @pytest.mark.parametrize(("limit", "once"), [(127.0, True), (1e12, False)])
 def test_a_clipped_number_is_rounded_and_converted_by_one_instruction(limit, once):
     """Of two the even one, and 0 for NaN; a number that int32 may not have is saturated."""
