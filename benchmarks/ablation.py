@@ -18,10 +18,7 @@ import numpy as np
 
 import tir
 from search.measure import Candidate, Limits, LocalMeasurer
-from search.policy.bandit import Uniform
-from search.policy.evolution import Settings
 from search.policy.named import make_policy
-from search.population.programs import concrete_programs
 from search.records import Records
 from search.task import Task
 from search.tuning.autotune import autotune, default_candidate
@@ -41,10 +38,6 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "limited space": {"space": "limited"},
     "random search": {"policy": "random", "model": "none"},
     "no model": {"model": "none"},
-    "no bandit": {"bandit": Uniform},
-    "no crossover": {"settings": Settings(crossover=0.0)},
-    "no polish": {"settings": Settings(polish=False)},
-    "concrete features": {"describe": concrete_programs},
 }
 
 TABLE: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -252,8 +245,7 @@ INTRODUCTION = """# What the parts of the search are worth
 
 Made by `python -m benchmarks ablation --save DIR`. Speeds are relative to the fastest that any run of the row found, all bests
 timed in turns at the end. The schedule that needs no search is no candidate of these runs: a curve is the search's own. But in
-the full space evolution begins with the seeds of templates, unless it has `no start`. `no bandit` gives all sketches as many
-trials; `concrete features` lowers every candidate to describe it to the cost model. `best` is the median over the seeds, beside
+the full space evolution begins with the seeds of templates, unless it has `no start`. `best` is the median over the seeds, beside
 its quartiles; `area` its mean over all trials; `to 90%` the trials after which the median has 90 per cent of the fastest; `a run`
 the median seconds of one.
 """

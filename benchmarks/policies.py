@@ -1,4 +1,4 @@
-"""What all policies, and the learned choices of the evolution, find in the same number of trials.
+"""What all policies find in the same number of trials.
 
 Runs, races and figures are those of `ablation`, whose docstring explains them; here the configurations are whole policies, and
 they begin, as in a tuning run, with the seeds of templates where they take any. The plain policy is Ansor's. `to plain` are the
@@ -23,8 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from search.names import BANDITS, CREDITS
-
 from . import ablation, pages
 from .options import Options
 
@@ -41,8 +39,6 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     # Ansor's figure 7, beside ansor and beam
     "ansor no fine-tuning": {"policy": "random", "model": "none", "space": "ansor"},
     "ansor limited space": {"policy": "ansor", "space": "limited"},
-    **{f"sketch {name}": {"bandit": name} for name in BANDITS if name != "confidence"},
-    **{f"mutation {name}": {"credit": name} for name in CREDITS if name != "adaptive"},
 }
 
 TABLE: dict[str, tuple[str, tuple[int, ...]]] = ablation.TABLE | {
@@ -183,8 +179,7 @@ timed in turns at the end. `best` is the median over the seeds, `area` its mean 
 the trials, and `to plain, s` of the seconds of a run of `{PLAIN}`, after which a policy has the final quality of `{PLAIN}`, and
 in how many rows it had; `equal time` the mean best after as many seconds as the run of `{PLAIN}` with the same seed took, `half`
 after half of these; `p` how likely such differences of the final speeds are by chance (Wilcoxon, pairs of the same row and
-seed). The [policies](../../docs/policies.md) are explained by an example. `sketch ...` and `mutation ...` are evolution with
-another choice.
+seed). The [policies](../../docs/policies.md) are explained by an example.
 """
 
 

@@ -4,6 +4,4 @@ POLICIES = ("evolution", "random", "ansor", "template", "directions", "beam", "t
 SPACELESS = ("stochastic", "actions", "plan")  # policies that make schedules by themselves, not from sketches
 MODELS = ("pretrained", "gbdt", "pack-sum", "tile", "random", "none")
 SPACES = ("full", "ansor", "limited")
-BANDITS = ("confidence", "uniform", "thompson", "discounted", "gradient")  # of evolution: choice of the next sketch
-CREDITS = ("adaptive", "fixed", "predicted")  # of evolution: choice of the mutation
 SEED_LIMIT = 1 << 63  # seeds are below it, the range of a column of the records

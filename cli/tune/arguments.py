@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from search.names import BANDITS, CREDITS, MODELS, POLICIES, SPACES
+from search.names import MODELS, POLICIES, SPACES
 from tir.nearest import near_file, nearest_name
 
 from ..networks import PRECISION, PRECISION_HELP, QUANTISE, QUANTISE_HELP
@@ -22,7 +22,7 @@ COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
 OPTIONS: dict[str, tuple[str, ...]] = {
     "a workload": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "out", "show", "records", "policy", "model",
-        "bandit", "credit", "mutations", "space", "rules", "report", "inputs", "cluster", "builders", "quick",
+        "mutations", "space", "rules", "report", "inputs", "cluster", "builders", "quick",
     ),
     "a network": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "policy", "model", "report",
@@ -80,8 +80,6 @@ ARGUMENTS: dict[str, tuple[str | None, dict[str, Any], str]] = {
         f"what judges them before they are measured: {', '.join(MODELS)} (default pretrained), "
         "or MODULE:NAME, an object of your own"),
     "mutations": ("MODULE:NAME", {}, "mutations of your own for the evolution instead: a dict of them by name"),
-    "bandit": (None, {"choices": BANDITS}, "what picks the sketch of evolution's next trial (default confidence)"),
-    "credit": (None, {"choices": CREDITS}, "what picks its mutations (default adaptive)"),
     "space": ("SPACE", {}, f"{', '.join(SPACES)} (default: mostly full), or MODULE:NAME, an open schedule of your own"),
     "rules": ("MODULE:NAME", {}, "sketch rules of your own instead: a rule, or a tuple of them"),
     "keep": ("N", {"type": count}, "with prune: how many of the best of each task stay (default 10)"),
@@ -202,8 +200,6 @@ def _part(kind: str, text: str) -> Any:
     from search.space.rules.rule import load, load_rules
     from search.tuning.options import check_names
 
-    if kind in ("bandit", "credit"):
-        return text
     if kind in NAMED and ":" not in text and not text.endswith(".py"):
         with refusing(f"--{kind}"):
             check_names(**{kind: text})

@@ -77,7 +77,7 @@ def _search(args: argparse.Namespace, options: dict[str, Any], program: Program,
     from tir.verify import VerifyError
 
     named = parts(args, "policy", "model", "space", "rules")
-    if given := parts(args, "mutations", "bandit", "credit"):
+    if given := parts(args, "mutations"):
         if named.pop("policy", "evolution") != "evolution":
             raise Usage(f"{', '.join(f'--{name}' for name in given)}: for --policy evolution alone")
         named = {"policy": partial(make_policy, **given, **named)}

@@ -121,8 +121,8 @@ keep("12_evolution")
 #
 # ## Credit
 #
-# Which operator made children that were better than their parents? A search counts, and applies those more often that pay.
-# This is called **credit assignment**.
+# Which operator made children that were better than their parents? A search can count, and apply those more often that pay.
+# This is called **credit assignment**. In the study of this project's search it gained nothing, so all stay equally likely.
 
 # %% tags=["machine"]
 for name, (tried, better) in sorted(credit.items(), key=lambda item: -item[1][1] / item[1][0]):

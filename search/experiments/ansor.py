@@ -22,9 +22,8 @@ import numpy as np
 from codegen.target import Target
 from costmodel import Boosting, CostModel, GBDTModel, ThroughputSum
 
-from ..policy.credit import FixedCredit, mutants_of
 from ..policy.rows import Point, RowPolicy
-from ..population.mutate import crossover, mutations
+from ..population.mutate import crossover, mutants_of, mutations
 from ..space.sketch import Sketch
 
 POPULATION = 2048
@@ -54,8 +53,7 @@ class Ansor(RowPolicy):
     def __init__(self, sketches: Sequence[Sketch], target: Target, *args: object, population: int = POPULATION, **parts: object):
         super().__init__(sketches, target, *args, **parts)  # type: ignore[arg-type]
         self.population = population
-        self._mutations = {name: m for name, m in mutations().items() if name in PROBABILITIES}
-        self._credit = FixedCredit(PROBABILITIES)
+        self._mutations = {name: replace(mutations()[name], probability=p) for name, p in PROBABILITIES.items()}
 
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
         owner = rng.integers(len(self.sketches), size=self.population)
@@ -91,7 +89,7 @@ class Ansor(RowPolicy):
             changed_share = CROSSOVER_SHARE + MUTATION_PROBABILITY * (1 - CROSSOVER_SHARE)
             crossed, mutated = kind < CROSSOVER_SHARE, (kind >= CROSSOVER_SHARE) & (kind < changed_share)
             drawn[crossed] = crossover(self.sketches[k], self.target, drawn[crossed], others[crossed], rng, by_node=1.0)
-            drawn[mutated], _ = mutants_of(self.sketches[k], self.target, drawn[mutated], self._mutations, self._credit, rng)
+            drawn[mutated], _ = mutants_of(self.sketches[k], self.target, drawn[mutated], self._mutations, rng)
             if count:
                 children[k] = np.unique(drawn, axis=0)
         return children

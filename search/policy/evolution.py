@@ -2,21 +2,20 @@
 
 Differences from the original (`docs/searching.md` has the reasons):
 
-    - A bandit divides the trials of a batch among the sketches. Each sketch is evolved separately, and only if it gets trials.
+    - Sketches get equal shares of the trials, until one is slow or fails; each is evolved separately.
     - Populations and operators are matrices, and every row is legal, so that no row is rejected.
     - Parents are chosen by rank, the best always survive, and a part of each generation is sampled at random.
     - An analytic model ranks until there are measurements to learn from. Then it and the learned model are weighted by the share
       of measured pairs that each ordered correctly.
-    - Mutations that make better children are applied more often.
-    - A part of a batch are mutants of the best measured rows, and a part is random. Rows that are nearly equal are not measured
-      in the same batch.
+    - There is no crossover, which gained nothing. A part of a batch are mutants of the best measured rows, and a part is random.
+      Rows that are nearly equal are not measured in the same batch.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -26,20 +25,19 @@ from codegen.target import Target
 from costmodel import CostModel, Explains, SketchPrograms, WarmUp
 from costmodel.metrics import rank_correlation, ranks
 
-from ..measure import Candidate, Measurement, Origin, Parent
-from ..population.mutate import Mutation, crossover, neighbours
+from ..measure import Candidate, Measurement, Origin
+from ..population.mutate import Mutation, mutants_of, neighbours
 from ..population.mutate import mutations as mutations_of
 from ..population.programs import sketch_programs
 from ..population.sample import legalize, sample
 from ..space.sketch import Sketch
-from .bandit import Bandit
-from .credit import AdaptiveCredit, FixedCredit, mutants_of
-from .lineage import Applied, Generation, Lineage, coordinates
-from .ranking import TooManyPrograms, TrustedModel, is_ready, model_name, ordered_pairs, score_rows, scores_within
+from .lineage import Generation, Lineage, coordinates
+from .ranking import TrustedModel, is_ready, model_name, ordered_pairs, score_rows
 from .shared_model import SharedModel
 
-SURVEYED_ROWS = 64  # of a sketch without trials, to compare it with others
-SURVEYED_CONCRETE_ROWS = 2  # the same, if each must be lowered for its score
+MAX_FAILURES = 3  # trials after which a sketch without a valid candidate is given up
+ENOUGH_TRIALS = 8  # of a sketch, after which its best time is compared with that of all
+MAX_SLOWDOWN = 2.0  # of that time, above which a sketch gets no more trials while others have new rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +46,12 @@ class Settings:
 
     A sketch is evolved for `generations` generations of `population` rows; both are smaller for a sketch that gets less than
     `worth` trials of the batch. Of a new generation the share `elite` are the best rows of the old one, and the share `fresh` is
-    random. Of the rest the share `crossover` has two parents; the others have one. A parent has the rank `population * u **
-    pressure`, u uniform in 0..1. In the first generation the share `seeded` are mutants of the `parents` best measured rows.
+    random. The rest are mutants of parents with the rank `population * u ** pressure`, u uniform in 0..1. In the first generation
+    the share `seeded` are mutants of the `parents` best measured rows.
 
     Of a batch the share `blind` is random, and the share `near` are mutants of measured rows. Rows closer than `distance`, in
     doublings of a size, are not under way at once if others are left. A population has rows of `variants` different variants of
-    its sketch, of which `unseen` are new, except for the first population. With `polish` the end of the budget goes to the
-    neighbours of the best rows.
+    its sketch, of which `unseen` are new, except for the first population.
     """
 
     population: int = 512
@@ -62,7 +59,6 @@ class Settings:
     worth: int = 4
     elite: float = 0.1
     fresh: float = 0.05
-    crossover: float = 0.15
     pressure: float = 2.0
     seeded: float = 0.4
     parents: int = 12
@@ -71,7 +67,6 @@ class Settings:
     distance: float = 0.9
     variants: int = 8
     unseen: int = 2
-    polish: bool = True
 
     def scaled(self, trials: int) -> Settings:
         """The settings for a sketch with this number of trials of the batch."""
@@ -94,6 +89,12 @@ class _Island:
     seconds: list[float] = field(default_factory=list)
     seen: dict[tuple[int, ...], None] = field(default_factory=dict)
     under_way: dict[tuple[int, ...], None] = field(default_factory=dict)  # rows proposed and not yet measured
+
+    @property
+    def slow(self) -> float:
+        """The seconds by which a sketch is judged: of its best row after ENOUGH_TRIALS, infinite after MAX_FAILURES, 0 before."""
+        best = min(self.seconds, default=math.inf)
+        return best if len(self.rows) >= (ENOUGH_TRIALS if best < math.inf else MAX_FAILURES) else 0.0
 
     def best(self, count: int) -> np.ndarray:
         """The fastest measured rows, best first."""
@@ -125,13 +126,12 @@ class Evolution:
     `model` is the cost model that learns, `prior` an analytic one; without both, parents are measured rows and their children are
     proposed without scores. `start` are rows, each with its sketch, that are proposed first.
 
-    Replaceable parts: `mutations` by name (see `population.mutate`) and `credit`, their probabilities (adaptive by default).
-    `bandit` chooses the sketch for the next trial, `describe` makes the programs of a sketch for cost models. The `rng` of
-    `propose` is the only source of randomness: the same seed and measurements give the same candidates.
+    `mutations` by name, with their probabilities, replace those of `population.mutate`. The `rng` of `propose` is the only source
+    of randomness: the same seed and measurements give the same candidates.
 
     A live display shows `scored` (rows, symbolic and concrete), `scored_per_second`, `shares` (trials by sketch), and
     `rank_correlation`. That is Spearman's, of scores and measured speed, in recent batches; None before the first. A report shows
-    `generations`, some rows of each, and `applied`, the success of each mutation in each batch.
+    `generations`, some rows of each.
     """
 
     def __init__(
@@ -143,9 +143,6 @@ class Evolution:
         settings: Settings | None = None,
         start: Sequence[tuple[Sketch, np.ndarray]] | None = None,
         mutations: Mapping[str, Mutation] | None = None,
-        credit: FixedCredit | None = None,
-        bandit: Callable[[int], Bandit] = Bandit,
-        describe: Callable[[Sketch], SketchPrograms] = sketch_programs,
     ):
         if not sketches:
             raise ValueError("sketches is empty: a policy needs at least one sketch")
@@ -153,8 +150,6 @@ class Evolution:
         self.target = Target(target)
         self.settings = settings or Settings()
         self._mutations = mutations_of() if mutations is None else dict(mutations)
-        self._credit = credit or AdaptiveCredit({name: m.probability for name, m in self._mutations.items()})
-        self._describe = describe
         # Before anything is measured the analytic model is trusted, the learned one only if it is alone or knows other tasks.
         knows = prior is None or is_ready(model)
         initial = [(model, 6, 2) if knows else (model, 1, 1)] + ([] if prior is None else [(prior, 6, 2)])
@@ -163,19 +158,15 @@ class Evolution:
         for trusted in self._models:
             if isinstance(trusted.model, SharedModel):
                 trusted.begin(trusted.model.right, trusted.model.wrong)
-        self._islands = [_Island(s, describe(s)) for s in sketches]
+        self._islands = [_Island(s, sketch_programs(s)) for s in sketches]
         self._numbers = {s.name: n for n, s in enumerate(sketches)}
         self._start = [(self._numbers[sketch.name], row) for sketch, row in start or ()]
-        self._bandit = bandit(len(sketches))
-        self._bandit.meet(self.sketches)
         self._known: set[tuple[int, tuple[int, ...]]] = set()  # measured, or proposed and under way
         self._predicted: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}
         self._correlations: list[float] = []
         self._scored, self._concrete, self._scoring = 0, 0, 0.0
-        self._surveyed = False
         self._batch = 0  # the number of the last proposal
         self.generations: list[Generation] = []
-        self.applied: list[Applied] = []
 
     # --- what a display shows ---
 
@@ -195,7 +186,7 @@ class Evolution:
 
     @property
     def shares(self) -> dict[str, int]:
-        return {s.name: int(n) for s, n in zip(self.sketches, self._bandit.trials, strict=True)}
+        return {island.sketch.name: len(island.rows) for island in self._islands}
 
     # --- the protocol of autotune ---
 
@@ -205,27 +196,36 @@ class Evolution:
         if len(chosen) == n:
             return chosen
         self._batch += 1
-        self._survey(rng)
         blind = max(1, round(self.settings.blind * n)) if n > 3 and self._models else 0
         # Rows under way count as measured, with no new best time (the constant liar).
         under_way = [island.sketch.matrix(island.under_way) for island in self._islands]
         picked = np.array([len(rows) for rows in under_way], dtype=np.int64)
-        planned = self._bandit.shares(n, picked, rng)
+        planned = picked.copy()
+        for _ in range(n):
+            planned[self._order_of_sketches(planned)[0]] += 1
         pools: dict[int, _Pool] = {}
         while len(chosen) < n:
-            for number in self._bandit.order(picked, rng):
+            for number in self._order_of_sketches(picked):
                 if number not in pools:
-                    settings = self.settings.scaled(max(1, int(planned[number])))
+                    settings = self.settings.scaled(max(1, int(planned[number] - len(under_way[number]))))
                     pools[number] = self._evolved(self._islands[number], settings, rng)
                     pools[number].penalize(coordinates(self.sketches[number], under_way[number]))
-                found = self._pick(int(number), pools[number], len(chosen) >= n - blind, rng)
+                found = self._pick(number, pools[number], len(chosen) >= n - blind, rng)
                 if found is not None:
                     break
             else:
                 break
             picked[number] += 1
-            chosen.append(self._candidate(int(number), found, pools[number].lineage))
+            chosen.append(self._candidate(number, found, pools[number].lineage))
         return chosen
+
+    def _order_of_sketches(self, picked: np.ndarray) -> list[int]:
+        """The sketches in the order in which they should get the next trial: by their number of trials, with `picked` ones; last
+        those that are slow or never worked."""
+        fastest = min((s for island in self._islands for s in island.seconds), default=math.inf)
+        late = [island.slow > MAX_SLOWDOWN * fastest or island.slow == math.inf for island in self._islands]
+        trials = [len(island.rows) + int(n) for island, n in zip(self._islands, picked, strict=True)]
+        return sorted(range(len(trials)), key=lambda k: (late[k], trials[k]))
 
     def begin(self, n: int) -> list[Candidate]:
         """At most `n` candidates of the start that were not proposed before."""
@@ -253,7 +253,6 @@ class Evolution:
                 island.under_way.pop(row, None)
                 island.rows.append(row)
                 island.seconds.append(s)
-                self._bandit.update(number, s)
 
     def warm_up(self) -> None:
         """Load the libraries that the models need."""
@@ -279,7 +278,7 @@ class Evolution:
         model is its accuracy on the first of these tasks, the most similar one, after it has learned the others."""
         tasks: dict[str, list[tuple[SketchPrograms, np.ndarray, np.ndarray]]] = {}
         for sketch, rows, seconds in examples:
-            programs = self._describe(sketch)
+            programs = sketch_programs(sketch)
             tasks.setdefault(programs.task, []).append((programs, rows, seconds))
         groups = list(tasks.values())
         for trusted in self._models:
@@ -290,33 +289,6 @@ class Evolution:
                 trusted.begin(*ordered_pairs(batch))
             for example in groups[0] if groups else ():
                 trusted.model.update(*example)
-
-    def polish(self, n: int, rng: np.random.Generator) -> list[Candidate]:
-        """At most `n` neighbours of the best measured candidates, those of the very best first; none if all were proposed, or
-        without `Settings.polish`."""
-        if not self.settings.polish:
-            return []
-        measured = sorted(
-            (s, number, row)
-            for number, island in enumerate(self._islands)
-            for row, s in zip(island.rows, island.seconds, strict=True)
-            if math.isfinite(s)
-        )
-        chosen: list[Candidate] = []
-        self._batch += 1
-        for _, number, row in measured[: self.settings.parents]:
-            island = self._islands[number]
-            rows = self._unknown(number, neighbours(island.sketch, self.target, np.array(row, dtype=np.int64)))
-            rows = self._affordable(island, rows, rng)
-            if len(rows):
-                scores = self._scores(island, rows)
-                order = np.argsort(self._order(scores, rng), kind="stable")[: n - len(chosen)]
-                for k in order:
-                    self._predicted[(number, tuple(rows[k].tolist()))] = scores[k]
-                    chosen.append(self._candidate(number, rows[k], Origin("neighbour", self._batch, 0, (Parent(row),))))
-            if len(chosen) >= n:
-                break
-        return chosen
 
     # --- picking ---
 
@@ -362,30 +334,6 @@ class Evolution:
 
     # --- evolving ---
 
-    def _survey(self, rng: np.random.Generator) -> None:
-        """Let the most trusted model compare untried sketches with the others: a formula once, a learned model before each
-        batch."""
-        most = max(self._models, key=lambda m: m.trust, default=None)
-        untried = np.flatnonzero(self._bandit.trials == 0)
-        if most is None or not len(untried) or (self._surveyed and (most is not self._models[0] or len(self._models) == 1)):
-            return
-        self._surveyed = True
-        best = np.full(len(self.sketches), -np.inf)
-        for number, island in enumerate(self._islands):
-            rows = island.best(1)
-            if not len(rows):
-                rows = sample(island.sketch, self.target, SURVEYED_ROWS if island.sketch.columns else 1, rng)
-                rows = self._confined(island.sketch, rows, self._variants(island, rows[:0], self.settings.scaled(0), rng), rng)
-            limit = np.inf if self._prior is None else island.programs.max_concrete
-            try:
-                scores, _ = scores_within(limit, most.model, island.programs, rows)
-            except TooManyPrograms:  # the formula chooses the rows
-                assert self._prior is not None
-                order = np.argsort(-score_rows(self._prior, island.programs, rows)[0], kind="stable")
-                scores, _ = score_rows(most.model, island.programs, rows[order[:SURVEYED_CONCRETE_ROWS]])
-            best[number] = float(np.max(scores))
-        self._bandit.predict(np.subtract(np.max(best), best, where=best < np.max(best), out=np.zeros_like(best)))
-
     def _evolved(self, island: _Island, settings: Settings, rng: np.random.Generator) -> _Pool:
         """The unmeasured rows of some generations, best first."""
         sketch, lineage = island.sketch, Lineage(self._batch)
@@ -398,7 +346,7 @@ class Evolution:
         count = round(settings.seeded * settings.population) if len(parents) else 0
         if count:
             bred = parents[rng.integers(len(parents), size=count)]
-            mutants, made_by = mutants_of(sketch, self.target, bred, self._mutations, self._credit, rng)
+            mutants, made_by = mutants_of(sketch, self.target, bred, self._mutations, rng)
             beside = neighbours(sketch, self.target, parents[0])
             near = self._confined(sketch, np.concatenate([beside, mutants]), variants, rng)
             lineage.add(near[: len(beside)], "neighbour", 0, np.broadcast_to(parents[0], beside.shape))
@@ -433,21 +381,12 @@ class Evolution:
         elite = max(1, round(settings.elite * settings.population))
         fresh = sample(sketch, self.target, round(settings.fresh * settings.population), rng)
         count = settings.population - elite - len(fresh)
-        pairs = round(settings.crossover * count)
-
-        def parents(number: int) -> np.ndarray:
-            return (len(rows) * rng.random(number) ** settings.pressure).astype(np.int64)
-
-        bred = parents(count - pairs)
-        mutants, made_by = mutants_of(sketch, self.target, rows[bred], self._mutations, self._credit, rng)
-        mothers, fathers = rows[parents(pairs)], rows[parents(pairs)]
-        children = crossover(sketch, self.target, mothers, fathers, rng)
-        new = self._confined(sketch, np.concatenate([mutants, children, fresh]), variants, rng)
+        bred = (len(rows) * rng.random(count) ** settings.pressure).astype(np.int64)
+        mutants, made_by = mutants_of(sketch, self.target, rows[bred], self._mutations, rng)
+        new = self._confined(sketch, np.concatenate([mutants, fresh]), variants, rng)
         lineage.add(new[: len(bred)], _operators(made_by, len(bred)), generation, rows[bred])
-        lineage.add(new[len(bred) : len(bred) + pairs], "crossover", generation, mothers, fathers)
-        lineage.add(new[len(bred) + pairs :], "sample", generation)
+        lineage.add(new[len(bred) :], "sample", generation)
         new_scores = self._scores(island, new)
-        self._reward(sketch, rows[bred], scores[bred], new_scores[: len(bred)], made_by, rng)
         rows, first = np.unique(np.concatenate([rows[:elite], new]), axis=0, return_index=True)
         return rows, np.concatenate([scores[:elite], new_scores])[first]
 
@@ -472,16 +411,6 @@ class Evolution:
         island.seen |= found
         return np.array(list(found), dtype=np.int64)
 
-    def _affordable(self, island: _Island, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The rows of known variants, and of `unseen` new ones."""
-        columns = _branching(island.sketch)
-        if not columns or not len(rows):
-            return rows
-        keys = list(map(tuple, rows[:, columns].tolist()))
-        new = [v for v in dict.fromkeys(keys) if v not in island.seen]
-        island.seen |= dict.fromkeys(new[k] for k in rng.permutation(len(new))[: self.settings.unseen])
-        return rows[[key in island.seen for key in keys]]
-
     def _confined(self, sketch: Sketch, rows: np.ndarray, variants: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The rows; any of another variant gets a random one of `variants`."""
         columns = _branching(sketch)
@@ -491,24 +420,6 @@ class Evolution:
         result = rows.copy()
         result[np.ix_(strays, columns)] = variants[rng.integers(len(variants), size=int(strays.sum()))]
         return legalize(sketch, self.target, result)
-
-    def _reward(
-        self,
-        sketch: Sketch,
-        rows: np.ndarray,
-        parents: np.ndarray,
-        mutants: np.ndarray,
-        made_by: Mapping[str, np.ndarray],
-        rng: np.random.Generator,
-    ) -> None:
-        """Reward each mutation for the mutants that score better than their parents, `rows`."""
-        order = self._order(np.concatenate([parents, mutants]), rng)
-        better = order[len(parents) :] < order[: len(parents)]
-        for name, own in made_by.items():
-            self._credit.learn(sketch, name, rows[own], better[own])
-        shares = self._credit.weights([*made_by]) if made_by else ()
-        for (name, own), share in zip(made_by.items(), shares, strict=True):
-            self.applied.append(Applied(self._batch, name, len(own), int(np.sum(better[own])), float(share)))
 
     def _pool(
         self, island: _Island, rows: np.ndarray, scores: np.ndarray, near: np.ndarray, lineage: Lineage, rng: np.random.Generator

@@ -31,18 +31,6 @@ class Generation:
         return cls(sketch, batch, number, ordered[shown])
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """A mutation in a batch: its children, the number that scored `better` than their parents, and its `share` of the next
-    ones."""
-
-    batch: int
-    operator: str
-    children: int
-    better: int
-    share: float
-
-
 class Lineage:
     """The rows of an evolution in a batch, each with the operator, the generation and the parents by which it first arose."""
 

@@ -21,19 +21,16 @@ from ..experiments.directions import DirectionWalk
 from ..experiments.stochastic import StochasticSchedule
 from ..experiments.template import TemplateTuner
 from ..experiments.tree import TreeSearch
-from ..population.mutate import mutations
 from ..population.sample import legalize
 from ..space.generation import Opening, generate
 from ..space.rules import Rule
 from ..space.sketch import Sketch
 from ..task import Task
 from ..tuning.options import check_names
-from .credit import CREDITS
 from .evolution import Evolution
 from .plan import NoTemplate, Plan
 from .random_search import RandomSearch
 from .shared_model import SharedModel
-from .sketch_choice import BANDITS, PolicyGradient
 
 if TYPE_CHECKING:
     from .protocol import Policy
@@ -73,18 +70,6 @@ def _over_rows(policy: Callable[..., Policy], subject: Subject, **parts: Any) ->
     return policy(sketches, subject.target, *subject.models, **parts)
 
 
-def _evolution(subject: Subject, **parts: Any) -> Policy:
-    """The evolution; its `bandit` and its `credit` may be names."""
-    if isinstance(bandit := parts.get("bandit"), str):
-        parts["bandit"] = BANDITS[bandit]
-        if bandit == "gradient" and isinstance(shared := subject.models[0], SharedModel):
-            parts["bandit"] = partial(PolicyGradient, preferences=shared.preferences)
-    if isinstance(parts.get("credit"), str):
-        table = parts.get("mutations") or mutations()
-        parts["credit"] = CREDITS[parts["credit"]]({name: m.probability for name, m in table.items()})
-    return _over_rows(Evolution, subject, **parts)
-
-
 def _stochastic(subject: Subject, **parts: Any) -> Policy:
     """A policy over a stochastic schedule: the user's space, if it is a function."""
     if not isinstance(subject.space, str):
@@ -101,7 +86,7 @@ def _plan(subject: Subject) -> Policy:
 
 
 POLICIES: dict[str, Named] = {
-    "evolution": Named(_evolution),
+    "evolution": Named(partial(_over_rows, Evolution)),
     "random": Named(lambda subject, **parts: RandomSearch(subject.sketches(), subject.target, subject.models[0], **parts)),
     "ansor": Named(partial(_over_rows, Ansor, start=()), "ansor", "pack-sum"),
     "template": Named(partial(_over_rows, TemplateTuner)),

@@ -18,8 +18,7 @@ A policy of your own needs only `propose` and `update`:
 Each other protocol here is an optional ability that the loop uses if a policy has it; `costmodel.WarmUp` is another. The display
 shows optional attributes. `sketches` are those searched, each with its `rules`. `scored` is the number of scored rows,
 {"symbolic": n, "concrete": m}, the latter as programs of their own. `scored_per_second` and `rank_correlation` (Spearman's, of
-scores and measured speed, -1 to 1) are None where unknown. The report shows `generations` and `applied`, too (see
-`policy.lineage`).
+scores and measured speed, -1 to 1) are None where unknown. The report shows `generations`, too (see `policy.lineage`).
 """
 
 from __future__ import annotations
@@ -56,15 +55,6 @@ class Begins(Protocol):
     def begin(self, n: int) -> Sequence[Candidate]:
         """At most `n` such candidates, which no later proposal repeats. They are measured before models are loaded and before the
         warm start."""
-        ...
-
-
-@runtime_checkable
-class Polishes(Protocol):
-    """A policy that can propose the neighbours of the best candidates."""
-
-    def polish(self, n: int, rng: np.random.Generator) -> Sequence[Candidate]:
-        """At most `n` candidates one step from the best measured ones, for the end of the budget."""
         ...
 
 

@@ -21,7 +21,7 @@ MIN_TRUST = 0.02  # of a model that was always wrong, so that it counts again wh
 Batch = Sequence[tuple[np.ndarray, np.ndarray]]  # for each sketch the scores of candidates and their seconds
 
 
-class TooManyPrograms(Exception):
+class _TooManyPrograms(Exception):
     """A model asks for the programs of more concrete rows than the limit."""
 
 
@@ -31,25 +31,20 @@ def score_rows(
     """The scores of rows, an (n,) float64 vector, higher is better, -inf in place of NaN; and the number of rows lowered for it.
     The `prior`, if given, scores instead where more rows than the sketch allows would be lowered. TypeError if a user's model
     returns anything else."""
-    try:
-        return scores_within(np.inf if prior is None else sketch.max_concrete, model, sketch, rows)
-    except TooManyPrograms:
-        assert prior is not None
-        return score_rows(prior, sketch, rows)
-
-
-def scores_within(limit: float, model: CostModel, sketch: SketchPrograms, rows: np.ndarray) -> tuple[np.ndarray, int]:
-    """Scores as of `score_rows`, by this model alone; TooManyPrograms if it asks for more than `limit` concrete rows."""
     count = 0
 
     def programs(asked: np.ndarray) -> Iterable[tuple[np.ndarray, ProgramDescription]]:
         nonlocal count
         count += sketch.count_concrete(asked)
-        if count > limit:
-            raise TooManyPrograms
+        if prior is not None and count > sketch.max_concrete:
+            raise _TooManyPrograms
         return sketch.programs(asked)
 
-    scores = np.asarray(model.score(replace(sketch, programs=programs), rows))
+    try:
+        scores = np.asarray(model.score(replace(sketch, programs=programs), rows))
+    except _TooManyPrograms:
+        assert prior is not None
+        return score_rows(prior, sketch, rows)
     if scores.shape != (len(rows),) or scores.dtype.kind not in "fiu":
         raise TypeError(f"a model scores {len(rows)} rows as {len(rows)} numbers; got {scores.dtype} of the shape {scores.shape}")
     return np.where(np.isnan(scores), -np.inf, scores.astype("float64")), count

@@ -9,7 +9,6 @@ import numpy as np
 from costmodel import CostModel, Explains, SketchPrograms, WarmUp
 
 from .ranking import is_ready, model_name
-from .sketch_choice import FEATURES
 
 
 class SharedModel:
@@ -17,13 +16,12 @@ class SharedModel:
 
     It learns a row once, from the search that measured it or from another that read it from records. `right` and `wrong` count
     the pairs of candidates that it ordered right and wrong while their task was new. They set its initial trust in the next new
-    task. `preferences` are the shared weights of bandits that are policy gradients.
+    task.
     """
 
     def __init__(self, model: CostModel):
         self.model = model
         self.right = self.wrong = 0.0
-        self.preferences = np.zeros(FEATURES)
         self._learned: dict[str, set[tuple[str, str, tuple[int, ...]]]] = {}  # by task: sketches, devices and rows
 
     @property

@@ -7,7 +7,7 @@ search drops such copies with all other repeats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -121,7 +121,7 @@ def _open_choices(sketch: Sketch, roles: Set[Role]) -> list[Choice]:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """An operator, a predicate of the sketches that it suits, and its initial probability relative to the others."""
+    """An operator, a predicate of the sketches that it suits, and its probability relative to the others."""
 
     operate: Operator
     suits: Callable[[Sketch], object]
@@ -136,14 +136,31 @@ OTHERS = frozenset(Role) - PARALLEL - LOCATION - PRAGMA  # packing, widths of ve
 
 
 def mutations() -> dict[str, Mutation]:
-    """The mutations by name, all equally likely at first.
+    """The mutations by name, all equally likely.
 
-    MetaSchedule's initial probabilities are 0.9 for tile sizes together, 0.05 for compute locations, 0.03 for unrolling (0.08 on
+    MetaSchedule's probabilities are 0.9 for tile sizes together, 0.05 for compute locations, 0.03 for unrolling (0.08 on
     a GPU) and 0.02 for parallel loops. In experiments with a simulated device, the search found slower programs with these.
     """
     roles = {"parallel": PARALLEL, "compute location": LOCATION, "pragma": PRAGMA, "choose": OTHERS}
     table = {name: Mutation(o, _open_tiles) for name, o in TILE_OPERATORS.items()}
     return table | {name: Mutation(choose(own), partial(_open_choices, roles=own)) for name, own in roles.items()}
+
+
+def mutants_of(
+    sketch: Sketch, target: Target, parents: np.ndarray, mutations: Mapping[str, Mutation], rng: np.random.Generator
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """A mutant of each parent, a row of the sketch, and the numbers of the mutants of each mutation."""
+    suitable = {name: m for name, m in mutations.items() if m.suits(sketch)}
+    mutants = parents.copy()
+    if not suitable or not len(parents):
+        return mutants, {}
+    likely = np.array([m.probability for m in suitable.values()])
+    picked = rng.choice(len(suitable), size=len(parents), p=likely / likely.sum())
+    made_by = {name: np.flatnonzero(picked == n) for n, name in enumerate(suitable)}
+    for name, own in made_by.items():
+        if len(own):
+            mutants[own] = suitable[name].operate(sketch, target, parents[own], rng)
+    return mutants, made_by
 
 
 def crossover(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 
@@ -16,7 +14,7 @@ from tir.ir import PrimFunc
 
 from ..keys import key
 from ..space.sketch import Sketch
-from .symbolic import Alignment, ReplayCache, aligned, alignments, symbolic
+from .symbolic import ReplayCache, symbolic
 from .tiled_nests import nests
 
 MAX_CONCRETE_ROWS = 16  # lowered at a time for scores: each takes about 40 ms, a measurement ten times as long
@@ -26,53 +24,33 @@ MAX_CONCRETE_ROWS = 16  # lowered at a time for scores: each takes about 40 ms, 
 def sketch_programs(sketch: Sketch) -> SketchPrograms:
     """The programs of a sketch for cost models; the same object for equal sketches.
 
-    Programs are built at the first request of a model: a symbolic one for each variant and each alignment of tiles with divided
-    indices. If a primitive refuses that, each row has its own. The sketches of a function share equal parts.
+    Programs are built at the first request of a model: a symbolic one for each variant. If a primitive refuses that, each row has
+    its own. The sketches of a function share equal parts.
     """
     replays, descriptions = _shared(sketch.func)
-    known: dict[tuple[tuple[int, ...], tuple[int, ...]], ProgramDescription | None] = {}
+    known: dict[tuple[int, ...], ProgramDescription | None] = {}
 
-    @cache
-    def decides(variant: tuple[int, ...]) -> tuple[Alignment, ...]:
-        try:
-            return alignments(sketch, variant, replays)
-        except ScheduleError:
-            return ()
-
-    def shared(variant: tuple[int, ...], how: tuple[int, ...]) -> ProgramDescription | None:
-        if (variant, how) not in known:
-            like = dict(zip(decides(variant), how, strict=True))
+    def shared(variant: tuple[int, ...]) -> ProgramDescription | None:
+        if variant not in known:
             try:
-                known[variant, how] = program(symbolic(sketch, variant, replays, like), descriptions)
+                known[variant] = program(symbolic(sketch, variant, replays), descriptions)
             except ScheduleError:
-                known[variant, how] = None
-        return known[variant, how]
-
-    def groups(rows: np.ndarray) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], np.ndarray]]:
-        """The rows by variant and alignment."""
-        for variant, of_variant in _groups(sketch.variants(rows)):
-            for how, mine in _groups(aligned(decides(variant), rows[of_variant])):
-                yield variant, how, of_variant[mine]
+                known[variant] = None
+        return known[variant]
 
     def programs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, ProgramDescription]]:
-        for variant, how, members in groups(rows):
-            found = shared(variant, how)
-            if found is not None:
+        for variant, members in _groups(sketch.variants(rows)):
+            if (found := shared(variant)) is not None:
                 yield members, found
             else:
                 yield from ((members[one], own) for one, own in _replayed(sketch, rows[members]))
 
     def count_concrete(rows: np.ndarray) -> int:
-        return sum(len(members) for variant, how, members in groups(rows) if shared(variant, how) is None)
+        return sum(len(members) for variant, members in _groups(sketch.variants(rows)) if shared(variant) is None)
 
     return SketchPrograms(
         sketch.name, sketch.columns, nests(sketch), key(sketch.func), programs, count_concrete, max_concrete=MAX_CONCRETE_ROWS
     )
-
-
-def concrete_programs(sketch: Sketch) -> SketchPrograms:
-    """The programs of a sketch without symbolic ones: every row is replayed, and is a program of its own."""
-    return replace(sketch_programs(sketch), programs=partial(_replayed, sketch), count_concrete=len, max_concrete=math.inf)
 
 
 def _replayed(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[np.ndarray, ProgramDescription]]:

@@ -10,7 +10,7 @@ import numpy as np
 from costmodel.metrics import rank_correlation
 from tir.ir import buffer_nbytes
 
-from ..drawing.svg import COLOURS, Chart, bars
+from ..drawing.svg import Chart, bars
 from ..measure import Measurement
 from ..tuning.result import MEASURING, PHASES, Result
 
@@ -84,28 +84,6 @@ def contributions(result: Result) -> str | None:
     top = sorted(result.explanation.items(), key=lambda item: -abs(item[1]))[:MAX_FEATURES]
     rows = [(name, value, f"{math.exp(value) - 1:+.0%}", "red" if value > 0 else "green") for name, value in top if value]
     return bars("features that moved the prediction", rows) if rows else None
-
-
-def credit(result: Result) -> str | None:
-    """The share of each mutation's children that scored better than their parents, by batch."""
-    counts: dict[str, dict[int, list[int]]] = {}
-    for a in result.applied:
-        own = counts.setdefault(a.operator, {}).setdefault(a.batch, [0, 0])
-        own[0] += a.better
-        own[1] += a.children
-    lines = {name: [(float(b), better / n) for b, (better, n) in own.items() if n] for name, own in counts.items()}
-    if not any(len(points) > 1 for points in lines.values()):
-        return None
-    batches, top = [b for own in counts.values() for b in own], max(v for points in lines.values() for _, v in points)
-    span = min(batches) - 0.2, max(batches) + 0.2
-    chart = Chart(
-        500, 300, "share of each mutation's children that scored better", span, (0, 1.2 * top), "batch", "", whole_x=True
-    )
-    for colour, (name, points) in zip(COLOURS, lines.items(), strict=False):
-        chart.line(points, colour)
-        chart.dots(points, colour, [f"{name}, batch {b:g}: {share:.0%}" for b, share in points])
-        chart.named(colour, name)
-    return chart.svg()
 
 
 def phases(result: Result) -> str:

@@ -67,7 +67,6 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         _model_accuracy(result),
         '<div class="pair">',
         section("What moved the prediction", CONTRIBUTIONS, figures.contributions(result)),
-        section("Credit of the mutations", CREDIT, figures.credit(result)),
         section("Roofline", _roof(result, bandwidth), figures.roofline(result, bandwidth)),
         section("Time", shares, figures.phases(result)),
         "</div>",
@@ -93,8 +92,6 @@ from."""
 RULES = "The blocks of the computation and what passes between them; below, the rule that each sketch applied to each block."
 CONTRIBUTIONS = """The trees correct a rough estimate of the time. By how much each feature moves that correction for the winner,
 compared with all statements that were measured; green makes it faster."""
-CREDIT = """How many of the children of each mutation scored better than their parents; a mutation makes the more of the next
-children."""
 
 
 def _timings(result: Result) -> str:
@@ -142,11 +139,7 @@ below 0 a model has not learned yet."""
 
 
 def _operators(result: Result) -> str:
-    """One row for each operator: the success of its children, by their scores and by measurement."""
-    bred: dict[str, tuple[int, int]] = {}
-    for a in result.applied:
-        children, better = bred.get(a.operator, (0, 0))
-        bred[a.operator] = children + a.children, better + a.better
+    """One row for each operator: the success of its measured children."""
     won = figures.wins(result.measurements)
     trials = first_trials(result.measurements)
     tried, gains = defaultdict(list), defaultdict(list)
@@ -157,15 +150,13 @@ def _operators(result: Result) -> str:
             if above and m.outcome == "ok" and min(above) < float("inf"):
                 gains[m.candidate.origin.operator].append(min(above) / m.seconds)
     rows = []
-    for name in sorted({*bred, *tried}, key=lambda n: -len(tried[n])):
-        children, better = bred.get(name, (0, 0))
+    for name in sorted(tried, key=lambda n: -len(tried[n])):
         own = tried[name]
         rows.append((
-            name, f"{children:,}" if children else "–", f"{better / children:.0%}" if children else "–", str(len(own)),
-            str(sum(m.outcome == "ok" for m in own)), f"{median(gains[name]):.2f} ×" if gains[name] else "–",
-            str(sum(m in won for m in own)),
+            name, str(len(own)), str(sum(m.outcome == "ok" for m in own)),
+            f"{median(gains[name]):.2f} ×" if gains[name] else "–", str(sum(m in won for m in own)),
         ))  # fmt: skip
-    head = ("operator", "children scored", "better than the parent", "measured", "valid", "speed-up over the parent", "new bests")
+    head = ("operator", "measured", "valid", "speed-up over the parent", "new bests")
     return "<h2>Operators</h2>" + table(head, rows) if rows else ""
 
 

@@ -93,8 +93,8 @@ def autotune(
     """Search for the fastest schedule of `func`, measuring candidates on this machine.
 
     The budget is `trials` new candidates, `seconds` of wall time, or whichever ends first. The first candidates are `first`, by
-    default the default schedule (`tir.default_schedule`), so that the result is never worse. Then come those of the policy, and
-    at the end neighbours of the best. Finally the leaders race, timed in turns.
+    default the default schedule (`tir.default_schedule`), so that the result is never worse. Then come those of the policy.
+    Finally the leaders race, timed in turns.
 
     `records`, a file or an open `Records`, gets each candidate as it ends. At the start the policy learns its records of this
     function on this target and processor, so that a run continues the last one. The best recorded schedule is in the final race.

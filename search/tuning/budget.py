@@ -1,4 +1,4 @@
-"""The budget of a run: trials, seconds, the size of batches, and the shares of the seconds for polishing and races."""
+"""The budget of a run: trials, seconds, the size of batches, and the share of the seconds for races."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 BATCH = 16  # candidates proposed at once
 MIN_BATCH = 2  # candidates, if there is no time for more
-POLISH_SHARE = 0.15  # share of the budget, at its end, for neighbours of the best candidates
 RACE_SHARE = 0.15  # share of the seconds that is reserved for races, unless these take less
 MAX_RACE_SHARE = 0.3  # the same for long calls, if the rounds of a race take more
 
@@ -83,23 +82,13 @@ class Budget:
         """True if the budget of the search is used up."""
         return self.used >= 1
 
-    @property
-    def polishing(self) -> bool:
-        """True if the rest of the budget is for polishing."""
-        begun = 0.0 if self.trials is None else (self.measured + self.under_way) / self.trials
-        return max(begun, self.used) >= 1 - POLISH_SHARE
-
-    def share(self, polishes: bool, each: float = 0.0) -> tuple[int, bool]:
-        """The number of candidates of the next round of a single task, and True if it is for polishing. `polishes` is True for a
-        policy that can polish. A candidate takes `each` seconds; little time left makes fewer candidates."""
+    def share(self, each: float = 0.0) -> int:
+        """The number of candidates of the next round of a single task. A candidate takes `each` seconds; little time left makes
+        fewer candidates."""
         batch = self.batch
         if self.seconds is not None and each > 0:
             batch = min(batch, max(MIN_BATCH, int((self.seconds - self.reserve - self.elapsed) / each)))
-        left = batch if self.left is None else self.left
-        last = int(POLISH_SHARE * self.trials) if self.trials is not None and polishes else 0
-        if left > last and not self.polishing:
-            return min(batch, left - last), False
-        return min(batch, left), True
+        return batch if self.left is None else min(batch, self.left)
 
     @property
     def _races(self) -> int:

@@ -25,7 +25,7 @@ from tir.notices import counted, degraded
 from tir.verify import check
 
 from ..measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, WorkerError
-from ..policy.protocol import Begins, Explains, Policy, Polishes, WarmStarts
+from ..policy.protocol import Begins, Explains, Policy, WarmStarts
 from ..policy.ranking import correlation
 from ..policy.warm_start import examples, is_of
 from ..records import Records
@@ -43,7 +43,7 @@ BASELINE_SHARE = 0.06  # largest share of a budget in seconds for the program as
 ONE_THREAD_SECONDS = 3.0  # seconds for the program as written on one thread of a GPU
 
 
-Turn = tuple["Session", int, bool]  # a session, a number of candidates, and True to polish
+Turn = tuple["Session", int]  # a session, and a number of candidates
 Beginning = tuple[Policy, Sequence[Candidate]]  # a policy, and the candidates to measure before it searches
 
 
@@ -104,17 +104,15 @@ class Session:
     def turns(self) -> Iterator[Turn]:
         """Turns of a single task, until the budget or the space is used up."""
         while not self._budget.spent and not self.exhausted:
-            polishes = self._policy is None or isinstance(self._policy, Polishes)
             spent = 0.0 if not self._rounds else sum(self._journal.phases[name] for name in ("propose", "build", "run"))
-            yield (self, *self._budget.share(polishes, spent / self._measured if self._measured else 0.0))
+            yield self, self._budget.share(spent / self._measured if self._measured else 0.0)
 
-    def step(self, n: int, polish: bool = False) -> None:
-        """Measure at most `n` more candidates, neighbours of the best if `polish`. The first step also prepares the data, and
-        measures all first candidates."""
+    def step(self, n: int) -> None:
+        """Measure at most `n` more candidates. The first step also prepares the data, and measures all first candidates."""
         if self._measurer is None or self._policy is None:
             self._catching(lambda: self._start(n))
         else:
-            self._catching(lambda: self._go_on(n, polish))
+            self._catching(lambda: self._go_on(n))
 
     def _catching(self, act: Callable[[], None]) -> None:
         """Run an action; a failure of workers ends the session."""
@@ -184,7 +182,7 @@ class Session:
             self._learn_of_others(self._policy)
         self._teach()
         if len(first) < n and not spent:
-            self._submit(self._propose(n - len(first), False))
+            self._submit(self._propose(n - len(first)))
             self._teach()
 
     def _make_measurer(self) -> Measurer:
@@ -269,9 +267,8 @@ class Session:
 
     # --- the search ----------------------------------------------------------------------------------------------------
 
-    def _go_on(self, n: int, polish: bool) -> None:
-        """Have at most `n` more candidates measured, neighbours of the best if `polish`: as one round, or as soon as devices have
-        room for them."""
+    def _go_on(self, n: int) -> None:
+        """Have at most `n` more candidates measured: as one round, or as soon as devices have room for them."""
         measurer = self._measurer
         assert measurer is not None
         if not self._rounds:
@@ -280,7 +277,7 @@ class Session:
                 self._wait(0.1)
             self._teach()
             n = min(n, measurer.room)
-        proposed = self._propose(n, polish) if n and not self._exhausted and not self._budget.late else ()
+        proposed = self._propose(n) if n and not self._exhausted and not self._budget.late else ()
         self._submit(proposed)
         if not proposed:
             self._exhausted |= n > 0 and not self.under_way
@@ -288,14 +285,11 @@ class Session:
         elif self._rounds:
             self._teach()
 
-    def _propose(self, n: int, polish: bool) -> Sequence[Candidate]:
+    def _propose(self, n: int) -> Sequence[Candidate]:
         policy = self._policy
         assert policy is not None
         with self._journal.phase("propose"):
-            proposed: Sequence[Candidate] = ()
-            if polish and isinstance(policy, Polishes):
-                proposed = _candidates(policy.polish(n, self._rng))
-            return proposed or _candidates(policy.propose(n, self._rng))
+            return _candidates(policy.propose(n, self._rng))
 
     def _submit(self, candidates: Sequence[Candidate]) -> None:
         """Have candidates measured; in rounds until the time is up."""
@@ -361,7 +355,6 @@ class Session:
         journal.scored_per_second = getattr(policy, "scored_per_second", None)
         journal.scored = dict(getattr(policy, "scored", {}))
         journal.generations = tuple(getattr(policy, "generations", ()))
-        journal.applied = tuple(getattr(policy, "applied", ()))
         ranked = getattr(policy, "rank_correlation", None)
         ranked = correlation(measured) if ranked is None else ranked
         journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))
@@ -408,10 +401,10 @@ def drive(tuned: Sequence[Session], turns: Iterable[Turn]) -> bool:
         return session
 
     try:
-        for session, n, polish in turns:
+        for session, n in turns:
             for other in tuned:
                 other.look()
-            activate(session).step(n, polish)
+            activate(session).step(n)
         for session in tuned:
             session.drain()
         for session in tuned:

@@ -203,21 +203,18 @@ class _Scheduler:
             for s, k in zip(tuned, known, strict=True)
         ]
         self._size = _size(budget.trials, len(tuned), known.count(None))
-        self._polished: set[int] = set()
         self._counted = [0] * len(tuned)  # trials in rounds
         self.rounds: list[Round] = []
 
     def turns(self) -> Iterator[Turn]:
         """Rounds of tasks until the budget or all spaces are used up."""
         while not self._budget.spent:
-            task = self._polish()
-            polish = task is not None
-            if task is None and (task := self._choose()) is None:
+            if (task := self._choose()) is None:
                 return
             session = self._sessions[task]
             size = max(self._size, self._budget.batch if self._budget.batch > BATCH else 0)  # larger for many devices
             size = size if self._budget.left is None else min(size, self._budget.left)
-            yield session, size, polish
+            yield session, size
             for n, other in enumerate(self._sessions):  # with many devices, rounds of others may have ended, too
                 if (n == task and size) or other.trials > self._counted[n]:
                     self._ended(n)
@@ -233,18 +230,6 @@ class _Scheduler:
             alive = [n for n, h in enumerate(self._histories) if not h.dead]
             return min(alive, key=lambda n: self._histories[n].rounds, default=None)
         return choose(self._histories, self._value, self._allocation, self._rng)
-
-    def _polish(self) -> int | None:
-        """The next task to polish, in the last part of the budget; each task gets one round, the largest possible gain first."""
-        if not self._budget.polishing or any(not h.rounds for h in self._histories):
-            return None
-        seconds = np.array([h.seconds if math.isfinite(h.seconds) else 0.0 for h in self._histories])
-        faster = seconds * np.where(np.eye(len(seconds), dtype=bool), 0.9, 1.0)  # row n: task n takes a tenth less
-        gains = [self._value(seconds.tolist()) - self._value(row) for row in faster.tolist()]
-        order = [n for n in np.argsort(gains)[::-1].tolist() if self._sessions[n].begun and not self._histories[n].dead]
-        left = [n for n in order if n not in self._polished]
-        self._polished.update(left[:1])
-        return left[0] if left else None
 
     def _ended(self, task: int) -> None:
         """Count the end of a round, and mark tasks that get no more. A round without measurements yet counts as under way."""

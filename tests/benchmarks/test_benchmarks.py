@@ -29,7 +29,6 @@ from search.measure import Measurement
 from search.policy.evolution import Settings
 from search.policy.named import make_policy
 from search.task import Task
-from tests.sweeps import quick
 from tir import workloads
 
 SMALL = {
@@ -611,7 +610,6 @@ def test_ablation_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.Mon
 ABLATIONS = import_module("benchmarks.ablation").CONFIGURATIONS
 
 
-@quick(lambda name: name != "concrete features")
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_each_ablation_is_a_search(name: str) -> None:
     """It proposes, learns, and proposes something else; what it leaves out is left out."""
@@ -625,9 +623,6 @@ def test_each_ablation_is_a_search(name: str) -> None:
     search.update([Measurement(c, "ok", (1.0 + n,)) for n, c in enumerate(first)])
     second = search.propose(4, rng)
     assert len(first) == 16 and len(second) == 4 and not {(c.sketch, c.row) for c in first} & {(c.sketch, c.row) for c in second}
-    if name != "random search":
-        assert bool(search.polish(2, rng)) == (name != "no polish")
-        assert (search.scored["concrete"] > 0) == (name == "concrete features")
 
 
 def test_ablation_makes_as_many_seeds_as_there_is_time_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

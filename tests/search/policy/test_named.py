@@ -10,12 +10,10 @@ import pytest
 from cli.tune import arguments
 from costmodel import RandomModel
 from search.names import POLICIES as NAMES
-from search.policy.credit import CREDITS
 from search.policy.evolution import Evolution
 from search.policy.named import MODELS, POLICIES, make_policy
 from search.policy.protocol import Policy
 from search.policy.random_search import RandomSearch
-from search.policy.sketch_choice import BANDITS
 from search.space import SPACES
 from search.space.rules import DEFAULT, rule
 from search.task import Task
@@ -66,9 +64,3 @@ def test_unknown_names_are_refused(options, message):
 
 def test_what_the_command_line_offers_is_there():
     assert (tuple(POLICIES), tuple(MODELS), tuple(SPACES)) == (arguments.POLICIES, arguments.MODELS, arguments.SPACES)
-    assert (tuple(BANDITS), tuple(CREDITS)) == (arguments.BANDITS, arguments.CREDITS)
-
-
-def test_choices_of_the_evolution_by_name():
-    found = make_policy(TASK, bandit="thompson", credit="predicted")
-    assert isinstance(found._bandit, BANDITS["thompson"]) and isinstance(found._credit, CREDITS["predicted"])

@@ -246,27 +246,6 @@ def test_the_first_candidates_come_before_those_of_the_search(fake_builder):
     assert [m.candidate.row for m in result.measurements] == [(0,), (1,)]  # they count
 
 
-class Polished(Wishes):
-    """A search without end, that knows what is next to the best."""
-
-    def __init__(self, polish):
-        super().__init__([{"sleep": 0.01 + 0.0001 * n} for n in range(100)], batch=4)
-        self.near = [Candidate("near", (n,), {"sleep": 0.002, "n": n}) for n in range(polish)]
-        self.wanted = []
-
-    def polish(self, n, rng):
-        self.wanted.append(n)
-        chosen, self.near = self.near[:n], self.near[n:]
-        return chosen
-
-
-def test_the_last_of_the_budget_goes_to_neighbours_of_the_best(fake_builder):
-    search = Polished(polish=2)
-    result = tune(search, fake_builder, trials=20)
-    assert [m.candidate.sketch for m in result.measurements] == ["fake"] * 17 + ["near"] * 2 + ["fake"]
-    assert search.wanted == [3, 1] and result.trace["sleep"] == 0.002
-
-
 def test_time_is_accounted_for(fake_builder):
     result = tune(Wishes([{"sleep": 0.05}, {"sleep": 0.06}]), fake_builder)
     assert set(result.phases) == {"prepare", "propose", "build", "run", "race"}

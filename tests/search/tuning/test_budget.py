@@ -56,27 +56,24 @@ def test_what_is_kept_for_the_races(b, reserve, race):
 
 
 @pytest.mark.parametrize(
-    ("b", "polishes", "each", "share"),
+    ("b", "each", "share"),
     [
-        (budget(64), True, 0.0, (BATCH, False)),
-        (budget(20), True, 0.0, (BATCH, False)),
-        (budget(20, measured=16), True, 0.0, (1, False)),  # three of twenty are for what is next to the best
-        (budget(20, measured=17), True, 0.0, (3, True)),
-        (budget(20, measured=16), False, 0.0, (4, False)),
-        (budget(2), True, 0.0, (2, False)),
-        (budget(None, 100.0), True, 0.0, (BATCH, False)),
-        (budget(None, 100.0, at=84.0), True, 2.0, (5, True)),  # ten seconds left before the race
-        (budget(None, 100.0, at=93.9), True, 2.0, (2, True)),
-        (budget(20, 100.0, measured=19, at=50.0), True, 0.1, (1, True)),
+        (budget(64), 0.0, BATCH),
+        (budget(20, measured=16), 0.0, 4),
+        (budget(2), 0.0, 2),
+        (budget(None, 100.0), 0.0, BATCH),
+        (budget(None, 100.0, at=84.0), 2.0, 5),  # ten seconds left before the race
+        (budget(None, 100.0, at=93.9), 2.0, 2),
+        (budget(20, 100.0, measured=19, at=50.0), 0.1, 1),
     ],
 )
-def test_the_share_of_a_round(b, polishes, each, share):
-    assert b.share(polishes, each) == share
+def test_the_share_of_a_round(b, each, share):
+    assert b.share(each) == share
 
 
 def test_time_passes():
     clock = Clock()
     b = Budget(None, 10.0, clock=clock)
-    assert b.elapsed == 0.0 and not b.polishing
+    assert b.elapsed == 0.0
     clock.now += 7.3
-    assert b.elapsed == pytest.approx(7.3) and b.polishing and not b.late  # also where the budget is short
+    assert b.elapsed == pytest.approx(7.3) and not b.late  # also where the budget is short

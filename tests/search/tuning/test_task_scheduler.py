@@ -136,7 +136,7 @@ def test_a_run_ends_when_all_spaces_are_used_up():
 
 def test_without_progress_a_task_is_given_up():
     _, each = tune([[1.0] * 200, [50.0] * 200], 96, allocation=Allocation(epsilon=0.0, patience=2))
-    assert each[1] <= 3 * 12 + 12 and each[0] <= 3 * 12 + 12  # three rounds of twelve each, and one to polish
+    assert each[1] <= 3 * 12 and each[0] <= 3 * 12  # three rounds of twelve each
 
 
 def test_a_failing_task_does_not_end_the_others():
