@@ -86,10 +86,9 @@ def _body(nest: TiledNest, inner: Sizes, machine: CPU) -> Value:
             crossing = crossing + (0 if _aligned(access) else number)
         else:
             elements = elements + number
-    issue, loading, waiting = machine.step_cycles(vectors, panel + crossing, elements)
     # More values than registers: each spilled one is stored and loaded again.
     spilled = maximum(0.0, vectors + panel + 1 - machine.registers)
-    return maximum(maximum(issue, loading) + spilled, waiting if any(nest.reduce) else 0.0)
+    return machine.step_cycles(vectors, panel + crossing, elements, maximum, waits=any(nest.reduce)) + spilled
 
 
 def _traffic(nest: TiledNest, levels: list[Sizes], counts: list[Value], machine: CPU) -> Value:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from tir.memory import WARP
 from tir.notices import degraded
@@ -25,6 +28,7 @@ TILE_ENTRY_CYCLES = 20.0  # cycles to enter the loop of a register tile: a mispr
 # Fitted to packed products: tiles of one to four vectors by all rows that fit, of 256 and of 512 bits.
 PANEL_VECTOR_LOADS, ROW_ELEMENT_CYCLES = 0.5, 0.12
 Amount = Any  # a number, or an object that has one for each candidate
+Most = Callable[[Amount, Amount], Amount]  # the maximum of two amounts
 
 
 LEVELS = re.compile(r"x86-64|generic")  # LLVM's names of whole families of processors
@@ -109,25 +113,26 @@ class CPU:
         fused = "fma" in self.features or "sse2" not in self.features
         return self.registers - vectors - (1 if self.registers < 32 and fused else 2)
 
-    def step_cycles(self, accumulators: Amount, panel: Amount, elements: Amount) -> tuple[Amount, Amount, float]:
-        """Lower bounds, in cycles, of a reduction step of a register tile; the largest one counts. They are those to issue the
-        multiply-adds, to load `panel` vectors and broadcast `elements`, and to wait for the step before (Low et al., Analytical
-        Modeling is Enough for High-Performance BLIS, ACM TOMS 43(2), 2016)."""
-        return accumulators / self.fmas, panel / self.loads + elements / self.core.reads, float(self.core.latency)
+    def step_cycles(
+        self, accumulators: Amount, panel: Amount, elements: Amount, most: Most = np.maximum, exposed: float = ROW_ELEMENT_CYCLES,
+        waits: bool = True,
+    ) -> Amount:  # fmt: skip
+        """Cycles of a reduction step of a register tile with operands in L1 and L2. They are the most of those to issue the
+        multiply-adds, to load `panel` vectors and broadcast `elements`, and, if it `waits`, for the step before (Low et al.,
+        Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43(2), 2016). Besides, loads are `exposed`."""
+        loading = panel / self.loads + elements / self.core.reads
+        hidden = most(most(accumulators / self.fmas, loading), float(waits * self.core.latency))
+        return hidden + PANEL_VECTOR_LOADS * panel / self.loads + exposed * elements
 
     def entry_cycles(self, moved: Amount) -> Amount:
         """Cycles to enter the loop of a register tile and to load and store `moved` vectors of accumulators."""
         return (TILE_ENTRY_CYCLES + moved) * self.uops_per_vector
 
-    def tile_cycles(self, rows: int, vectors: int, steps: int, element: float = ROW_ELEMENT_CYCLES) -> float:
+    def tile_cycles(self, rows: Amount, vectors: Amount, steps: Amount, element: float = ROW_ELEMENT_CYCLES) -> Amount:
         """Cycles of a register tile of `rows` rows by `vectors` vectors over `steps` reduction steps, with its entry and its
         stores. Each element of the rows exposes `element` cycles of its load in a step."""
-        return self.tile_step_cycles(rows, vectors, element) * steps + self.entry_cycles(rows * vectors)
-
-    def tile_step_cycles(self, rows: int, vectors: int, element: float = ROW_ELEMENT_CYCLES) -> float:
-        """Cycles of one reduction step of a register tile with operands in L1 and L2: the largest bound, and exposed loads."""
-        loading = PANEL_VECTOR_LOADS * vectors / self.loads + element * rows
-        return max(self.step_cycles(rows * vectors, vectors, rows)) + loading
+        step = self.step_cycles(rows * vectors, vectors, rows, exposed=element)
+        return step * steps + self.entry_cycles(rows * vectors)
 
     # --- threads -----------------------------------------------------------------------------------------------------------
 
@@ -155,6 +160,12 @@ class CPU:
     def pack_cycles(self, bits: int, nbytes: int = 0) -> float:
         """Cycles to pack an element of an operand of `nbytes` bytes, in vectors."""
         return 2 * self.read_cycles(bits, nbytes) * self.uops_per_vector
+
+    def transpose_cycles(self, bits: int, nbytes: int = 0) -> float:
+        """Cycles to copy an element of `nbytes` bytes in squares, which are transposed in registers: each vector is shuffled as
+        often as the lanes are halved."""
+        lanes = self.lanes(bits)
+        return self.pack_cycles(bits, nbytes) + log2(lanes) / lanes * self.uops_per_vector
 
     def softmax_cycles(self, bits: int) -> float:
         """Cycles of an element in a softmax or a norm."""

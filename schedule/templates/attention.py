@@ -10,9 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
+import numpy as np
+
 from schedule.machine import CPU, PAGE_BYTES
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.primitive import find_block
+from schedule.register_tiles import MAX_TILE_VECTORS, fewest_cycles, fitting
 from schedule.schedule import Schedule
 from tir.ir import Const, Var
 
@@ -81,18 +84,18 @@ def tiles(found: Attention, processor: CPU, constants: frozenset[str]) -> list[g
     columns are in L2, so a block is one tile of rows."""
     lanes, rows = processor.lanes(found.result.bits), extent(found.result.rows[-1])
 
-    def cycles(c: Contraction, mr: int, vectors: int) -> float:
-        count = ceil(rows / mr) * ceil(extent(c.columns[-1]) / (vectors * lanes))
-        return count * processor.tile_cycles(mr, vectors, size(c.reduction))
+    m, v = fitting(processor, range(1, min(rows, processor.registers) + 1), range(1, MAX_TILE_VECTORS + 1))
 
-    def best(c: Contraction, mr: int) -> tuple[float, int]:
-        fitting = [v for v in range(1, gemm.MAX_TILE_VECTORS + 1) if v * mr <= processor.accumulators(v)]
-        return min((cycles(c, mr, v), v) for v in fitting)
+    def cycles(c: Contraction) -> np.ndarray:
+        columns = np.ceil(extent(c.columns[-1]) / (v * lanes))
+        return np.ceil(rows / m) * columns * processor.tile_cycles(m, v, size(c.reduction))
 
-    mr = min(range(1, min(rows, processor.accumulators(1)) + 1), key=lambda m: sum(best(c, m)[0] for c in found.products))
+    each = [cycles(c) for c in found.products]
+    mr = min(sorted({*m.tolist()}), key=lambda n: sum(time[m == n].min() for time in each))
     made = []
-    for c in found.products:
-        nr, usual = min(best(c, mr)[1] * lanes, extent(c.columns[-1])), gemm.tiles(c, processor, constants)
+    for c, time in zip(found.products, each, strict=True):
+        _, nr, _ = fewest_cycles(m[m == mr], np.minimum(v * lanes, extent(c.columns[-1]))[m == mr], time[m == mr])
+        usual = gemm.tiles(c, processor, constants)
         transposed = last_axis(c.left) != c.reduction[-1].var.name
         nc = ceil(extent(c.columns[-1]) / nr)
         made.append(gemm.GemmTile(mr, nr, size(c.reduction), 1, nc, left=transposed, right=usual.right, by_rows=True))

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import ceil, inf, prod
+from math import ceil, prod
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
+from schedule.register_tiles import RegisterTile, product_tile
 from tir.arith.symbolic import symbolic_min
 from tir.ir import Binary, Block, Const, Iter, Load, Var, const_shape
 from tir.traverse import walk
@@ -32,10 +33,8 @@ from .block_analysis import (
 )
 from .conversion import CONVERSION_CYCLES, is_converted, read_converted
 from .division import shares_are_equal
-from .gemm import register_tile, rows_cycles
 
 NAME = "direct convolution"
-MIN_SUM_TO_TRANSPOSE = 32  # least steps of a sum for which it pays to transpose the tiles of the result
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +80,6 @@ class Convolution:
         return self.contraction.store.indices[-1] != self.channels[-1].var
 
 
-@dataclass(frozen=True, slots=True)
-class ConvolutionTile:
-    """Sizes of a register tile: pixels of a row, and channels."""
-
-    pixels: int
-    channels: int
-
-
 def matches(block: Block) -> Convolution | None:
     """The block as a convolution with more than one output channel, if it is one."""
     c = contraction(block)
@@ -131,38 +122,34 @@ def suits(c: Convolution, processor: CPU) -> bool:
     return 2 * extent(c.channels[-1]) >= processor.lanes(c.contraction.bits)
 
 
-def tiles(c: Convolution, processor: CPU) -> ConvolutionTile:
-    """A good register tile, computed from the extents and the processor."""
+def tiles(c: Convolution, processor: CPU) -> RegisterTile:
+    """The register tile of pixels of a row by channels with the fewest cycles for a row of pixels."""
     lanes, members = processor.lanes(c.contraction.bits), c.members
     channels = extent(c.channels[-1]) if members is None else members
     dividing = members is not None and members % lanes == 0
-    sizes = register_tile(extent(c.pixels[-1]), channels, size(c.reduction), lanes, processor, dividing, padded=False)
-    return ConvolutionTile(*sizes)
+    return product_tile(extent(c.pixels[-1]), channels, size(c.reduction), lanes, processor, dividing, padded=False)
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core, with copies of the weights and transposes of the result. It is infinite where vectors are
-    not filled, or the sum is too short to pay for transposes."""
+    """The estimated cycles on one core, with copies of the weights and transposes of the result."""
     bits = c.contraction.bits
     lanes = processor.lanes(bits)
-    filled = extent(c.channels[-1]) >= lanes and (c.members is None or c.members % lanes == 0)
-    if not filled or (c.transposed_result and size(c.reduction) < MIN_SUM_TO_TRANSPOSE):
-        return inf
     t = tiles(c, processor)
-    row = rows_cycles(extent(c.pixels[-1]), t.pixels, ceil(t.channels / lanes), size(c.reduction), processor, padded=False)
-    count = size((*c.groups, *c.channels[:-1], *c.pixels[:-1])) * ceil(extent(c.channels[-1]) / t.channels)
+    row, count = (
+        t.cycles,
+        size((*c.groups, *c.channels[:-1], *c.pixels[:-1])) * extent(c.channels[-1]) // (c.members or extent(c.channels[-1])),
+    )
     weights = size((*c.groups, *c.channels, *c.reduction))
-    # Panels of weights whose last dimension is no channel are read from as many lines as they have channels, some of them twice.
     across = last_axis(c.weights) != c.channels[-1].var.name
-    copies = weights * (2 * processor.pack_cycles(bits, weights * bits // 8) if across else processor.pack_cycles(bits))
+    copies = weights * (processor.transpose_cycles if across else processor.pack_cycles)(bits, weights * bits // 8)
     copies = 0.0 if c.weights.buffer.name in constants else copies
-    transposes = size((*c.groups, *c.channels, *c.pixels)) * processor.pack_cycles(bits) if c.transposed_result else 0.0
+    transposes = size((*c.groups, *c.channels, *c.pixels)) * processor.transpose_cycles(bits) if c.transposed_result else 0.0
     elements, kind = prod(const_shape(c.image.buffer)), c.contraction.store.buffer.dtype
     if is_converted(c.image, kind):
         copies += elements * processor.pack_cycles(bits, elements * bits // 8)
     if is_converted(c.weights, kind):  # at each use
-        row += ceil(extent(c.pixels[-1]) / t.pixels) * ceil(t.channels / lanes) * size(c.reduction) * CONVERSION_CYCLES
-    return count * row + copies + transposes + image_cycles(c, elements, t.channels, processor)
+        row += ceil(extent(c.pixels[-1]) / t.rows) * ceil(extent(c.channels[-1]) / lanes) * size(c.reduction) * CONVERSION_CYCLES
+    return count * row + copies + transposes + image_cycles(c, elements, t.columns, processor)
 
 
 def image_cycles(c: Convolution, elements: int, channels: int, processor: CPU) -> float:
@@ -173,12 +160,12 @@ def image_cycles(c: Convolution, elements: int, channels: int, processor: CPU) -
     return ceil(extent(c.channels[-1]) / channels) * elements * processor.read_cycles(bits, processor.l2 + 1)
 
 
-def parts(c: Convolution, t: ConvolutionTile, processor: CPU) -> list[int]:
+def parts(c: Convolution, t: RegisterTile, processor: CPU) -> list[int]:
     """The number of parts into which each axis of the sum is cut, the outer ones first. A part of a panel of weights then stays
     in half of L2 while all pixels come by. All are 1 where the results of these pixels would not stay there to be transposed."""
     nbytes, room = c.contraction.bits // 8, processor.l2_reuse_bytes
-    left = ceil(size(c.reduction) * t.channels * nbytes / room)
-    if c.transposed_result and size(c.pixels) * t.channels * nbytes > room:
+    left = ceil(size(c.reduction) * t.columns * nbytes / room)
+    if c.transposed_result and size(c.pixels) * t.columns * nbytes > room:
         left = 1
     counts = []
     for it in c.reduction:
@@ -199,35 +186,34 @@ class Sum(StrEnum):
 def variants(c: Convolution, processor: CPU) -> list[Sum]:
     """The ways to run a sum that are worth a sketch, the seed's first: whole, or in parts if a panel exceeds half of L2."""
     t, usual = _seed(c, processor)
-    panel = size(c.reduction) * t.channels * c.contraction.bits // 8
+    panel = size(c.reduction) * t.columns * c.contraction.bits // 8
     found = [Sum.WHOLE, *([Sum.IN_PARTS] if panel > processor.l2_reuse_bytes else [])]
     return sorted(found, key=lambda v: v != usual)
 
 
-def _seed(c: Convolution, processor: CPU) -> tuple[ConvolutionTile, Sum]:
+def _seed(c: Convolution, processor: CPU) -> tuple[RegisterTile, Sum]:
     t = tiles(c, processor)
     cut = _enough_panels(c, t, processor) and max(parts(c, t, processor)) > 1
     return t, Sum.IN_PARTS if cut else Sum.WHOLE
 
 
-def _enough_panels(c: Convolution, t: ConvolutionTile, processor: CPU) -> bool:
+def _enough_panels(c: Convolution, t: RegisterTile, processor: CPU) -> bool:
     """True where there are panels of weights enough for threads to share nothing else."""
-    panels = size((*c.groups, *c.channels[:-1])) * ceil(extent(c.channels[-1]) / t.channels)
+    panels = size((*c.groups, *c.channels[:-1])) * ceil(extent(c.channels[-1]) / t.columns)
     return shares_are_equal(panels, c.contraction.threads(processor))
 
 
-def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: ConvolutionTile | None = None) -> None:
+def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None) -> None:
     """Tile a convolution, whose loops are still as they were made, with its epilogue, if it has one.
 
     Loops, outermost first: groups; panels of channels; parts of the sum; other pixels; tiles of rows and of a row of pixels; the
     sum; rows and pixels, unrolled; channels, a vector. The epilogue is computed for each tile, or for each panel where the sum
     runs in parts. Where the result does not have its channels last, it transposes the tile; it is made if there is none.
-    Annotation chooses how the weights are packed, and the loops that threads share. `sizes` are other seeds than those of
-    `tiles`. ScheduleError where a step is refused.
+    Annotation chooses how the weights are packed, and the loops that threads share. ScheduleError where a step is refused.
     """
     machine: CPU = s.target.machine
     t, usual = _seed(c, machine)
-    t, variant = sizes or t, usual if variant is None else variant
+    variant = usual if variant is None else variant
     after, in_parts = epilogue(s, c.contraction.block), variant is Sum.IN_PARTS
     if c.transposed_result and after is None:
         after = s.cache_write(c.contraction.block, 0, "global")
@@ -238,7 +224,7 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Co
 
 
 def tile(
-    s: OpenSchedule, c: Convolution, t: ConvolutionTile, after: str | None, by_panels: bool = False, in_parts: bool = False
+    s: OpenSchedule, c: Convolution, t: RegisterTile, after: str | None, by_panels: bool = False, in_parts: bool = False
 ) -> None:
     """Tile a convolution, with its epilogue `after`. Threads share panels of weights and classes of pixels, with `by_panels`
     nothing else. Classes of the kernel come right before the sum, which runs whole, or `in_parts`."""
@@ -254,9 +240,9 @@ def tile(
             if count > 1 or (max(counts) == 1 and it is longest):
                 outer, reduce_loops[n] = split_axis(s, block, it, reduce_loops[n], ceil(extent(it) / count))
                 cut.append(outer)
-    c0, c1 = split_axis(s, block, c.channels[-1], loop_of(c.channels[-1]), t.channels, vector=True)
+    c0, c1 = split_axis(s, block, c.channels[-1], loop_of(c.channels[-1]), t.columns, vector=True)
     pixels = [(it, loop, c.strides.get(it.var.name, 1)) for it, (loop, _) in zip(c.pixels, rows, strict=True)]
-    others, within = split_pixels(s, block, pixels, t.pixels)
+    others, within = split_pixels(s, block, pixels, t.rows)
     p0 = others.pop()
     panels, kernel = [*groups, c0, *(x for _, own in rows for x in own)], [x for _, own in steps for x in own]
     levels = [[*panels, *cut], others, [p0], [*kernel, *reduce_loops], within, [c1]]

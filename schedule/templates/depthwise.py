@@ -127,14 +127,14 @@ def cycles(c: Windows, processor: CPU, constants: frozenset[str] = frozenset()) 
     return points * processor.tile_cycles(t.rows, t.vectors, size(c.reduction), element=loads / processor.loads)
 
 
-def build(s: OpenSchedule, c: Windows, sizes: DepthwiseTile | None = None) -> None:
+def build(s: OpenSchedule, c: Windows) -> None:
     """Schedule a depthwise convolution, its elementwise consumer, if it has one, and the block that pads its input.
 
     Loops, outermost first: all other axes and strips of rows (threads); tiles of rows; tiles of the last axis; the kernel; rows
-    and lanes of a tile. `sizes` are other seeds than those of `tiles`. ScheduleError where a step is refused.
+    and lanes of a tile. ScheduleError where a step is refused.
     """
     machine: CPU = s.target.machine
-    t, lanes = sizes or tiles(c, machine), machine.lanes(c.bits)
+    t, lanes = tiles(c, machine), machine.lanes(c.bits)
     axes = {it.var.name: it for it in (*c.channels, *c.pixels)}
     row, vector = c.rows[-1], c.vector
     after = epilogue(s, c.block)

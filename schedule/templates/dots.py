@@ -7,28 +7,22 @@ operand is transposed where the sum does not walk its memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil
+
+import numpy as np
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, extent
+from schedule.register_tiles import RegisterTile, fewest_cycles, fitting
 from tir.ir import Block, Load
 
-from . import elementwise, gemm, low_precision
+from . import elementwise, gemm
 from .block_analysis import Contraction, divisible, last_axis, loop_of, merged, size, store_last
 from .lanes import in_lanes
 from .marks import done, share_out
 
 NAME = "dot products"
 MAX_ROWS_FOR_DOTS = 24  # most rows or columns for which packing takes longer
-
-
-@dataclass(frozen=True, slots=True)
-class DotTile:
-    """Rows and columns of the result in a tile of partial sums, each a vector."""
-
-    rows: int
-    columns: int
 
 
 def matches(block: Block) -> Contraction | None:
@@ -52,30 +46,18 @@ def suits(c: Contraction, processor: CPU) -> bool:
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """Zero where it suits: no other template reads the larger operand only once, in place. It is infinite where it does not suit,
-    or that operand is a constant, which is packed once. For narrow numbers for which the processor has an instruction it is an
-    estimate: here a vector of them is converted in half a multiply-add."""
-    packed = _larger_operand(c).buffer.name in constants and gemm.suits(c, processor)
-    if packed or not suits(c, processor):
-        return inf
-    if low_precision.instruction(c, processor) is None:
-        return 0.0
-    t, lanes = tiles(c, processor), processor.lanes(c.bits)
-    step = (t.rows * t.columns + (t.rows + t.columns) / 2) / processor.fmas
-    turns = ceil(extent(c.rows[-1]) / t.rows) * ceil(extent(c.columns[-1]) / t.columns) * ceil(extent(c.reduction[0]) / lanes)
-    return size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * turns * step
+    """The estimated cycles on one core, with adding up the lanes of each result."""
+    others, results = size((*c.batch, *c.rows[:-1], *c.columns[:-1])), size((*c.batch, *c.rows, *c.columns))
+    return others * tiles(c, processor).cycles + results * gemm.ADD_LANES_CYCLES
 
 
-def tiles(c: Contraction, processor: CPU) -> DotTile:
-    """The tile of the fewest cycles that fits registers, with a vector of each of its columns and one of a row."""
+def tiles(c: Contraction, processor: CPU) -> RegisterTile:
+    """The tile of the fewest cycles for all rows and columns, each a vector that is loaded."""
     rows, columns = extent(c.rows[-1]), extent(c.columns[-1])
-
-    def turns(t: DotTile) -> float:
-        step = max(processor.step_cycles(t.rows * t.columns, t.rows + t.columns, 0))
-        return ceil(rows / t.rows) * ceil(columns / t.columns) * step
-
-    fitting = (DotTile(m, n) for m in range(1, min(rows, 8) + 1) for n in range(1, min(columns, 8) + 1))
-    return min((t for t in fitting if t.rows * t.columns <= processor.accumulators(t.columns)), key=turns)
+    m, n = fitting(processor, range(1, min(rows, 8) + 1), range(1, min(columns, 8) + 1), spare=1)
+    steps = ceil(extent(c.reduction[0]) / processor.lanes(c.bits))
+    step = processor.step_cycles(m * n, m + n, 0)
+    return fewest_cycles(m, n, np.ceil(rows / m) * np.ceil(columns / n) * (step * steps + processor.entry_cycles(m * n)))
 
 
 def build(s: OpenSchedule, c: Contraction) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import ceil, gcd, inf, prod
+from math import ceil, gcd, prod
 from statistics import fmean
 
 from schedule.machine import CACHE_LINE_BYTES, CPU, L2_WAY_BYTES, PAGE_BYTES
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
+from schedule.register_tiles import product_tile
 from tir import dtypes
 from tir.ir import Block, Const, Iter, Load, Var
 from tir.traverse import loads
@@ -35,8 +36,6 @@ SPLIT_LOAD_CYCLES = 1.0  # cycles by which a vector across two lines takes longe
 TLB_PAGES, PAGE_CYCLES = 64, 1.0
 # Least cycles of multiply-adds, over those of packing, for which it pays to pack rows: in one set of L1, and of a sum in parts.
 MIN_USES_ALIASED_ROWS, MIN_USES_OF_ROWS = 5, 60
-MAX_TILE_VECTORS = 4  # most vectors of columns in a register tile, unless it has all columns: estimates of wider ones are too low
-MAX_RATIO_OF_LARGER_TILES = 0.995  # cycles, over those of the best smaller tile, for which a larger one is taken
 ADD_LANES_CYCLES = 16.0  # cycles to add up the lanes of an inner product
 MIN_GAIN_OF_DOTS = 1.06  # least speed-up of a product for which its last columns become inner products
 MIN_ROWS_TO_TRANSPOSE = 4  # least rows for which it pays to transpose a right operand whose memory the sum walks
@@ -74,21 +73,27 @@ def suits(c: Contraction, processor: CPU) -> bool:
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core, without copies. It is infinite for one row whose columns would be transposed at each
-    call: inner products read them in place."""
-    if extent(c.rows[-1]) == 1 and last_axis(c.right) == c.reduction[-1].var.name and c.right.buffer.name not in constants:
-        return inf
+    """The estimated cycles on one core, with packing."""
     few = dot_columns(c, processor, constants)
-    if few:
-        return _tiled_cycles(columns_before(c, few), processor) + _dot_cycles(c, few, processor)
-    return _tiled_cycles(c, processor)
+    others = columns_before(c, few)
+    dots = _dot_cycles(c, few, processor) if few else 0.0
+    return _tiled_cycles(others, processor) + _pack_cycles(others, processor, constants) + dots
+
+
+def _pack_cycles(c: Contraction, processor: CPU, constants: frozenset[str]) -> float:
+    """Cycles to pack the operands that are packed at each call."""
+    t, total = tiles(c, processor, constants), 0.0
+    for x, packed, axes in ((c.left, t.left, c.rows), (c.right, t.right, c.columns)):
+        if packed and x.buffer.name not in constants:
+            elements = size((*c.batch, *axes, *c.reduction))
+            across = x is c.right and last_axis(x) != c.columns[-1].var.name
+            total += elements * (processor.transpose_cycles if across else processor.pack_cycles)(c.bits, elements * c.bits // 8)
+    return total
 
 
 def _tiled_cycles(c: Contraction, processor: CPU) -> float:
-    lanes, (rows, columns) = processor.lanes(c.bits), (extent(c.rows[-1]), extent(c.columns[-1]))
-    mr, nr = register_tile(rows, columns, size(c.reduction), lanes, processor)
-    count = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * ceil(rows / mr) * ceil(columns / nr)
-    return count * processor.tile_cycles(mr, ceil(nr / lanes), size(c.reduction))
+    tile = product_tile(extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction), processor.lanes(c.bits), processor)
+    return size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * tile.cycles
 
 
 def _dot_cycles(c: Contraction, columns: int, processor: CPU) -> float:
@@ -122,7 +127,7 @@ def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(
     lanes = processor.lanes(c.bits)
     M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction)
     outer = size(c.batch) * size(c.rows[:-1]) * size(c.columns[:-1])
-    mr, nr = register_tile(M, N, K, lanes, processor)
+    mr, nr, _ = product_tile(M, N, K, lanes, processor)
     element, cut = c.bits // 8, len(c.reduction) == 1 and not _runs_whole(c, processor, constants)
     few = cut and M * MAX_SUM_PART * element <= processor.product_block_bytes(few=True)[0]
     chunks = ceil(K / (MAX_SUM_PART if few else MAX_SUM_PART_OF_BLOCKS)) if cut else 1
@@ -206,7 +211,10 @@ def _packing_pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU
     masked = columns % lanes and not processor.masks  # a vector that takes twice as long
 
     def in_place(vectors: int) -> float:
-        step, lines = processor.tile_step_cycles(tile[0], vectors) + extra * vectors + pages, vectors * lanes / per_line + split
+        step, lines = (
+            processor.step_cycles(tile[0] * vectors, vectors, tile[0]) + extra * vectors + pages,
+            vectors * lanes / per_line + split,
+        )
         return max(step, lines * far[at]) + others * max(step, lines * far[again])
 
     vectors = ceil(tile[1] / lanes)
@@ -214,8 +222,8 @@ def _packing_pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU
     there = panels * in_place(vectors) + (in_place(last + bool(masked)) if last else bool(masked) * in_place(1))
     read, written = vectors * lanes / per_line, vectors * lanes * (c.bits // 8 if converted else element) / CACHE_LINE_BYTES
     packing = (read + written) * memory.line[at] * processor.uops_per_vector + extra * vectors
-    packed = (others + 1) * max(processor.tile_step_cycles(tile[0], vectors), written * memory.line[0])
-    return (panels + bool(last)) * (packing + packed) < there
+    packed = (others + 1) * max(processor.step_cycles(tile[0] * vectors, vectors, tile[0]), written * memory.line[0])
+    return bool((panels + bool(last)) * (packing + packed) < there)
 
 
 def _row_bytes(c: Contraction) -> int:
@@ -224,42 +232,6 @@ def _row_bytes(c: Contraction) -> int:
     inner = [dim.value for dim in c.right.buffer.shape[place + 1 :] if isinstance(dim, Const)]
     known = place + 1 + len(inner) == len(c.right.buffer.shape)
     return prod(inner) * dtypes.nbytes(c.right.buffer.dtype) if known else PAGE_BYTES
-
-
-def register_tile(
-    M: int, N: int, K: int, lanes: int, processor: CPU, dividing: bool = False, padded: bool = True
-) -> tuple[int, int]:
-    """Rows and columns of the register tile with which the whole result takes the fewest cycles. With `dividing`, its columns
-    divide N, a multiple of the lanes. Where rows are not `padded`, the last tile has only those left."""
-    best: tuple[float, int, int] | None = None
-    # A tile as wide as the matrix may end in a part of a vector, of more than one lane. In other tiles such a part takes twice as
-    # long where columns are too few to be packed: each step has a mask. The last tile of packed columns is as wide as the others.
-    vectors, few = ceil(N / lanes), N * K * processor.vector_bits // (8 * lanes) <= processor.l1
-    whole = vectors if N % lanes > 1 else 0
-    for v in (*range(1, MAX_TILE_VECTORS + 1), *([whole] if whole > MAX_TILE_VECTORS else [])):
-        if (v > 1 and v * lanes > N and v != whole) or (dividing and N % (v * lanes)):
-            continue
-        panels, last = divmod(vectors, v)
-        masked = (few and whole not in (0, v)) / v
-        for m in range(1, M + 1):
-            # Beside accumulators, registers hold the fewer of rows and vectors, or all of more vectors.
-            if m * v > processor.accumulators(min(m, v) if v <= MAX_TILE_VECTORS else v):
-                break
-            cost = rows_cycles(M, m, v, K, processor, padded) * (panels + masked)
-            if last:
-                cost += rows_cycles(M, m, last if few else v, K, processor, padded)
-            if best is None or cost < best[0] * MAX_RATIO_OF_LARGER_TILES:
-                best = (cost, m, v)
-    assert best is not None
-    _, m, v = best
-    return m, min(v * lanes, N)
-
-
-def rows_cycles(M: int, m: int, vectors: int, K: int, processor: CPU, padded: bool) -> float:
-    """Cycles of all tiles of `m` rows for one panel of columns; the last one is a whole one if rows are `padded`."""
-    whole, left = divmod(M, m)
-    last = processor.tile_cycles(m if padded else left, vectors, K) if left else 0.0
-    return whole * processor.tile_cycles(m, vectors, K) + last
 
 
 def _utilisation(length: int, tile: int, threads: int) -> float:

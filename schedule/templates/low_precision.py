@@ -14,10 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil, inf
+from math import ceil
+
+import numpy as np
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, extent
+from schedule.register_tiles import MAX_TILE_VECTORS, fewest_cycles, fitting
 from schedule.rewriting.index_map import IndexMap
 from tir import dtypes
 from tir.ir import Block, Cast, Const, Expr, Iter, Load, Var
@@ -122,10 +125,9 @@ def suits(c: Contraction, processor: CPU) -> bool:
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core; infinite where it does not suit."""
+    """The estimated cycles on one core, with copies."""
     how = instruction(c, processor)
-    if how is None or not suits(c, processor):
-        return inf
+    assert how is not None, "what suits has one"
     t = tiles(c, how, processor)
     rows, columns, steps = (ceil(extent(it) / n) for it, n in _units(c, t, how))
     count = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * rows * columns * steps
@@ -147,9 +149,14 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
         most = max(1, processor.l1 // (3 * how.nbytes * rows))
     else:
         product = bool(how.wider)  # is in a register of its own before it is added
-        widths = range(1, gemm.MAX_TILE_VECTORS + 1)
-        shapes = [(m, v) for v in widths for m in range(1, (processor.accumulators(v) - product) // v + 1)]
-        rows, columns = min((x for x in shapes if x[0] <= row_tiles and x[1] <= column_tiles), key=turns)
+        m, v = fitting(
+            processor,
+            range(1, min(row_tiles, processor.registers) + 1),
+            range(1, min(column_tiles, MAX_TILE_VECTORS) + 1),
+            product,
+        )
+        count = np.ceil(row_tiles / m) * np.ceil(column_tiles / v)
+        rows, columns, _ = fewest_cycles(m, v, count * processor.tile_cycles(m, v, steps))
         most = gemm.MAX_SUM_PART
     most_at_once = most * 3 // 2 if how.rows > 1 else gemm.max_whole_sum(processor)
     part = steps if steps <= most_at_once else balanced(steps, most, 1)

@@ -6,11 +6,13 @@ read in whole vectors, of which each serves all output channels. Transposed conv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import ceil, inf, prod
+from math import ceil, prod
+
+import numpy as np
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, extent
+from schedule.register_tiles import RegisterTile, fewest_cycles, fitting
 from tir.ir import Block, Iter
 
 from . import transposed
@@ -20,13 +22,6 @@ from .conversion import is_converted, read_converted
 from .marks import done, share_out
 
 NAME = "narrow convolution"
-
-
-@dataclass(frozen=True, slots=True)
-class NarrowTile:
-    """Pixels of a register tile, which has all output channels of each."""
-
-    pixels: int
 
 
 def matches(block: Block) -> Convolution | None:
@@ -48,40 +43,34 @@ def suits(c: Convolution, processor: CPU) -> bool:
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core; infinite where it does not suit."""
-    if not suits(c, processor):
-        return inf
-    pixels, channels = tiles(c, processor).pixels, extent(c.channels[-1])
+    """The estimated cycles on one core."""
+    return size(c.pixels) / c.pixels_of_class * tiles(c, processor).cycles
+
+
+def tiles(c: Convolution, processor: CPU) -> RegisterTile:
+    """The tile of the fewest cycles for all pixels of a class in a row; each pixel is a vector of its own."""
     steps = ceil(size(c.reduction) / (processor.lanes(c.contraction.bits) * prod(x.stride for x in c.classes)))
-    return size(c.pixels) / pixels * processor.tile_cycles(pixels, channels, steps, element=1 / processor.loads)
+    m, v = fitting(processor, range(1, min(c.pixels_of_class, processor.registers) + 1), [extent(c.channels[-1])])
+    each = processor.tile_cycles(m, v, steps, element=1 / processor.loads)
+    return fewest_cycles(m, v, np.ceil(c.pixels_of_class / m) * each)
 
 
-def tiles(c: Convolution, processor: CPU) -> NarrowTile:
-    """The tile with as many pixels as there are registers for, the tiles of a row as equal as can be."""
-    count = c.pixels_of_class
-    return NarrowTile(ceil(count / ceil(count / _max_pixels(c, processor))))
-
-
-def _max_pixels(c: Convolution, processor: CPU) -> int:
-    """Pixels for which there are registers."""
-    return max(1, processor.accumulators(extent(c.channels[-1])) // extent(c.channels[-1]))
-
-
-def build(s: OpenSchedule, c: Convolution, sizes: NarrowTile | None = None) -> None:
+def build(s: OpenSchedule, c: Convolution) -> None:
     """Schedule a convolution, whose loops are as they were made, with its elementwise consumer, if it has one.
 
     Loops, outermost first: other axes, rows and tiles of pixels (threads); classes of pixels and of the kernel; the sums; pixels,
-    output channels and lanes of a tile. `sizes` are other seeds than those of `tiles`. ScheduleError where a step is refused.
+    output channels and lanes of a tile. ScheduleError where a step is refused.
     """
     machine, block, bits = s.target.machine, c.contraction.block, c.contraction.bits
-    wanted = sizes or tiles(c, machine)
+    wanted = tiles(c, machine)
     axis, row = _lane_axis(c), c.pixels[-1]
     assert axis is not None, "what suits has one"
     read_converted(s, block, c.image)
     after, channel, stride = epilogue(s, block), loop_of(c.channels[-1]), c.strides.get(row.var.name, 1)
-    count, most = c.pixels_of_class, _max_pixels(c, machine)
+    count = c.pixels_of_class
+    most = max(1, machine.accumulators(extent(c.channels[-1])) // extent(c.channels[-1]))
     missing = count * stride - extent(row)
-    (pixels,) = s.sizes(block, row.var.name, seed=(wanted.pixels,), extent=count, limit=most, unit=stride, missing=missing)
+    (pixels,) = s.sizes(block, row.var.name, seed=(wanted.rows,), extent=count, limit=most, unit=stride, missing=missing)
     chunks, lane = s.split(loop_of(axis), [None, machine.lanes(bits)])
     partial = s.rfactor(lane, len(c.contraction.store.indices))
     rows, reduce_loops = by_class(s, c, c.pixels), by_class(s, c, [it for it in c.reduction if it is not axis])

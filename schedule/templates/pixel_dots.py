@@ -6,8 +6,6 @@ Panels are those of `pixels`, in the type of the image. The product, which packs
 
 from __future__ import annotations
 
-from math import inf
-
 from schedule.machine import CPU
 from schedule.open_schedule import Declined, OpenSchedule
 from tir import dtypes
@@ -33,9 +31,7 @@ def suits(c: Convolution, processor: CPU) -> bool:
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core, with copies; infinite where it does not suit."""
-    if not suits(c, processor):
-        return inf
+    """The estimated cycles on one core, with copies."""
     copies = 0.0 if pixels.in_place(c) else pixels.panel_cycles(c, dtypes.bits(c.image.dtype), processor)
     return copies + low_precision.cycles(pixels.product(c), processor, constants)
 

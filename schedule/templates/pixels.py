@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from math import ceil, inf, prod
+from math import ceil, prod
+
+import numpy as np
 
 from schedule.machine import CPU, PAGE_BYTES
 from schedule.open_schedule import Declined, OpenSchedule, extent
+from schedule.register_tiles import RegisterTile, fewest_cycles
 from tir.ir import Axis, Const, Iter, Load, Var, const_shape
 from tir.traverse import variables
 
@@ -80,26 +83,18 @@ def variants(c: Convolution, processor: CPU) -> list[Sum]:
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core; infinite where pixels don't fill a vector."""
-    if not suits(c, processor):
-        return inf
+    """The estimated cycles on one core, with copies of the image."""
     bits = c.contraction.bits
     if by_rows(c, processor):
-        channels, count = _channels_of_row(c, processor), size((*c.groups, *c.channels, *c.pixels)) / processor.lanes(bits)
-        tile = processor.tile_cycles(channels, stride(c.image, c.pixels[-1].var), size(c.reduction))
-        return count / channels * tile / _filled_lanes(c, processor)
+        vectors = size((*c.groups, *c.channels[:-1], *c.pixels)) / (processor.lanes(bits) * _filled_lanes(c, processor))
+        return vectors * _row_tile(c, processor).cycles
     p, lanes = product(c), processor.lanes(bits)
     t, elements = tiles(c, processor, constants), prod(const_shape(c.image.buffer))
     time = gemm.cycles(p, processor, constants)
     if not in_place(c):
         elements = size((*c.groups, *c.pixels, *c.reduction))
         time += panel_cycles(c, bits, processor)
-    if t.left and c.weights.buffer.name not in constants:
-        weights = size((*c.groups, *c.channels, *c.reduction))
-        time += weights * processor.pack_cycles(bits, weights * bits // 8)
-    if t.right:
-        time += elements * processor.pack_cycles(bits, elements * bits // 8)
-    elif in_place(c) and is_converted(c.image, c.contraction.store.buffer.dtype):  # at each use
+    if not t.right and in_place(c) and is_converted(c.image, c.contraction.store.buffer.dtype):  # at each use
         time += ceil(extent(c.channels[-1]) / t.mr) * elements / lanes * CONVERSION_CYCLES
     return time + image_cycles(c, elements, extent(c.channels[-1]), processor)
 
@@ -142,10 +137,13 @@ def _filled_lanes(c: Convolution, processor: CPU) -> float:
     return row / (ceil(row / lanes) * lanes)
 
 
-def _channels_of_row(c: Convolution, processor: CPU) -> int:
-    """Channels of a register tile with one vector of pixels, tiles nearly equal; registers are left for picking pixels."""
-    channels = extent(c.channels[-1])
-    return ceil(channels / ceil(channels / (processor.accumulators(1) - stride(c.image, c.pixels[-1].var))))
+def _row_tile(c: Convolution, processor: CPU) -> RegisterTile:
+    """The register tile of one vector of pixels of a row, its rows being channels, and the cycles of all channels. Registers are
+    left for picking pixels."""
+    channels, picked = extent(c.channels[-1]), stride(c.image, c.pixels[-1].var)
+    m = np.arange(1, min(channels, processor.accumulators(1) - picked) + 1)
+    each = processor.step_cycles(m, picked, m) * size(c.reduction) + processor.entry_cycles(m)
+    return fewest_cycles(m, np.ones_like(m), np.ceil(channels / m) * each)
 
 
 def _build_by_rows(s: OpenSchedule, c: Convolution) -> None:
@@ -158,7 +156,7 @@ def _build_by_rows(s: OpenSchedule, c: Convolution) -> None:
         read_converted(s, block, operand)
     after = epilogue(s, block)
     outer = [loop_of(it) for it in (*c.groups, *c.channels[:-1], *c.pixels[:-1])]
-    (channels,) = s.sizes(block, c.channels[-1].var.name, seed=(_channels_of_row(c, machine),))
+    (channels,) = s.sizes(block, c.channels[-1].var.name, seed=(_row_tile(c, machine).rows,))
     (lanes,) = s.sizes(block, row.var.name, seed=(machine.lanes(c.contraction.bits),), vector=True)
     c0, c1 = s.split(loop_of(c.channels[-1]), [None, channels])
     w0, w1 = s.split(loop_of(row), [None, lanes])

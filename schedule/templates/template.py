@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 from typing import Any
 
 from schedule.error import ScheduleError
@@ -71,9 +72,9 @@ class SumOfProducts(Template):
     """The template of a pattern of sums of products with an elementwise consumer: a way for each variant.
 
     `pattern` is a module with a NAME. `matches(block)` gives the match of a block, or None; `suits(found, processor)` says if
-    that is worth a sketch. `cycles(found, processor, constants)` is an estimate for one core, infinite where the pattern is no
-    default. Copies of the buffers `constants` take no time in it. `build` schedules the match. An optional `variants(found,
-    processor)` gives the variants that are each worth a sketch, the seed's first.
+    that is legal, and worth a sketch. `cycles(found, processor, constants)` is an estimate for one core, in which copies of the
+    buffers `constants` take no time. `build` schedules the match. An optional `variants(found, processor)` gives the variants
+    that are each worth a sketch, the seed's first.
     """
 
     pattern: Any
@@ -88,9 +89,9 @@ class SumOfProducts(Template):
         return found if found is not None and self.pattern.suits(found, s.target.machine) else None
 
     def cycles(self, s: OpenSchedule, block: str) -> float:
-        """The estimated cycles of a block on one core by this template; infinite where it is no default."""
-        found = self.pattern.matches(s.block(block))
-        return float("inf") if found is None else self.pattern.cycles(found, s.target.machine, s.constants)
+        """The estimated cycles of a block on one core by this template; infinite where it does not suit."""
+        found = self.found(s, block)
+        return inf if found is None else float(self.pattern.cycles(found, s.target.machine, s.constants))
 
     def applies(self, s: OpenSchedule, block: str) -> Verdict:
         if not s.untouched(block) or block in s.copies or epilogue(s, block) in s.scheduled:

@@ -8,16 +8,16 @@ leaves the inner loops, which then are those of a direct convolution.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil, inf, prod
+from math import ceil, prod
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, extent
+from schedule.register_tiles import RegisterTile, product_tile
 from tir.arith.polynomial import polynomial
 from tir.ir import TRUE, Binary, Block, Const, Expr, Load, Select, Store, Var, conjuncts
 
 from .block_analysis import Contraction, at_axes, contraction, epilogue, last_axis, size
-from .conv2d import Class, Convolution, ConvolutionTile, tile
-from .gemm import register_tile
+from .conv2d import Class, Convolution, tile
 
 NAME = "transposed convolution"
 
@@ -59,30 +59,24 @@ def suits(c: Convolution, processor: CPU) -> bool:
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core, with the copies of the weights; infinite where vectors are not filled."""
-    bits, channels, row = c.contraction.bits, extent(c.channels[-1]), c.pixels[-1].var.name
-    t, lanes = tiles(c, processor), processor.lanes(bits)
-    if channels < lanes:
-        return inf
-    classes = prod(x.stride for x in c.classes)
-    rows = size(c.pixels[:-1]) * ceil(c.pixels_of_class / t.pixels) * c.strides.get(row, 1)
-    each = processor.tile_cycles(t.pixels, ceil(t.channels / lanes), ceil(size(c.reduction) / classes))
+    """The estimated cycles on one core, with the copies of the weights."""
+    bits, row = c.contraction.bits, c.pixels[-1].var.name
+    rows = size(c.pixels[:-1]) * c.strides.get(row, 1)
     copies = 0.0 if c.weights.buffer.name in constants else size((*c.channels, *c.reduction)) * processor.pack_cycles(bits)
-    return rows * ceil(channels / t.channels) * each + copies
+    return rows * tiles(c, processor).cycles + copies
 
 
-def tiles(c: Convolution, processor: CPU) -> ConvolutionTile:
-    """A good register tile: pixels of a class along the last axis, and channels."""
-    lanes = processor.lanes(c.contraction.bits)
-    return ConvolutionTile(*register_tile(c.pixels_of_class, extent(c.channels[-1]), size(c.reduction), lanes, processor))
+def tiles(c: Convolution, processor: CPU) -> RegisterTile:
+    """The register tile of pixels by channels with the fewest cycles for those of a class along the last axis."""
+    steps = ceil(size(c.reduction) / prod(x.stride for x in c.classes))
+    return product_tile(c.pixels_of_class, extent(c.channels[-1]), steps, processor.lanes(c.contraction.bits), processor)
 
 
-def build(s: OpenSchedule, c: Convolution, sizes: ConvolutionTile | None = None) -> None:
+def build(s: OpenSchedule, c: Convolution) -> None:
     """Tile a transposed convolution, whose loops are as they were made, with its epilogue, if it has one.
 
     Loops, outermost first: panels of channels and classes of pixels; other pixels; tiles of rows and of a row of pixels; classes
     of the kernel and the sum; rows and pixels, unrolled; channels, a vector. The epilogue is computed for each tile. Annotation
-    chooses how the weights are packed, and the loops that threads share. `sizes` are other seeds than those of `tiles`.
-    ScheduleError where a step is refused.
+    chooses how the weights are packed, and the loops that threads share. ScheduleError where a step is refused.
     """
-    tile(s, c, sizes or tiles(c, s.target.machine), epilogue(s, c.contraction.block))
+    tile(s, c, tiles(c, s.target.machine), epilogue(s, c.contraction.block))

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product, takewhile
+from itertools import pairwise, takewhile
 from math import ceil, prod
+
+import numpy as np
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.primitive import blocks_below, find_block
+from schedule.register_tiles import MAX_TILE_VECTORS, fewest_cycles, fitting
 from schedule.schedule import Schedule
 from tir.ir import Binary, Block, Const, Iter, Select, Var, const_shape
 from tir.traverse import loaded_names, loads
@@ -189,32 +192,26 @@ def _block_sizes(rows: int, columns: int, unit: int) -> list[tuple[int, int]]:
 
 def _register_tile(c: Contraction, down: int, across: int, processor: CPU) -> tuple[tuple[int, int, int], float]:
     """The register tile of a block's products, (tile rows and columns, channels), and the cycles of all at one point."""
-    lanes, channels, steps = processor.lanes(c.bits), extent(c.columns[-1]), size(c.reduction)
-    best: tuple[float, tuple[int, int, int]] | None = None
-    for vectors, n in product(range(1, min(gemm.MAX_TILE_VECTORS, ceil(channels / lanes)) + 1), range(1, across + 1)):
-        most = processor.accumulators(vectors) // vectors
-        for m in range(1, (down if n == across else 1) + 1):
-            if n * m > most:
-                break
-            count = ceil(down / m) * ceil(across / n) * ceil(channels / (vectors * lanes))
-            time = count * processor.tile_cycles(n * m, vectors, steps)
-            if best is None or time < best[0] * gemm.MAX_RATIO_OF_LARGER_TILES:
-                best = time, (m, n, min(vectors * lanes, channels))
-    assert best is not None
-    return best[1], best[0]
+    lanes, channels = processor.lanes(c.bits), extent(c.columns[-1])
+    widths = range(1, min(MAX_TILE_VECTORS, ceil(channels / lanes)) + 1)
+    # Tiles in a part of a row, or of some whole rows.
+    m, v = fitting(processor, [*range(1, across), *range(across, down * across + 1, across)], widths)
+    turns = np.ceil(np.where(m < across, down * np.ceil(across / m), down * across / m)) * np.ceil(channels / (v * lanes))
+    best = fewest_cycles(m, np.minimum(v * lanes, channels), turns * processor.tile_cycles(m, v, size(c.reduction)))
+    return (max(1, best.rows // across), min(best.rows, across), best.columns), best.cycles
 
 
 # --- the schedule --------------------------------------------------------------------------------------------------------
 
 
-def build(s: OpenSchedule, w: Filtered, sizes: Blocking | None = None) -> None:
+def build(s: OpenSchedule, w: Filtered) -> None:
     """Schedule all blocks of a convolution by minimal filtering, whose loops are still as they were made.
 
     Loops, outermost first: images; blocks of tiles (threads); in each the stages one after the other. If all tiles are one block,
     the stages are nests of their own, and threads share each. ScheduleError where a step is refused.
     """
     machine: CPU = s.target.machine
-    t, lanes = sizes or tiles(w, machine), machine.lanes(w.products.bits)
+    t, lanes = tiles(w, machine), machine.lanes(w.products.bits)
     threads = w.products.threads(machine)
     outer = _split_places(s, w, t)
     if not t.together:

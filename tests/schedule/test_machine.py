@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import tir
@@ -13,6 +14,7 @@ from schedule.machine import (
     CPU,
     GPU,
     H100,
+    ROW_ELEMENT_CYCLES,
     SLEEPING_THREAD_CYCLES,
     STATIC_SHARED_BYTES,
     WAITING_THREAD_CYCLES,
@@ -155,9 +157,13 @@ def test_an_h100():
 
 
 def test_a_step_of_a_register_tile():
-    """Of 14 rows by two vectors: multiply-adds, loads, and waiting for the step before."""
-    assert AVX512.step_cycles(28, 2, 14) == (14, 8, 4)
-    assert described("-mcpu znver4").step_cycles(28, 2, 14) == (28, 9, 4)
+    """Of 14 rows by two vectors: multiply-adds, loads, or waiting for the step before, and the exposed part of the loads."""
+    zen4, exposed = described("-mcpu znver4"), 14 * ROW_ELEMENT_CYCLES
+    assert AVX512.step_cycles(28, 2, 14) == pytest.approx(14 + 0.5 + exposed)
+    assert zen4.step_cycles(28, 2, 14) == pytest.approx(28 + 1 + exposed)
+    assert AVX512.step_cycles(4, 2, 14) == pytest.approx(8 + 0.5 + exposed)
+    assert zen4.step_cycles(1, 1, 1) - zen4.step_cycles(1, 1, 1, waits=False) == 4 - 1.5
+    assert AVX512.step_cycles(np.array([4, 28]), 2, 14).tolist() == [AVX512.step_cycles(n, 2, 14) for n in (4, 28)]
 
 
 @pytest.mark.parametrize(("options", "turns"), [("-mcpu znver5", 1), ("-mcpu znver4", 2), ("-mcpu znver4 -vector-bits 256", 1)])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from math import inf
 
 import pytest
 
 import tir
 from codegen.processor import host_caches, host_processor, known_processor
+from schedule import templates
 from schedule.machine import CPU
 from schedule.machines import ANY_MEMORY, described, files, memory_of
+from schedule.open_schedule import OpenSchedule
 from schedule.primitive import find_block
 from schedule.templates import gemm
 from tir import te
@@ -90,6 +93,26 @@ def test_more_l2_never_makes_blocks_smaller(machine):
         t = gemm.tiles(c, tir.Target(machine, l2=l2).machine_as(CPU))
         sizes.append((t.mc * t.mr * t.kc, t.nc * t.nr * t.kc))
     assert all(a <= b for smaller, larger in pairwise(sizes) for a, b in zip(smaller, larger, strict=True))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(
+    ("program", "sizes"),
+    [
+        ("gmm", (97, 109, 130)), ("gmm", (2, 130, 109)), ("conv2d", (1, 13, 7, 3, 64, 3, 3, 1, 1)),
+        ("conv2d_nhwc", (1, 13, 7, 16, 109, 3, 2, 1)), ("conv2d_transpose", (1, 9, 7, 64, 3, 4, 2, 1)),
+        ("depthwise_nhwc", (1, 13, 13, 64, 3, 1, 1)),
+    ],
+)  # fmt: skip
+def test_templates_that_suit_have_estimates_and_the_default_has_the_fewest(machine, program, sizes):
+    """No template is first or last whatever it takes."""
+    target, func = tir.Target(machine), tir.workloads.make(program, sizes).func
+    s = OpenSchedule(func, target, at_seed=True)
+    for block in [name for name in s.unscheduled() if s.block(name).is_reduction]:
+        estimates = {t.name: t.cycles(s, block) for t in templates.SUMS_OF_PRODUCTS if t.found(s, block) is not None}
+        assert estimates and all(0 < cycles < inf for cycles in estimates.values())
+        chosen = next(rule for rule in templates.decided(func, target).rules if rule.startswith(f"{block}: "))
+        assert chosen.startswith(f"{block}: {min(estimates, key=estimates.__getitem__)}")
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -238,7 +238,7 @@ def test_channels_of_a_group_see_the_same_channels_of_the_image():
     assert grouped is not None and grouped.members == 32 and [it.var.name for it in grouped.channels] == ["v_co"]
     for cores in (1, 2):
         processor = tir.Target("llvm", num_cores=cores).machine
-        assert 32 % templates.conv2d.tiles(grouped, processor).channels == 0
+        assert 32 % templates.conv2d.tiles(grouped, processor).columns == 0
     plain = templates.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1))["Y"])
     assert plain is not None and plain.members is None
     assert templates.conv2d.matches(blocks("depthwise_nhwc", (1, 7, 9, 12, 3, 1, 1))["Y"]) is None
@@ -318,7 +318,7 @@ def test_when_pixels_are_lanes():
     assert not templates.pixels.in_place(strided)
     assert not templates.pixels.in_place(found(1, 32, 32, 31, 97, 1, 1, 1, 0))  # rows of a page
     last = templates.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1))["Y"])
-    assert not templates.pixels.suits(last, processor) and not faster(last)
+    assert not templates.pixels.suits(last, processor)
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_few_channels_are_no_lanes():
     ):
         found = templates.narrow.matches(blocks("conv2d_transpose", shape)["Y"])
         assert found is not None and templates.narrow.suits(found, processor) == fits
-        assert templates.narrow.tiles(found, processor).pixels * min(shape[4], 16) <= 32
+        assert not fits or templates.narrow.tiles(found, processor).rows * shape[4] <= 32
     assert templates.narrow.matches(blocks("conv2d", (1, 9, 7, 16, 3, 3, 3, 1, 1))["conv"]) is None
 
 
