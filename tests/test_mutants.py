@@ -19,20 +19,17 @@ def changes(source):
     return [(m.kind, *(x[1:].strip() for x in m.diff.splitlines()[3:] if x.startswith("+"))) for m in mutants("m.py", text)]
 
 
-@pytest.mark.parametrize(
-    ("line", "changed"),
-    [
-        ("x = a < b", ("comparison", "x = (a <= b)")),
-        ("x = a >= b", ("comparison", "x = (a > b)")),
-        ("x = not (a in b)", ("comparison", "x = not ((a not in b))")),
-        ("x = 'é' is b", ("comparison", "x = ('é' is not b)")),
-        ("raise ValueError(x)", ("refusal", "pass")),
-        ("need_no_lanes(x)", ("refusal", "pass")),
-        ("_refuse_other(x)", ("refusal", "pass")),
-        ("x = y[0]", ("index", "x = y[1]")),
-        ("x = y[-1]", ("index", "x = y[-2]")),
-    ],
-)
+@pytest.mark.parametrize(("line", "changed"), [
+    ("x = a < b", ("comparison", "x = (a <= b)")),
+    ("x = a >= b", ("comparison", "x = (a > b)")),
+    ("x = not (a in b)", ("comparison", "x = not ((a not in b))")),
+    ("x = 'é' is b", ("comparison", "x = ('é' is not b)")),
+    ("raise ValueError(x)", ("refusal", "pass")),
+    ("need_no_lanes(x)", ("refusal", "pass")),
+    ("_refuse_other(x)", ("refusal", "pass")),
+    ("x = y[0]", ("index", "x = y[1]")),
+    ("x = y[-1]", ("index", "x = y[-2]")),
+])  # fmt: skip
 def test_changes(line, changed):
     assert changes(line) == [changed]
 
@@ -54,16 +51,13 @@ def test_statements_of_several_lines_are_dropped_whole():
     assert mutant.diff.endswith('-    raise ValueError(\n-        "no"\n-    )\n+    pass\n x = 1')
 
 
-@pytest.mark.parametrize(
-    ("line", "results"),
-    [
-        ("x = [3 > 3]", [[False], [True]]),
-        ("x = [[1, 0][0] < 1]", [[False], [True], [True]]),
-        ("x = [4, 5]; x[-1] += 1", [[4, 6], [5, 5]]),
-        ("x = 0; need(x); x = 1", [None, 1]),
-        ("x = 'é' if (n := 2) < 3 else n", ["é", "é"]),
-    ],
-)
+@pytest.mark.parametrize(("line", "results"), [
+    ("x = [3 > 3]", [[False], [True]]),
+    ("x = [[1, 0][0] < 1]", [[False], [True], [True]]),
+    ("x = [4, 5]; x[-1] += 1", [[4, 6], [5, 5]]),
+    ("x = 0; need(x); x = 1", [None, 1]),
+    ("x = 'é' if (n := 2) < 3 else n", ["é", "é"]),
+])  # fmt: skip
 def test_each_mutant_stands_behind_its_switch(line, results, monkeypatch):
     """The first result is without one; None stands for an error."""
     source = f'"""Text."""\nfrom __future__ import annotations\n{line}'

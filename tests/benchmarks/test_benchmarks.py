@@ -209,24 +209,21 @@ def test_the_worker_refuses_a_wrong_number_of_threads(monkeypatch: pytest.Monkey
 # --- the command line ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["cpu", "--rows", "gemm-12"], f"no row is named 'gemm-12'; did you mean gemm-512? there are: {', '.join(cpu.ROWS)}"),
-        (["cpu", "--rows", ""], f"no row is named ''; there are: {', '.join(cpu.ROWS)}"),
-        (["cpus"], f"no benchmark is named 'cpus'; there are: {', '.join(BENCHMARKS)}"),
-        (["cpu", "--threads", "0"], "--threads takes positive integers separated by commas, as in 1,2; got '0'"),
-        (["cpu", "--best", "."], "--best needs --schedule tuned, not default"),
-        (
-            ["interpreter", "--save", "."],
-            "--save is for ablation, policies, quality, model, cpu, levels, perturb, calls, interleaved, breadth, networks, torch, distributed, symbolic, "
-            "interop, not interpreter",
-        ),
-        (["cpu", "--schedule", "tuned", "--best", "nowhere"], "--best: nowhere is not a folder"),
-        (["cpu", "--minutes", "3"], "--minutes is for ablation, policies, quality, not cpu"),
-        (["cpu", "--seconds", "-1"], "argument --seconds: expected a positive number of seconds, got '-1'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["cpu", "--rows", "gemm-12"], f"no row is named 'gemm-12'; did you mean gemm-512? there are: {', '.join(cpu.ROWS)}"),
+    (["cpu", "--rows", ""], f"no row is named ''; there are: {', '.join(cpu.ROWS)}"),
+    (["cpus"], f"no benchmark is named 'cpus'; there are: {', '.join(BENCHMARKS)}"),
+    (["cpu", "--threads", "0"], "--threads takes positive integers separated by commas, as in 1,2; got '0'"),
+    (["cpu", "--best", "."], "--best needs --schedule tuned, not default"),
+    (
+        ["interpreter", "--save", "."],
+        "--save is for ablation, policies, quality, model, cpu, levels, perturb, calls, interleaved, breadth, networks, torch, distributed, symbolic, "
+        "interop, not interpreter",
+    ),
+    (["cpu", "--schedule", "tuned", "--best", "nowhere"], "--best: nowhere is not a folder"),
+    (["cpu", "--minutes", "3"], "--minutes is for ablation, policies, quality, not cpu"),
+    (["cpu", "--seconds", "-1"], "argument --seconds: expected a positive number of seconds, got '-1'"),
+])  # fmt: skip
 def test_bad_usage(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as error:
         main(arguments)
@@ -283,26 +280,20 @@ def test_a_row_from_end_to_end(capfd: pytest.CaptureFixture[str]) -> None:
     assert "gemm-127" in err and "x numpy" in err and "OMP_NUM_THREADS=" in err
 
 
-@pytest.mark.parametrize(
-    ("found", "isa", "notes"),
-    [
-        ({"numpy": "SkylakeX", "torch": "AVX512"}, "avx512f", []),
-        (
-            {"numpy": "Haswell", "torch": "AVX512"},
-            "avx512f",
-            ["numpy is handicapped: it runs the kernels of Haswell, with vectors of 256 bits instead of 512"],
-        ),
-        (
-            {"numpy": "Nehalem", "torch": "DEFAULT"},
-            "avx2",
-            [
-                "numpy is handicapped: it runs the kernels of Nehalem, with vectors of 128 bits instead of 256",
-                "torch is handicapped: it runs the kernels of DEFAULT, with vectors of 128 bits instead of 256",
-            ],
-        ),
-        ({"numpy": "armv8"}, "neon", []),
-    ],
-)
+@pytest.mark.parametrize(("found", "isa", "notes"), [
+    ({"numpy": "SkylakeX", "torch": "AVX512"}, "avx512f", []),
+    ({"numpy": "Haswell", "torch": "AVX512"}, "avx512f",
+     ["numpy is handicapped: it runs the kernels of Haswell, with vectors of 256 bits instead of 512"]),
+    (
+        {"numpy": "Nehalem", "torch": "DEFAULT"},
+        "avx2",
+        [
+            "numpy is handicapped: it runs the kernels of Nehalem, with vectors of 128 bits instead of 256",
+            "torch is handicapped: it runs the kernels of DEFAULT, with vectors of 128 bits instead of 256",
+        ],
+    ),
+    ({"numpy": "armv8"}, "neon", []),
+])  # fmt: skip
 def test_handicapped_libraries(found: dict[str, str], isa: str, notes: list[str]) -> None:
     bits = {"avx512f": 512, "avx2": 256, "neon": 128}[isa]
     assert libraries.handicapped(found, isa, bits) == notes

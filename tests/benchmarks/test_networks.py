@@ -63,16 +63,13 @@ def test_a_library_that_fails_says_why(small: Options, tmp_path: Path) -> None:
     assert result["error"].startswith("GraphError: ") and result["error"].endswith("is no ONNX file, or is cut off")
 
 
-@pytest.mark.parametrize(
-    ("found", "exact", "off"),
-    [
-        ([[1.0, 2.0]], [[1.0, 1.0]], 1.0),
-        ([[1.0], [3.0]], [[1.0], [2.0]], 0.5),
-        ([[0.0]], [[0.0]], 0.0),
-        ([[np.nan]], [[1.0]], None),
-        ([[1.0, 1.0]], [[1.0]], None),
-    ],
-)
+@pytest.mark.parametrize(("found", "exact", "off"), [
+    ([[1.0, 2.0]], [[1.0, 1.0]], 1.0),
+    ([[1.0], [3.0]], [[1.0], [2.0]], 0.5),
+    ([[0.0]], [[0.0]], 0.0),
+    ([[np.nan]], [[1.0]], None),
+    ([[1.0, 1.0]], [[1.0]], None),
+])  # fmt: skip
 def test_errors_are_parts_of_the_root_mean_square(found: list, exact: list, off: float | None) -> None:
     assert error([np.array(a) for a in found], [np.array(a) for a in exact]) == off
 

@@ -32,14 +32,11 @@ def test_the_numbers_of_all_kinds_are_found(numbers):
     assert not [place for place in numbers if "templates.gpu" in place or "machine.GPU" in place or "Memory" in place]
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "read"),
-    [
-        ("schedule.machine.CACHE_LINE_BYTES", 32, lambda: (machine.CACHE_LINE_BYTES, gemm.CACHE_LINE_BYTES)),
-        ("schedule.machine.CPU.l1_strip_bytes: 3", 6, lambda: (tir.Target("llvm", l1=3 << 10).machine.l1_strip_bytes,)),
-        ("schedule.machine.CPU.tile_cycles: default 0.12", 1.12, lambda: (tir.Target("llvm").machine.tile_cycles(4, 1, 9),)),
-    ],
-)
+@pytest.mark.parametrize(("place", "value", "read"), [
+    ("schedule.machine.CACHE_LINE_BYTES", 32, lambda: (machine.CACHE_LINE_BYTES, gemm.CACHE_LINE_BYTES)),
+    ("schedule.machine.CPU.l1_strip_bytes: 3", 6, lambda: (tir.Target("llvm", l1=3 << 10).machine.l1_strip_bytes,)),
+    ("schedule.machine.CPU.tile_cycles: default 0.12", 1.12, lambda: (tir.Target("llvm").machine.tile_cycles(4, 1, 9),)),
+])  # fmt: skip
 def test_a_number_is_changed_wherever_it_is_read_and_put_back(numbers, place, value, read):
     before = read()
     with numbers[place].changed(value):

@@ -27,13 +27,10 @@ def test_pages_of_the_default_and_of_a_saved_schedule(tmp_path, capsys):
     assert capsys.readouterr().out == f"1 steps: {page}\n" and "<h1>gmm 7,13,109</h1>" in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--apply", "a", "--records", "b"), "--apply and --records: each names a schedule; give one of them"),
-        (("--records", "none.db"), "--records: no schedule of gmm: records file none.db does not exist"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (("--apply", "a", "--records", "b"), "--apply and --records: each names a schedule; give one of them"),
+    (("--records", "none.db"), "--records: no schedule of gmm: records file none.db does not exist"),
+])  # fmt: skip
 def test_bad_usage(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run("--out", "page.html", *words) == 2

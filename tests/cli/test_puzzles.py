@@ -37,20 +37,17 @@ def test_from_the_start_to_the_board(tmp_path, capsys):
     assert main(["--grade", str(tmp_path / "class"), "--lab", "1"]) == 0 and "ada    1 of " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["first-swop"], "no puzzle is named 'first-swop'; did you mean first-swap?"),
-        (["first-swap", "none.py"], "cannot read none.py: No such file or directory"),
-        (["first-swap", "--watch"], "--watch, --explore and --share: give NAME and FILE, too"),
-        (["--lab", "1"], "--lab: give --grade DIR, too"),
-        (["--grade", "nowhere"], "--grade: cannot read nowhere: No such file or directory"),
-        (["--grade", ".", "--lab", "9"], "--lab: no lab is named 9"),
-        (["--board", "odd"], "odd: line 1: a line is an object"),
-        (["first-swap", "odd"], "odd: line 1: `import os` is not understood"),
-        (["first-swap", "--begin", "odd"], "--begin: odd exists already"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (["first-swop"], "no puzzle is named 'first-swop'; did you mean first-swap?"),
+    (["first-swap", "none.py"], "cannot read none.py: No such file or directory"),
+    (["first-swap", "--watch"], "--watch, --explore and --share: give NAME and FILE, too"),
+    (["--lab", "1"], "--lab: give --grade DIR, too"),
+    (["--grade", "nowhere"], "--grade: cannot read nowhere: No such file or directory"),
+    (["--grade", ".", "--lab", "9"], "--lab: no lab is named 9"),
+    (["--board", "odd"], "odd: line 1: a line is an object"),
+    (["first-swap", "odd"], "odd: line 1: `import os` is not understood"),
+    (["first-swap", "--begin", "odd"], "--begin: odd exists already"),
+])  # fmt: skip
 def test_bad_usage(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "odd").write_text("import os")

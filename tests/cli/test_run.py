@@ -130,48 +130,42 @@ def test_a_check_that_fails(path, capsys, monkeypatch):
     assert "error: `y` is off by 1 of its root mean square, over 0.000488\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("found", "wanted", "error"),
-    [
-        ([1.0, -1.0], [1.0, -1.5], 0.5 / np.sqrt(1.625)),
-        ([1.0, np.inf], [1.0, np.inf], 0.0),
-        ([1.0, np.nan], [1.0, np.inf], np.inf),
-        ([np.nan], [np.nan], 0.0),
-        ([0.0], [0.0], 0.0),
-        ([1, 2], [1, 2], 0.0),
-        ([1, 2], [1, 3], np.inf),
-    ],
-)
+@pytest.mark.parametrize(("found", "wanted", "error"), [
+    ([1.0, -1.0], [1.0, -1.5], 0.5 / np.sqrt(1.625)),
+    ([1.0, np.inf], [1.0, np.inf], 0.0),
+    ([1.0, np.nan], [1.0, np.inf], np.inf),
+    ([np.nan], [np.nan], 0.0),
+    ([0.0], [0.0], 0.0),
+    ([1, 2], [1, 2], 0.0),
+    ([1, 2], [1, 3], np.inf),
+])  # fmt: skip
 def test_errors_are_relative_to_the_root_mean_square(found, wanted, error):
     assert difference(np.array(found), np.array(wanted), root_mean_square) == pytest.approx(error)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "m.onnx: the shape of the input `x` is open, [n, 5]; give it: --shape x=..."),
-        (["--threads", "0"], "argument --threads: expected a positive integer, got '0'"),
-        (["--inputs", "none.npz"], "--inputs: there is no file none.npz"),
-        (["--inputs", "bad.npz"], "--inputs: bad.npz is no file of numpy.savez, or is damaged: "),
-        (["--inputs", "one.npy"], "--inputs: one.npy holds one array; numpy.savez writes several, by name"),
-        (["--inputs", "cut.npz"], "--inputs: cut.npz is no file of numpy.savez, or is damaged: File is not a zip file"),
-        (["--inputs", "text.npz"], "--inputs: text.npz is no file of numpy.savez, or is damaged: Object arrays cannot be loaded"),
-        (["--inputs", "other.npz", "--shape", "x=3,5"], "m.onnx: shapes names `z`; the inputs are x"),
-        (["--inputs", "empty.npz", "--shape", "x=3,5"], "--inputs: m: the inputs are x; `x` is missing"),
-        (["--inputs", "wide.npz"], "--inputs: input `x` must have dtype float32, got float64"),
-        (["--shape", "x=3,5", "--records", "none.db"], "--records: there is no file none.db"),
-        (["--shape", "x=3,5", "--records", "bad.npz"], "--records: "),
-        (["--shape", "x=3,5", "--outputs", "no/y.npz"], "--outputs: cannot write to the folder "),
-        (["--export", "net.txt"], "--export: export to 'net.txt': the suffix must be .so (shared library) or .o (object file)"),
-        (["--export", "no/net.o"], "--export: export to 'no/net.o': folder 'no' does not exist"),
-        (["--shape", "x=3,5", "--target", "llvm -mcpu nothing"], "--target: "),
-        (["--shape", "x=3,5", "--target", "cuda -arch sm_80", "--check"], "--check is for processors, target llvm, got cuda"),
-        (["--shape", "x=3,7"], "the shape [3, 7] for the input `x` contradicts the file: [n, 5]"),
-        (["--shape", "x"], "argument --shape: expected NAME=1,3,224,224, an input and its shape, got 'x'"),
-        (["--shape", "x=3,-5"], "argument --shape: expected NAME=1,3,224,224, an input and its shape, got 'x=3,-5'"),
-        (["--sharp"], "unrecognized arguments: --sharp"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ([], "m.onnx: the shape of the input `x` is open, [n, 5]; give it: --shape x=..."),
+    (["--threads", "0"], "argument --threads: expected a positive integer, got '0'"),
+    (["--inputs", "none.npz"], "--inputs: there is no file none.npz"),
+    (["--inputs", "bad.npz"], "--inputs: bad.npz is no file of numpy.savez, or is damaged: "),
+    (["--inputs", "one.npy"], "--inputs: one.npy holds one array; numpy.savez writes several, by name"),
+    (["--inputs", "cut.npz"], "--inputs: cut.npz is no file of numpy.savez, or is damaged: File is not a zip file"),
+    (["--inputs", "text.npz"], "--inputs: text.npz is no file of numpy.savez, or is damaged: Object arrays cannot be loaded"),
+    (["--inputs", "other.npz", "--shape", "x=3,5"], "m.onnx: shapes names `z`; the inputs are x"),
+    (["--inputs", "empty.npz", "--shape", "x=3,5"], "--inputs: m: the inputs are x; `x` is missing"),
+    (["--inputs", "wide.npz"], "--inputs: input `x` must have dtype float32, got float64"),
+    (["--shape", "x=3,5", "--records", "none.db"], "--records: there is no file none.db"),
+    (["--shape", "x=3,5", "--records", "bad.npz"], "--records: "),
+    (["--shape", "x=3,5", "--outputs", "no/y.npz"], "--outputs: cannot write to the folder "),
+    (["--export", "net.txt"], "--export: export to 'net.txt': the suffix must be .so (shared library) or .o (object file)"),
+    (["--export", "no/net.o"], "--export: export to 'no/net.o': folder 'no' does not exist"),
+    (["--shape", "x=3,5", "--target", "llvm -mcpu nothing"], "--target: "),
+    (["--shape", "x=3,5", "--target", "cuda -arch sm_80", "--check"], "--check is for processors, target llvm, got cuda"),
+    (["--shape", "x=3,7"], "the shape [3, 7] for the input `x` contradicts the file: [n, 5]"),
+    (["--shape", "x"], "argument --shape: expected NAME=1,3,224,224, an input and its shape, got 'x'"),
+    (["--shape", "x=3,-5"], "argument --shape: expected NAME=1,3,224,224, an input and its shape, got 'x=3,-5'"),
+    (["--sharp"], "unrecognized arguments: --sharp"),
+])  # fmt: skip
 def test_bad_usage(path, tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
     x = np.zeros((3, 5), "float32")
@@ -198,22 +192,19 @@ def test_a_network_for_another_processor_is_exported_only(path, tmp_path, capsys
     assert "one call on" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("none.onnx", "cannot read none.onnx: No such file or directory"),
-        ("folder.onnx", "cannot read folder.onnx: Is a directory"),
-        ("text.onnx", "text.onnx is no ONNX file, or is cut off"),
-        ("cut.onnx", "cut.onnx: the constant `w` is cut off: it ends at byte 100 of `w.bin`, which has 99"),
-        (
-            "new.onnx",
-            "new.onnx: 2 nodes cannot be imported\n"
-            "  node number 0, of `p`, Nowhere of opset 18: there is no such operator; did you mean Where?\n"
-            "  node number 1, of `y`, Never of opset 18: there is no such operator\n"
-            f"  {HOW_TO_ADD}",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), [
+    ("none.onnx", "cannot read none.onnx: No such file or directory"),
+    ("folder.onnx", "cannot read folder.onnx: Is a directory"),
+    ("text.onnx", "text.onnx is no ONNX file, or is cut off"),
+    ("cut.onnx", "cut.onnx: the constant `w` is cut off: it ends at byte 100 of `w.bin`, which has 99"),
+    (
+        "new.onnx",
+        "new.onnx: 2 nodes cannot be imported\n"
+        "  node number 0, of `p`, Nowhere of opset 18: there is no such operator; did you mean Where?\n"
+        "  node number 1, of `y`, Never of opset 18: there is no such operator\n"
+        f"  {HOW_TO_ADD}",
+    ),
+])  # fmt: skip
 def test_a_file_that_is_no_network(path, tmp_path, monkeypatch, capsys, name, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.onnx").mkdir()

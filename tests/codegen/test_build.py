@@ -230,17 +230,14 @@ def test_unknown_gpu_passes_are_refused():
     assert str(unknown.value) == f"pass 'split_vectors' does not exist; the passes are {', '.join(GPU_NAMES)}"
 
 
-@pytest.mark.parametrize(
-    ("scope", "message"),
-    [
-        ("wmma.matrix_a", "`A_wmma_matrix_a`: memory scope `wmma.matrix_a` is not supported on a GPU; use shared or local"),
-        (
-            "shared",
-            "`A_shared` in shared memory is used by two kernels, main_kernel0 and main_kernel1; keep it in global memory, or move "
-            "its producer into the loops of its consumer (compute_at)",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("scope", "message"), [
+    ("wmma.matrix_a", "`A_wmma_matrix_a`: memory scope `wmma.matrix_a` is not supported on a GPU; use shared or local"),
+    (
+        "shared",
+        "`A_shared` in shared memory is used by two kernels, main_kernel0 and main_kernel1; keep it in global memory, or move "
+        "its producer into the loops of its consumer (compute_at)",
+    ),
+])  # fmt: skip
 def test_memory_that_a_kernel_cannot_have_is_refused(scope, message):
     s = Schedule(matmul(7, 3, 5))
     copy = s.cache_read("C", "A", scope)

@@ -52,23 +52,10 @@ def test_memory_is_written_and_read():
     assert Memory.parse("2,8,22.6/2,22.6,45.3") == replace(MEMORY, l3=0)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "2,8,22",
-        "2,8/2,8",
-        "2,8,0/2,8,9",
-        "2,8,-1/2,8,9",
-        "2,8,inf/2,8,9",
-        "a,b,c/1,2,3",
-        "1,2,3/4,5,6+x",
-        "1,2,3/4,5,6+-1",
-        "1,2,3/4,5,6+1x0",
-        "1,2,3/4,5,6x2.5",
-        7,
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "", "2,8,22", "2,8/2,8", "2,8,0/2,8,9", "2,8,-1/2,8,9", "2,8,inf/2,8,9", "a,b,c/1,2,3", "1,2,3/4,5,6+x", "1,2,3/4,5,6+-1",
+    "1,2,3/4,5,6+1x0", "1,2,3/4,5,6x2.5", 7,
+])  # fmt: skip
 def test_other_memory_is_refused(text):
     if text == "":
         assert tir.Target("llvm", memory=text).memory == ""

@@ -119,16 +119,13 @@ def test_a_call_is_checked_by_code_for_this_processor(monkeypatch, old_host):
     assert (c == 13).all() and default_processor() == "x86-64-v4"
 
 
-@pytest.mark.parametrize(
-    ("name", "features", "found"),
-    [
-        ("rocketlake", "+avx512f,+amx-tile,+avx512fp16", "sapphirerapids"),  # a model number that a hypervisor gives
-        ("rocketlake", "+avx512f,-amx-tile", "rocketlake"),
-        ("icelake-server", "+amx-tile,+amx-fp16", "graniterapids"),
-        ("diamondrapids", "+amx-tile,+amx-fp16", "diamondrapids"),  # a newer one
-        ("znver9", "+amx-tile", "znver9"),
-    ],
-)
+@pytest.mark.parametrize(("name", "features", "found"), [
+    ("rocketlake", "+avx512f,+amx-tile,+avx512fp16", "sapphirerapids"),  # a model number that a hypervisor gives
+    ("rocketlake", "+avx512f,-amx-tile", "rocketlake"),
+    ("icelake-server", "+amx-tile,+amx-fp16", "graniterapids"),
+    ("diamondrapids", "+amx-tile,+amx-fp16", "diamondrapids"),  # a newer one
+    ("znver9", "+amx-tile", "znver9"),
+])  # fmt: skip
 def test_a_processor_that_llvm_takes_for_an_older_one(name, features, found, monkeypatch):
     import llvmlite.binding as llvm
 

@@ -180,21 +180,18 @@ def content(tmp_path_factory):
         return dict(data)
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "reason"),
-    [
-        ("features", lambda a: a + len(NAMES), r"`features` has numbers outside of 0..\d+"),
-        ("features", lambda a: -1 - a, "`features` has numbers outside of 0"),
-        ("program", lambda a: a + 1, "`program` has numbers outside of 0..29"),
-        ("task", lambda a: a + 7, "`task` has numbers outside of 0..0"),
-        ("matrix", lambda a: a[:, :-1], "`matrix` has the shape .* which does not fit the others"),
-        ("matrix", lambda a: np.full_like(a, np.nan), "`matrix` has elements that are no numbers"),
-        ("thresholds", lambda a: a.astype(float), "`thresholds` is float64 of shape"),
-        ("values", lambda a: a[:, 1:], "trees of 15 leaves and 15 inner nodes"),
-        ("seconds", lambda a: -a, "times or counts that are not positive"),
-        ("tasks", lambda a: a.astype(object), "Object arrays cannot be loaded"),
-    ],
-)
+@pytest.mark.parametrize(("name", "change", "reason"), [
+    ("features", lambda a: a + len(NAMES), r"`features` has numbers outside of 0..\d+"),
+    ("features", lambda a: -1 - a, "`features` has numbers outside of 0"),
+    ("program", lambda a: a + 1, "`program` has numbers outside of 0..29"),
+    ("task", lambda a: a + 7, "`task` has numbers outside of 0..0"),
+    ("matrix", lambda a: a[:, :-1], "`matrix` has the shape .* which does not fit the others"),
+    ("matrix", lambda a: np.full_like(a, np.nan), "`matrix` has elements that are no numbers"),
+    ("thresholds", lambda a: a.astype(float), "`thresholds` is float64 of shape"),
+    ("values", lambda a: a[:, 1:], "trees of 15 leaves and 15 inner nodes"),
+    ("seconds", lambda a: -a, "times or counts that are not positive"),
+    ("tasks", lambda a: a.astype(object), "Object arrays cannot be loaded"),
+])  # fmt: skip
 def test_a_file_that_was_changed_is_refused(content, name, change, reason, tmp_path):
     np.savez(tmp_path / "changed.npz", **(content | {name: change(content[name])}))
     with pytest.raises(ValueError, match=f"changed.npz is no model that GBDTModel.save wrote, or is damaged: {reason}"):

@@ -63,14 +63,11 @@ def test_tails_stay_tails():
     assert "where" not in last.outline()
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "image"),
-    [
-        ("conv2d", (1, 14, 14, 64, 64, 3, 3, 1, 1), (1, 8, 8, 8)),
-        ("depthwise", (1, 28, 28, 32, 3, 3, 1, 1), (1, 13, 9, 9)),  # 28 and 32 are near one another
-        ("conv1d", (1, 256, 64, 128, 3, 2, 1), (1, 36, 9)),  # a stride of 2: 256 to 128
-    ],
-)
+@pytest.mark.parametrize(("name", "shape", "image"), [
+    ("conv2d", (1, 14, 14, 64, 64, 3, 3, 1, 1), (1, 8, 8, 8)),
+    ("depthwise", (1, 28, 28, 32, 3, 3, 1, 1), (1, 13, 9, 9)),  # 28 and 32 are near one another
+    ("conv1d", (1, 256, 64, 128, 3, 2, 1), (1, 36, 9)),  # a stride of 2: 256 to 128
+])  # fmt: skip
 def test_small_convolutions(name, shape, image):
     """Padding compares with numbers that are no extents, a stride makes one extent a multiple of another."""
     s = tir.default_schedule(tir.workloads.make(name, shape).func, "llvm -mcpu znver4 -num-cores 2")

@@ -143,15 +143,11 @@ def test_what_cannot_be_compiled():
         tir.compile("resnet.onnx")
 
 
-@pytest.mark.parametrize(
-    ("step", "inputs", "constants"),
-    [
-        (helper.make_node("ReduceMin", ["x", "axes"], ["y"], keepdims=0), {"x": (10, 3, 1, 1)}, {"axes": np.array([2, 3])}),
-        (helper.make_node("LayerNormalization", ["x", "s", "b"], ["y"]), {"x": (1, 5, 1), "s": (1,), "b": (1,)}, {}),
-        (helper.make_node("Conv", ["x", "w", "b"], ["y"], strides=[1, 2]), {"x": (2, 1, 4, 5), "w": (2, 1, 1, 1), "b": (2,)}, {}),
-    ],
-    ids=lambda given: getattr(given, "op_type", ""),
-)
+@pytest.mark.parametrize(("step", "inputs", "constants"), [
+    (helper.make_node("ReduceMin", ["x", "axes"], ["y"], keepdims=0), {"x": (10, 3, 1, 1)}, {"axes": np.array([2, 3])}),
+    (helper.make_node("LayerNormalization", ["x", "s", "b"], ["y"]), {"x": (1, 5, 1), "s": (1,), "b": (1,)}, {}),
+    (helper.make_node("Conv", ["x", "w", "b"], ["y"], strides=[1, 2]), {"x": (2, 1, 4, 5), "w": (2, 1, 1, 1), "b": (2,)}, {}),
+], ids=lambda given: getattr(given, "op_type", ""))  # fmt: skip
 def test_axes_of_one_element(step, inputs, constants):
     rng = np.random.default_rng(0)
     arrays = {name: rng.uniform(-1, 1, shape) for name, shape in inputs.items()}

@@ -99,29 +99,20 @@ def test_texts_that_are_none(text, message):
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"calls": ()}, "the list of outputs reads `y`, which is not defined before it"),
-        ({"calls": (RELU, RELU)}, "call Relu of `y` defines `y`, which is defined already"),
-        (
-            {"calls": (Call("Relu", (Z,), (Y,)), Call("Relu", (X,), (Z,)))},
-            "call Relu of `y` reads `z`, which is not defined before it",
-        ),
-        (
-            {"calls": (Call("Relu", (Value("x", (3, 7), "float32"),), (Y,)),)},
-            "call Relu of `y` reads `x` as float32[3, 7], but it is float32[7, 3]",
-        ),
-        ({"inputs": (X, X)}, "input `x` defines `x`, which is defined already"),
-        ({"inputs": (Value("x", (7, 3), "float8"),)}, "input `x` has the element type float8, which is not supported"),
-        ({"inputs": (Value("x", (7, -1), "float32"),)}, "input `x` has the shape [7, -1]; extents must be at least 0"),
-        (
-            {"constants": {"w": np.zeros(7, np.dtype("float32").newbyteorder())}},
-            "constant `w` has elements of type float32 in another byte order than this machine's",
-        ),
-        ({"calls": (Call("Relu", (X,), ()),)}, "a call of Relu has no output"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"calls": ()}, "the list of outputs reads `y`, which is not defined before it"),
+    ({"calls": (RELU, RELU)}, "call Relu of `y` defines `y`, which is defined already"),
+    ({"calls": (Call("Relu", (Z,), (Y,)), Call("Relu", (X,), (Z,)))},
+     "call Relu of `y` reads `z`, which is not defined before it"),
+    ({"calls": (Call("Relu", (Value("x", (3, 7), "float32"),), (Y,)),)},
+     "call Relu of `y` reads `x` as float32[3, 7], but it is float32[7, 3]"),
+    ({"inputs": (X, X)}, "input `x` defines `x`, which is defined already"),
+    ({"inputs": (Value("x", (7, 3), "float8"),)}, "input `x` has the element type float8, which is not supported"),
+    ({"inputs": (Value("x", (7, -1), "float32"),)}, "input `x` has the shape [7, -1]; extents must be at least 0"),
+    ({"constants": {"w": np.zeros(7, np.dtype("float32").newbyteorder())}},
+     "constant `w` has elements of type float32 in another byte order than this machine's"),
+    ({"calls": (Call("Relu", (X,), ()),)}, "a call of Relu has no output"),
+])  # fmt: skip
 def test_malformed(changes, message):
     with pytest.raises(GraphError) as caught:
         verify(graph(**changes))

@@ -26,18 +26,15 @@ def taken(position, split=None, opset=18, **attributes):
     return model(nodes, {"x": X}, ["y"], constants, opset)
 
 
-@pytest.mark.parametrize(
-    ("position", "split", "attributes"),
-    [
-        (0, [3, 4], {"axis": 1}),
-        (1, [3, 4], {"axis": 1}),
-        (-1, [2, 4, 1], {"axis": -2}),
-        (2, 3, {"axis": 1}),  # what is left: one of seven
-        (1, None, {"axis": 1}),
-        (1, None, {"keepdims": 0}),
-        (0, [1, 1], {"keepdims": 0}),  # which sizes override
-    ],
-)
+@pytest.mark.parametrize(("position", "split", "attributes"), [
+    (0, [3, 4], {"axis": 1}),
+    (1, [3, 4], {"axis": 1}),
+    (-1, [2, 4, 1], {"axis": -2}),
+    (2, 3, {"axis": 1}),  # what is left: one of seven
+    (1, None, {"axis": 1}),
+    (1, None, {"keepdims": 0}),
+    (0, [1, 1], {"keepdims": 0}),  # which sizes override
+])  # fmt: skip
 @pytest.mark.parametrize("opset", [11, 18])
 def test_tensors_are_slices(position, split, attributes, opset):
     proto = taken(position, split, opset, **attributes)
@@ -47,13 +44,10 @@ def test_tensors_are_slices(position, split, attributes, opset):
     np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((2, [3, 4]), "SequenceAt of opset 18: the sequence has 2 tensors, none at 2"),
-        ((0, [3, 5]), "SplitToSequence of opset 18: an extent of 7 cannot be split into [3, 5]"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ((2, [3, 4]), "SequenceAt of opset 18: the sequence has 2 tensors, none at 2"),
+    ((0, [3, 5]), "SplitToSequence of opset 18: an extent of 7 cannot be split into [3, 5]"),
+])  # fmt: skip
 def test_what_is_not_there_is_refused(arguments, message):
     with pytest.raises(GraphError) as caught:
         load_onnx(taken(*arguments, axis=1))
@@ -81,18 +75,12 @@ def test_sequences_of_known_tensors(joined):
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize(
-    ("node", "message"),
-    [
-        (helper.make_node("Relu", ["s"], ["y"]), "Relu of opset 18: it reads a sequence of tensors"),
-        (helper.make_node("Shape", ["s"], ["y"]), "Shape of opset 18: it reads a sequence of tensors"),
-        (
-            helper.make_node("SequenceLength", ["x"], ["y"]),
-            "SequenceLength of opset 18: its first input is no sequence of tensors",
-        ),
-        (helper.make_node("Identity", ["s"], ["y"]), "test: the output `y` is a sequence of tensors"),
-    ],
-)
+@pytest.mark.parametrize(("node", "message"), [
+    (helper.make_node("Relu", ["s"], ["y"]), "Relu of opset 18: it reads a sequence of tensors"),
+    (helper.make_node("Shape", ["s"], ["y"]), "Shape of opset 18: it reads a sequence of tensors"),
+    (helper.make_node("SequenceLength", ["x"], ["y"]), "SequenceLength of opset 18: its first input is no sequence of tensors"),
+    (helper.make_node("Identity", ["s"], ["y"]), "test: the output `y` is a sequence of tensors"),
+])  # fmt: skip
 def test_a_sequence_is_no_tensor(node, message):
     with pytest.raises(GraphError) as caught:
         load_onnx(model([helper.make_node("SequenceConstruct", ["x"], ["s"]), node], {"x": X}, ["y"]))

@@ -232,16 +232,13 @@ def test_a_polynomial_that_holds_by_chance_is_not_used():
     assert general.kernel(tir.specialize(func, {"n": 12}), {"n": 11}) is None
 
 
-@pytest.mark.parametrize(
-    ("values", "formula"),
-    [
-        ([6, 6, 6, 6, 6, 6, 6, 6, 6], ((((), 6)),)),
-        ([a * b for a in (3, 5, 9) for b in (2, 3, 4)], ((("a", "b"), 1),)),
-        ([4 * a + 1 for a in (3, 5, 9) for b in (2, 3, 4)], (((), 1), (("a",), 4))),
-        ([a * a + 2 * b for a in (3, 5, 9) for b in (2, 3, 4)], ((("b",), 2), (("a", "a"), 1))),
-        ([a // 2 + a % 3 for a in (3, 5, 9) for b in (2, 3, 4)], None),
-    ],
-)
+@pytest.mark.parametrize(("values", "formula"), [
+    ([6, 6, 6, 6, 6, 6, 6, 6, 6], ((((), 6)),)),
+    ([a * b for a in (3, 5, 9) for b in (2, 3, 4)], ((("a", "b"), 1),)),
+    ([4 * a + 1 for a in (3, 5, 9) for b in (2, 3, 4)], (((), 1), (("a",), 4))),
+    ([a * a + 2 * b for a in (3, 5, 9) for b in (2, 3, 4)], ((("b",), 2), (("a", "a"), 1))),
+    ([a // 2 + a % 3 for a in (3, 5, 9) for b in (2, 3, 4)], None),
+])  # fmt: skip
 def test_fitted_polynomials(values, formula):
     rows = [{"a": a, "b": b} for a in (3, 5, 9) for b in (2, 3, 4)]
     assert fitted(("a", "b"), rows, values) == formula

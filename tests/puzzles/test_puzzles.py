@@ -66,15 +66,12 @@ def test_puzzles_are_whole(name):
     assert set(puzzle.allowed) <= set(REGISTRY)
 
 
-@pytest.mark.parametrize(
-    ("goal", "message"),
-    [
-        (("mises", "at most", 1), "no measure is named 'mises'; did you mean misses?"),
-        (("misses", "below", 1), "no relation is named 'below'"),
-        (("loads", "at most", 1), "the measure 'loads' counts loads of {}; got of=''"),
-        (("misses", "at most", 1, "A"), "the measure 'misses' counts misses of the simulated cache; got of='A'"),
-    ],
-)
+@pytest.mark.parametrize(("goal", "message"), [
+    (("mises", "at most", 1), "no measure is named 'mises'; did you mean misses?"),
+    (("misses", "below", 1), "no relation is named 'below'"),
+    (("loads", "at most", 1), "the measure 'loads' counts loads of {}; got of=''"),
+    (("misses", "at most", 1, "A"), "the measure 'misses' counts misses of the simulated cache; got of='A'"),
+])  # fmt: skip
 def test_goals_that_count_nothing(goal, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         Goal(*goal)
@@ -137,36 +134,33 @@ def test_what_cannot_be_compiled_is_not_counted():
     assert not found.solved and "not counted: loop `i` is bound to threadIdx.x" in str(found)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("import os", "line 1: `import os` is not understood; an answer is a list of calls such as"),
-        ("x = 1\nopen('a', 'w')", "line 2: `open('a', 'w')` is not understood"),
-        ("s.func.body", "line 1: `s.func.body` is not understood"),
-        ("s.__init__(1)", "line 1: no primitive is named '__init__'"),
-        ("s.undo()", "line 1: no primitive is named 'undo'"),
-        ("s.reoder('i')", "line 1: no primitive is named 'reoder'; did you mean `reorder`?"),
-        ("s.assume('i')", "line 1: `assume` rests on the user's word"),
-        ("s.split('i', [None, 4])", "line 1: `split` is not among the steps of this puzzle: reorder"),
-        ("s.reorder(i)", "line 1: no result is named 'i'"),
-        ("a, b = s.get_loops('C')", "line 1: `(a, b)` has 2 names, and there are 3 results"),
-        ("s.get_loops('D')", "line 1: get_loops('D')"),
-        ("s.reorder(*3)", "line 1: `*3` is not a list"),
-        ("s.reorder(s.get_loops('C')[7])", "list index out of range"),
-        ("s.reorder(", "line 1: not Python: '(' was never closed"),
-        ("s = 3", "line 1: `s` is not a name for a result"),
-        ("x = [y for y in 'ab']", "line 1: `[y for y in 'ab']` is not understood"),
-        ("s.reorder(**{})", "line 1: write each argument as name=value"),
-        ("for i in 'ab': s.reorder(i)", "line 1: `for i in 'ab':"),
-        ("x = " + "-" * 5000 + "1", "not Python: maximum recursion depth exceeded"),
-        ("x = [1]" + "\nx = [*x, *x]" * 12, "line 11: a list has at most 1000 elements"),
-        ("x = [1]" + "\nx = [x, x]" * 12, "line 10: a list has at most 1000 elements"),
-        ("#" * 100_001, "an answer has at most 100000 characters"),
-        ('{"version": 1}', "a trace is a JSON object with `version` and `steps`"),
-        ('{"version": 1, "steps": [{"name": "system", "args": {}}]}', "no primitive is named 'system'"),
-        ('{"version": 1, "steps": [{"name": "unroll", "args": {"loop": "i"}}]}', "`unroll` is not among the steps"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("import os", "line 1: `import os` is not understood; an answer is a list of calls such as"),
+    ("x = 1\nopen('a', 'w')", "line 2: `open('a', 'w')` is not understood"),
+    ("s.func.body", "line 1: `s.func.body` is not understood"),
+    ("s.__init__(1)", "line 1: no primitive is named '__init__'"),
+    ("s.undo()", "line 1: no primitive is named 'undo'"),
+    ("s.reoder('i')", "line 1: no primitive is named 'reoder'; did you mean `reorder`?"),
+    ("s.assume('i')", "line 1: `assume` rests on the user's word"),
+    ("s.split('i', [None, 4])", "line 1: `split` is not among the steps of this puzzle: reorder"),
+    ("s.reorder(i)", "line 1: no result is named 'i'"),
+    ("a, b = s.get_loops('C')", "line 1: `(a, b)` has 2 names, and there are 3 results"),
+    ("s.get_loops('D')", "line 1: get_loops('D')"),
+    ("s.reorder(*3)", "line 1: `*3` is not a list"),
+    ("s.reorder(s.get_loops('C')[7])", "list index out of range"),
+    ("s.reorder(", "line 1: not Python: '(' was never closed"),
+    ("s = 3", "line 1: `s` is not a name for a result"),
+    ("x = [y for y in 'ab']", "line 1: `[y for y in 'ab']` is not understood"),
+    ("s.reorder(**{})", "line 1: write each argument as name=value"),
+    ("for i in 'ab': s.reorder(i)", "line 1: `for i in 'ab':"),
+    ("x = " + "-" * 5000 + "1", "not Python: maximum recursion depth exceeded"),
+    ("x = [1]" + "\nx = [*x, *x]" * 12, "line 11: a list has at most 1000 elements"),
+    ("x = [1]" + "\nx = [x, x]" * 12, "line 10: a list has at most 1000 elements"),
+    ("#" * 100_001, "an answer has at most 100000 characters"),
+    ('{"version": 1}', "a trace is a JSON object with `version` and `steps`"),
+    ('{"version": 1, "steps": [{"name": "system", "args": {}}]}', "no primitive is named 'system'"),
+    ('{"version": 1, "steps": [{"name": "unroll", "args": {"loop": "i"}}]}', "`unroll` is not among the steps"),
+])  # fmt: skip
 def test_what_is_no_answer(text, message):
     with pytest.raises(AnswerError) as raised:
         check(SWAP, text)

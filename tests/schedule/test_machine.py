@@ -32,17 +32,14 @@ def described(options: str) -> CPU:
     return machine
 
 
-@pytest.mark.parametrize(
-    ("options", "lanes", "registers", "fmas", "loads"),
-    [
-        ("-mcpu znver4", 16, 32, 1, 1),  # long vectors take two turns in units of 256 bits
-        ("-mcpu znver4 -vector-bits 256", 8, 32, 2, 2),
-        ("-mcpu znver5", 16, 32, 2, 2),
-        ("-mcpu znver5 -vector-bits 256", 8, 32, 2, 2),  # no more than two begin in a cycle, however short
-        ("-mcpu x86-64-v3", 8, 16, 2, 2),
-        ("-mcpu x86-64-v4", 16, 32, 2, 2),
-    ],
-)
+@pytest.mark.parametrize(("options", "lanes", "registers", "fmas", "loads"), [
+    ("-mcpu znver4", 16, 32, 1, 1),  # long vectors take two turns in units of 256 bits
+    ("-mcpu znver4 -vector-bits 256", 8, 32, 2, 2),
+    ("-mcpu znver5", 16, 32, 2, 2),
+    ("-mcpu znver5 -vector-bits 256", 8, 32, 2, 2),  # no more than two begin in a cycle, however short
+    ("-mcpu x86-64-v3", 8, 16, 2, 2),
+    ("-mcpu x86-64-v4", 16, 32, 2, 2),
+])  # fmt: skip
 def test_processors(options, lanes, registers, fmas, loads):
     machine = described(f"{options} -l1 32768 -l2 1048576 -l3 33554432")
     assert (machine.lanes(32), machine.registers, machine.fmas, machine.loads) == (lanes, registers, fmas, loads)
@@ -60,20 +57,17 @@ def test_machines_are_values():
     assert len({described("-mcpu znver5"), described("-mcpu znver5"), described("-mcpu znver4")}) == 2
 
 
-@pytest.mark.parametrize(
-    ("cycles", "count"),
-    [
-        (AVX512.fma_cycles(32), 1 << 20),  # multiply-adds of matrix products and convolutions
-        (AVX512.read_cycles(32), 1 << 18),  # elements of a matrix that is multiplied by a vector
-        (AVX512.copy_cycles(32), 1 << 17),  # elements of elementwise blocks and reductions
-        (AVX512.softmax_cycles(32), 1 << 15),  # elements of softmax and layer norm
-        (AVX512.core.latency, 1 << 13),  # iterations that wait for each other
-        (described("-mcpu znver4").fma_cycles(32), 1 << 19),  # at half the rate, half as many are worth it
-        (described("-mcpu x86-64-v3").fma_cycles(32), 1 << 19),
-        (AVX512.fma_cycles(64), 1 << 19),
-        (AVX512.copy_cycles(64), 1 << 16),
-    ],
-)
+@pytest.mark.parametrize(("cycles", "count"), [
+    (AVX512.fma_cycles(32), 1 << 20),  # multiply-adds of matrix products and convolutions
+    (AVX512.read_cycles(32), 1 << 18),  # elements of a matrix that is multiplied by a vector
+    (AVX512.copy_cycles(32), 1 << 17),  # elements of elementwise blocks and reductions
+    (AVX512.softmax_cycles(32), 1 << 15),  # elements of softmax and layer norm
+    (AVX512.core.latency, 1 << 13),  # iterations that wait for each other
+    (described("-mcpu znver4").fma_cycles(32), 1 << 19),  # at half the rate, half as many are worth it
+    (described("-mcpu x86-64-v3").fma_cycles(32), 1 << 19),
+    (AVX512.fma_cycles(64), 1 << 19),
+    (AVX512.copy_cycles(64), 1 << 16),
+])  # fmt: skip
 def test_least_work_for_threads(cycles, count):
     """One cost of waking a thread stands behind the least work of every kind."""
     assert AVX512.threads(count * cycles) == 2

@@ -52,15 +52,12 @@ def test_what_it_runs(tmp_path) -> None:
     assert again.kernel(a, b).code == scaled.kernel(a, b).code  # from the cache
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "message"),
-    [
-        (lambda A: A, [1], "<lambda>: A must be an array, or a value that a kernel can be made for, got list"),
-        (lambda A, B: A, 1.0, "<lambda>(A, B): missing a required argument: 'B'"),
-        (lambda A: A, np.ones(7), "<lambda> must return a tensor that it computes, or a tuple of them, got Tensor"),
-        (lambda A: None, np.ones(7), "<lambda> must return a tensor that it computes, or a tuple of them, got NoneType"),
-    ],
-)
+@pytest.mark.parametrize(("function", "arguments", "message"), [
+    (lambda A: A, [1], "<lambda>: A must be an array, or a value that a kernel can be made for, got list"),
+    (lambda A, B: A, 1.0, "<lambda>(A, B): missing a required argument: 'B'"),
+    (lambda A: A, np.ones(7), "<lambda> must return a tensor that it computes, or a tuple of them, got Tensor"),
+    (lambda A: None, np.ones(7), "<lambda> must return a tensor that it computes, or a tuple of them, got NoneType"),
+])  # fmt: skip
 def test_refusals(function, arguments, message) -> None:
     with pytest.raises(TypeError) as caught:
         tir.jit(function)(arguments)

@@ -63,13 +63,10 @@ def test_kernels_of_a_network_are_measured(hurried):
         assert len(records.summaries()) == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"plan": "patient"}, "plan is 'estimate' or 'measure', got 'patient'"),
-        ({"plan": "measure", "target": "llvm -mtriple aarch64-linux-gnu -mcpu cortex-a76"}, "plan is 'measure', but kernels for"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"plan": "patient"}, "plan is 'estimate' or 'measure', got 'patient'"),
+    ({"plan": "measure", "target": "llvm -mtriple aarch64-linux-gnu -mcpu cortex-a76"}, "plan is 'measure', but kernels for"),
+])  # fmt: skip
 def test_what_cannot_be_planned_is_refused(hurried, options, message):
     with pytest.raises(ValueError, match=message):
         tir.compile(FUNC, **options)

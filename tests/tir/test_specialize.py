@@ -33,14 +33,11 @@ def test_integers_that_follow_from_sizes_are_constants() -> None:
     assert tir.specialize(func, {"n": 7}).script() == te.create_prim_func(reversed_rows(7)).script()
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"N": 7}, "no size of main is named 'N'; did you mean n? there are: n"),
-        ({"n": 0}, "the size n of main must be a positive integer, got 0"),
-        ({"n": 7.0}, "the size n of main must be a positive integer, got 7.0"),
-    ],
-)
+@pytest.mark.parametrize(("values", "message"), [
+    ({"N": 7}, "no size of main is named 'N'; did you mean n? there are: n"),
+    ({"n": 0}, "the size n of main must be a positive integer, got 0"),
+    ({"n": 7.0}, "the size n of main must be a positive integer, got 7.0"),
+])  # fmt: skip
 def test_refusals(values, message) -> None:
     n = te.var("n")
     with pytest.raises(ValueError) as caught:

@@ -276,64 +276,39 @@ def test_gamma_is_the_bound_of_higham():
         workloads.gamma(2.0**24, "float32")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("mpl",), f"no workload is named 'mpl'; did you mean mlp? there are: {', '.join(SHAPES)}"),
-        (("zzz",), f"no workload is named 'zzz'; there are: {', '.join(SHAPES)}"),
-        (("mlp", (1, 2, 3)), "mlp takes 4 sizes M,K,L,N (got 3: 1,2,3)"),
-        (
-            ("conv2d_nhwc", (1, 5)),
-            "conv2d_nhwc takes 8 to 10 sizes N,H,W,CI,CO,K,stride,padding[,dilation[,groups]] (got 2: 1,5)",
-        ),
-        (("gmm", ()), "gmm takes 3 or 4 sizes M,K,N[,batch] (got 0: none)"),
-        (("gmm", (7, 0, 5)), "gmm: K, the number of columns of A, must be a positive integer (got 0 in M,K,N[,batch] = 7,0,5)"),
-        (
-            ("softmax", (7, 2.5)),
-            "softmax: columns, the number of columns, must be a positive integer (got 2.5 in rows,columns = 7,2.5)",
-        ),
-        (
-            ("softmax", (7, True)),
-            "softmax: columns, the number of columns, must be a positive integer (got True in rows,columns = 7,True)",
-        ),
-        (
-            ("depthwise", (1, 7, 7, 3, 3, 3, 1, -1)),
-            "depthwise: padding, the padding on each side, must be an integer of at least 0 "
-            "(got -1 in N,H,W,C,KH,KW,stride,padding = 1,7,7,3,3,3,1,-1)",
-        ),
-        (
-            ("conv2d", (1, 2, 9, 1, 1, 5, 5, 1, 1)),
-            "conv2d: a kernel that reaches over 5x5 elements does not fit the padded image of 4x11 "
-            "(got N,H,W,CI,CO,KH,KW,stride,padding = 1,2,9,1,1,5,5,1,1)",
-        ),
-        (
-            ("conv2d_nhwc", (1, 5, 5, 4, 6, 3, 1, 0, 3)),
-            "conv2d_nhwc: a kernel that reaches over 7x7 elements does not fit the padded image of 5x5 "
-            "(got N,H,W,CI,CO,K,stride,padding[,dilation[,groups]] = 1,5,5,4,6,3,1,0,3)",
-        ),
-        (
-            ("conv2d_nhwc", (1, 5, 5, 4, 6, 3, 1, 0, 1, 4)),
-            "conv2d_nhwc: 4 and 6 channels can't be divided into 4 groups "
-            "(got N,H,W,CI,CO,K,stride,padding[,dilation[,groups]] = 1,5,5,4,6,3,1,0,1,4)",
-        ),
-        (
-            ("conv2d_transpose", (1, 5, 5, 4, 6, 3, 1, 3)),
-            "conv2d_transpose: the padding must be less than the extent of the kernel, 3 "
-            "(got N,H,W,CI,CO,K,stride,padding = 1,5,5,4,6,3,1,3)",
-        ),
-        (
-            ("conv2d_transpose", (1, 1, 5, 4, 6, 4, 1, 2)),
-            "conv2d_transpose: nothing is left of the result without its padding "
-            "(got N,H,W,CI,CO,K,stride,padding = 1,1,5,4,6,4,1,2)",
-        ),
-        (
-            ("capsule", (1, 1, 5, 4, 6, 4, 1, 1)),
-            "capsule: a kernel that reaches over 4x4 elements does not fit the padded image of 3x7 "
-            "(got N,H,W,CI,CO,K,stride,padding = 1,1,5,4,6,4,1,1)",
-        ),
-        (("gmm", (7, 13, 5), "float16"), "gmm: workloads compute in float32 or float64, got dtype 'float16'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("mpl",), f"no workload is named 'mpl'; did you mean mlp? there are: {', '.join(SHAPES)}"),
+    (("zzz",), f"no workload is named 'zzz'; there are: {', '.join(SHAPES)}"),
+    (("mlp", (1, 2, 3)), "mlp takes 4 sizes M,K,L,N (got 3: 1,2,3)"),
+    (("conv2d_nhwc", (1, 5)), "conv2d_nhwc takes 8 to 10 sizes N,H,W,CI,CO,K,stride,padding[,dilation[,groups]] (got 2: 1,5)"),
+    (("gmm", ()), "gmm takes 3 or 4 sizes M,K,N[,batch] (got 0: none)"),
+    (("gmm", (7, 0, 5)), "gmm: K, the number of columns of A, must be a positive integer (got 0 in M,K,N[,batch] = 7,0,5)"),
+    (("softmax", (7, 2.5)),
+     "softmax: columns, the number of columns, must be a positive integer (got 2.5 in rows,columns = 7,2.5)"),
+    (("softmax", (7, True)),
+     "softmax: columns, the number of columns, must be a positive integer (got True in rows,columns = 7,True)"),
+    (("depthwise", (1, 7, 7, 3, 3, 3, 1, -1)),
+     "depthwise: padding, the padding on each side, must be an integer of at least 0 " "(got -1 in N,H,W,C,KH,KW,stride,padding = 1,7,7,3,3,3,1,-1)"),
+    (
+        ("conv2d", (1, 2, 9, 1, 1, 5, 5, 1, 1)),
+        "conv2d: a kernel that reaches over 5x5 elements does not fit the padded image of 4x11 "
+        "(got N,H,W,CI,CO,KH,KW,stride,padding = 1,2,9,1,1,5,5,1,1)",
+    ),
+    (
+        ("conv2d_nhwc", (1, 5, 5, 4, 6, 3, 1, 0, 3)),
+        "conv2d_nhwc: a kernel that reaches over 7x7 elements does not fit the padded image of 5x5 "
+        "(got N,H,W,CI,CO,K,stride,padding[,dilation[,groups]] = 1,5,5,4,6,3,1,0,3)",
+    ),
+    (("conv2d_nhwc", (1, 5, 5, 4, 6, 3, 1, 0, 1, 4)),
+     "conv2d_nhwc: 4 and 6 channels can't be divided into 4 groups " "(got N,H,W,CI,CO,K,stride,padding[,dilation[,groups]] = 1,5,5,4,6,3,1,0,1,4)"),
+    (("conv2d_transpose", (1, 5, 5, 4, 6, 3, 1, 3)),
+     "conv2d_transpose: the padding must be less than the extent of the kernel, 3 " "(got N,H,W,CI,CO,K,stride,padding = 1,5,5,4,6,3,1,3)"),
+    (("conv2d_transpose", (1, 1, 5, 4, 6, 4, 1, 2)),
+     "conv2d_transpose: nothing is left of the result without its padding " "(got N,H,W,CI,CO,K,stride,padding = 1,1,5,4,6,4,1,2)"),
+    (("capsule", (1, 1, 5, 4, 6, 4, 1, 1)),
+     "capsule: a kernel that reaches over 4x4 elements does not fit the padded image of 3x7 " "(got N,H,W,CI,CO,K,stride,padding = 1,1,5,4,6,4,1,1)"),
+    (("gmm", (7, 13, 5), "float16"), "gmm: workloads compute in float32 or float64, got dtype 'float16'"),
+])  # fmt: skip
 def test_bad_arguments_say_what_was_expected(arguments, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         workloads.make(*arguments)

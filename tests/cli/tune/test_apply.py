@@ -19,20 +19,17 @@ def saved(tmp_path, monkeypatch):
     return lambda **changes: Path("best.json").write_text(json.dumps({**CONTENT, **changes}))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"{", "best.json is not JSON"),
-        (b"[" * 100_000, "best.json is not JSON"),
-        (b"\xff\xfe", "best.json is not JSON"),
-        (b"[]", "was not written by --out: it holds no trace"),
-        (b'{"trace": null}', "'workload' should be of type str, got None"),
-        ({"format": None}, "has format None; 1 is understood"),
-        ({"shape": [7]}, "gmm takes 3 or 4 sizes M,K,N[,batch] (got 1: 7)"),
-        ({"shape": ["7", 1, 2]}, "gmm: M, "),
-        ({"threads": 0}, "'threads' should be at least 1, got 0"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    (b"{", "best.json is not JSON"),
+    (b"[" * 100_000, "best.json is not JSON"),
+    (b"\xff\xfe", "best.json is not JSON"),
+    (b"[]", "was not written by --out: it holds no trace"),
+    (b'{"trace": null}', "'workload' should be of type str, got None"),
+    ({"format": None}, "has format None; 1 is understood"),
+    ({"shape": [7]}, "gmm takes 3 or 4 sizes M,K,N[,batch] (got 1: 7)"),
+    ({"shape": ["7", 1, 2]}, "gmm: M, "),
+    ({"threads": 0}, "'threads' should be at least 1, got 0"),
+])  # fmt: skip
 def test_a_file_that_cannot_be_applied_says_why(content, message, saved, capsys):
     if isinstance(content, bytes):
         Path("best.json").write_bytes(content)

@@ -72,29 +72,24 @@ def test_a_function_of_the_users_own(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.endswith("\n1 sketch of mine.py:make 5,6\n")
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["mine.py"], "expected one function, but mine.py has doubled, beyond, open_size; mine.py:NAME takes one of several"),
-        (["mine.py:a"], "there is no function 'a': mine.py has doubled, beyond, open_size"),
-        (["mine.py:open_size"], "mine.py:open_size: a dimension of A is symbolic"),
-        (["mine.py:beyond", "--trials", "1"], "mine.py:beyond is not well formed: "),
-        (["mine.py:doubled", "--shape", "7,13"], "--shape goes with a workload, or a Python function that takes sizes"),
-        (["mine.py:make", "--shape", "7"], "mine.py:make takes --shape rows,columns: missing a required argument: 'columns'"),
-        (["mine.py:nothing"], "mine.py:nothing makes no function: it returns a NoneType, not a PrimFunc or a list of tensors"),
-        (["mine.py:doubled", "--inputs", "none.npz"], "--inputs: there is no file none.npz"),
-        (["mine.py:doubled", "--inputs", "one.npy"], "--inputs: one.npy holds one array; numpy.savez writes several, by name"),
-        (
-            ["mine.py:doubled", "--inputs", "objects.npz"],
-            "--inputs: objects.npz is no file of numpy.savez, or is damaged: Object arrays cannot be loaded",
-        ),
-        (["mine.py:doubled", "--inputs", "bad.py"], "--inputs: bad.py is no file of numpy.savez, or is damaged: "),
-        (["mine.py:doubled", "--inputs", "other.npz"], "--inputs: no input is named 'X'; there are: A"),
-        (["none.py"], "cannot read a function from none.py: [Errno 2] No such file or directory"),
-        (["bad.py"], "cannot read a function from bad.py: '(' was never closed (bad.py, line 1)"),
-        (["empty.py"], "expected one function, but empty.py has none that te.create_prim_func or @T.prim_func made"),
-    ],
-)
+@pytest.mark.parametrize(("argv", "message"), [
+    (["mine.py"], "expected one function, but mine.py has doubled, beyond, open_size; mine.py:NAME takes one of several"),
+    (["mine.py:a"], "there is no function 'a': mine.py has doubled, beyond, open_size"),
+    (["mine.py:open_size"], "mine.py:open_size: a dimension of A is symbolic"),
+    (["mine.py:beyond", "--trials", "1"], "mine.py:beyond is not well formed: "),
+    (["mine.py:doubled", "--shape", "7,13"], "--shape goes with a workload, or a Python function that takes sizes"),
+    (["mine.py:make", "--shape", "7"], "mine.py:make takes --shape rows,columns: missing a required argument: 'columns'"),
+    (["mine.py:nothing"], "mine.py:nothing makes no function: it returns a NoneType, not a PrimFunc or a list of tensors"),
+    (["mine.py:doubled", "--inputs", "none.npz"], "--inputs: there is no file none.npz"),
+    (["mine.py:doubled", "--inputs", "one.npy"], "--inputs: one.npy holds one array; numpy.savez writes several, by name"),
+    (["mine.py:doubled", "--inputs", "objects.npz"],
+     "--inputs: objects.npz is no file of numpy.savez, or is damaged: Object arrays cannot be loaded"),
+    (["mine.py:doubled", "--inputs", "bad.py"], "--inputs: bad.py is no file of numpy.savez, or is damaged: "),
+    (["mine.py:doubled", "--inputs", "other.npz"], "--inputs: no input is named 'X'; there are: A"),
+    (["none.py"], "cannot read a function from none.py: [Errno 2] No such file or directory"),
+    (["bad.py"], "cannot read a function from bad.py: '(' was never closed (bad.py, line 1)"),
+    (["empty.py"], "expected one function, but empty.py has none that te.create_prim_func or @T.prim_func made"),
+])  # fmt: skip
 def test_a_file_without_the_function_asked_for_says_what_it_has(argv, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name, text in (("mine", PROGRAMS), ("bad", "x = (\n"), ("empty", "x = 1\n")):
@@ -158,14 +153,11 @@ def POLICY(task):
 """
 
 
-@pytest.mark.parametrize(
-    ("options", "kind"),
-    [
-        (["--model", "parts.py", "--policy", "random"], ["random", "MODEL"]),
-        (["--policy", "parts.py"], ["function"]),
-        (["--mutations", "parts.py", "--model", "none"], ["partial"]),
-    ],
-)
+@pytest.mark.parametrize(("options", "kind"), [
+    (["--model", "parts.py", "--policy", "random"], ["random", "MODEL"]),
+    (["--policy", "parts.py"], ["function"]),
+    (["--mutations", "parts.py", "--model", "none"], ["partial"]),
+])  # fmt: skip
 def test_parts_of_the_users_own(options, kind, tmp_path, monkeypatch):
     """They reach the search as they are in the file."""
     monkeypatch.chdir(tmp_path)
@@ -185,19 +177,13 @@ def test_parts_of_the_users_own(options, kind, tmp_path, monkeypatch):
         assert len(policy._mutations) == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            ["--model", "parts.py:MUTATIONS"],
-            "--model: model takes a name, or an object with score and update (costmodel.CostModel)",
-        ),
-        (["--model", "parts.py:NONE"], "--model: model 'parts.py:NONE' cannot be loaded: module 'parts' has no attribute 'NONE'"),
-        (["--mutations", "parts.py:MODEL"], "--mutations: 'parts.py:MODEL' is no dict of mutations"),
-        (["--mutations", "parts.py", "--policy", "random"], "--mutations: for --policy evolution alone"),
-        (["--policy", "bogus"], "--policy: no policy is named 'bogus'; there are: evolution"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    (["--model", "parts.py:MUTATIONS"], "--model: model takes a name, or an object with score and update (costmodel.CostModel)"),
+    (["--model", "parts.py:NONE"], "--model: model 'parts.py:NONE' cannot be loaded: module 'parts' has no attribute 'NONE'"),
+    (["--mutations", "parts.py:MODEL"], "--mutations: 'parts.py:MODEL' is no dict of mutations"),
+    (["--mutations", "parts.py", "--policy", "random"], "--mutations: for --policy evolution alone"),
+    (["--policy", "bogus"], "--policy: no policy is named 'bogus'; there are: evolution"),
+])  # fmt: skip
 def test_parts_that_are_none(options, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("parts.py").write_text(PARTS)

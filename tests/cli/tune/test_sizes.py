@@ -43,21 +43,16 @@ def test_each_size_is_tuned_and_recorded(file, tmp_path, capsys):
     assert titles == [f"main float32[{n}, 13] float32[{n}, 13]" for n in (5, 7)]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ("gmm", "--sizes", "n=5"),
-            "--sizes goes with FILE.py:NAME, a function whose sizes are open; those of gmm are given by --shape",
-        ),
-        (("FILE:rows", "--sizes", "5,7"), "--sizes: expected NAME=1,3,224,224, a size and its values, got '5,7'"),
-        (
-            ("FILE:rows", "--sizes", "n=5", "--report", "x.html"),
-            "--report does not go with --sizes, which takes --shape, --trials, --seconds, --threads, --seed, --timeout, --target, "
-            "--records, --policy, --model, --space, --cluster, --builders, --json, --quiet",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (("gmm", "--sizes", "n=5"),
+     "--sizes goes with FILE.py:NAME, a function whose sizes are open; those of gmm are given by --shape"),
+    (("FILE:rows", "--sizes", "5,7"), "--sizes: expected NAME=1,3,224,224, a size and its values, got '5,7'"),
+    (
+        ("FILE:rows", "--sizes", "n=5", "--report", "x.html"),
+        "--report does not go with --sizes, which takes --shape, --trials, --seconds, --threads, --seed, --timeout, --target, "
+        "--records, --policy, --model, --space, --cluster, --builders, --json, --quiet",
+    ),
+])  # fmt: skip
 def test_refusals(words, message, file, capsys):
     assert main([word.replace("FILE", str(file)) for word in words], measurer=Fake) == 2
     assert capsys.readouterr().err == f"python -m tir.tune: error: {message}\n"

@@ -21,27 +21,24 @@ INDICES = {"threadIdx.x": tx, "threadIdx.y": ty, "threadIdx.z": Var("tz")}
 KERNEL = DeviceFunction("k", (one, one, one), (32, 2, 1), INDICES, {}, Seq(()), 1, params=(), shared=())
 
 
-@pytest.mark.parametrize(
-    "offset, size, width, worst",
-    [
-        (tx, 4, 4, 1),  # a row
-        (tx * 32, 4, 4, 32),  # a column
-        (tx * 33, 4, 4, 1),  # a column of rows one word longer
-        (tx // 32 + k, 4, 4, 1),  # one word for all
-        (tx * 2, 4, 4, 2),
-        (tx * 2, 4, 8, 1),  # half a warp at once
-        (tx * 4, 4, 4, 4),
-        (tx * 4, 4, 16, 1),  # a quarter
-        (tx % 4 * 132 + tx // 4, 4, 4, 2),  # rows that end 16 bytes off
-        (tx % 4 * 136 + tx // 4, 4, 4, 1),  # and 32
-        (tx * 40 + k, 2, 16, 1),  # `ldmatrix` of rows of 64 bytes that end 16 off
-        (tx * 32, 2, 16, 4),
-        (tx // 4 * 40 + tx % 4 * 8, 2, 16, 2),  # two rows of 64 bytes that end 16 off
-        (tx, 2, 2, 1),  # two halves of a word
-        (ty * 32 + tx * 64, 4, 4, 32),  # warps do not meet
-        (tx * (k + 1), 4, 4, 16),  # by 1, and by 16
-    ],
-)
+@pytest.mark.parametrize("offset, size, width, worst", [
+    (tx, 4, 4, 1),  # a row
+    (tx * 32, 4, 4, 32),  # a column
+    (tx * 33, 4, 4, 1),  # a column of rows one word longer
+    (tx // 32 + k, 4, 4, 1),  # one word for all
+    (tx * 2, 4, 4, 2),
+    (tx * 2, 4, 8, 1),  # half a warp at once
+    (tx * 4, 4, 4, 4),
+    (tx * 4, 4, 16, 1),  # a quarter
+    (tx % 4 * 132 + tx // 4, 4, 4, 2),  # rows that end 16 bytes off
+    (tx % 4 * 136 + tx // 4, 4, 4, 1),  # and 32
+    (tx * 40 + k, 2, 16, 1),  # `ldmatrix` of rows of 64 bytes that end 16 off
+    (tx * 32, 2, 16, 4),
+    (tx // 4 * 40 + tx % 4 * 8, 2, 16, 2),  # two rows of 64 bytes that end 16 off
+    (tx, 2, 2, 1),  # two halves of a word
+    (ty * 32 + tx * 64, 4, 4, 32),  # warps do not meet
+    (tx * (k + 1), 4, 4, 16),  # by 1, and by 16
+])  # fmt: skip
 def test_by_hand(offset, size, width, worst):
     assert ways(ThreadAccess(offset, size, width), KERNEL, {"k": (0, 15)}) == worst
 

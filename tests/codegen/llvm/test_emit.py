@@ -63,19 +63,16 @@ def lets_and_temporaries(kind: Kind) -> PrimFunc:
 # --- names ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("entry", "t", "loop", "n"),
-        ("context", "first", "last", "thread"),
-        ("A.1", "i.2", "t.3", "%x"),
-        ("größe", "Ñ", "变量", "λ"),
-        ("_", "A_1", "A_2", "x" * 300),
-        ("p1", "v1", "count", "threads"),
-        ("define", "ret", "ptr", "float"),
-        tuple("x" * 2000 + letter for letter in "abcd"),  # LLVM looks at 1024 letters of each
-    ],
-)
+@pytest.mark.parametrize("names", [
+    ("entry", "t", "loop", "n"),
+    ("context", "first", "last", "thread"),
+    ("A.1", "i.2", "t.3", "%x"),
+    ("größe", "Ñ", "变量", "λ"),
+    ("_", "A_1", "A_2", "x" * 300),
+    ("p1", "v1", "count", "threads"),
+    ("define", "ret", "ptr", "float"),
+    tuple("x" * 2000 + letter for letter in "abcd"),  # LLVM looks at 1024 letters of each
+])  # fmt: skip
 def test_any_name_will_do(names):
     """Identifiers that are none of LLVM's, or that the generated code uses itself."""
 

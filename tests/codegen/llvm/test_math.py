@@ -81,21 +81,18 @@ def test_narrower_instruction_set_does_not_change_the_result(op: str, dtype: str
 
 
 @pytest.mark.parametrize("dtype", math.FORMATS)
-@pytest.mark.parametrize(
-    ("op", "argument", "result"),
-    [
-        ("exp", [inf, -inf, nan, 0.0, -0.0, 1e30, -1e30], [inf, 0.0, nan, 1.0, 1.0, inf, 0.0]),
-        ("log", [inf, 0.0, -0.0, -1e-30, -inf, nan, 1.0], [inf, -inf, -inf, nan, nan, nan, 0.0]),
-        ("tanh", [inf, -inf, 0.0, -0.0, nan, 1e30], [1.0, -1.0, 0.0, -0.0, nan, 1.0]),
-        ("erf", [inf, -inf, 0.0, -0.0, nan, -1e30], [1.0, -1.0, 0.0, -0.0, nan, -1.0]),
-        ("sigmoid", [inf, -inf, 0.0, -0.0, nan, 1e30, -1e30], [1.0, 0.0, 0.5, 0.5, nan, 1.0, 0.0]),
-        ("sqrt", [inf, -0.0, 0.0, -1.0, nan], [inf, -0.0, 0.0, nan, nan]),
-        ("rsqrt", [inf, -0.0, 0.0, -1.0, nan], [0.0, -inf, inf, nan, nan]),
-        ("abs", [-inf, -0.0, nan, -1.5], [inf, 0.0, nan, 1.5]),
-        ("floor", [-inf, -0.0, nan, -1.5, 0.5], [-inf, -0.0, nan, -2.0, 0.0]),
-        ("ceil", [inf, -0.0, nan, -1.5, -0.5], [inf, -0.0, nan, -1.0, -0.0]),
-    ],
-)
+@pytest.mark.parametrize(("op", "argument", "result"), [
+    ("exp", [inf, -inf, nan, 0.0, -0.0, 1e30, -1e30], [inf, 0.0, nan, 1.0, 1.0, inf, 0.0]),
+    ("log", [inf, 0.0, -0.0, -1e-30, -inf, nan, 1.0], [inf, -inf, -inf, nan, nan, nan, 0.0]),
+    ("tanh", [inf, -inf, 0.0, -0.0, nan, 1e30], [1.0, -1.0, 0.0, -0.0, nan, 1.0]),
+    ("erf", [inf, -inf, 0.0, -0.0, nan, -1e30], [1.0, -1.0, 0.0, -0.0, nan, -1.0]),
+    ("sigmoid", [inf, -inf, 0.0, -0.0, nan, 1e30, -1e30], [1.0, 0.0, 0.5, 0.5, nan, 1.0, 0.0]),
+    ("sqrt", [inf, -0.0, 0.0, -1.0, nan], [inf, -0.0, 0.0, nan, nan]),
+    ("rsqrt", [inf, -0.0, 0.0, -1.0, nan], [0.0, -inf, inf, nan, nan]),
+    ("abs", [-inf, -0.0, nan, -1.5], [inf, 0.0, nan, 1.5]),
+    ("floor", [-inf, -0.0, nan, -1.5, 0.5], [-inf, -0.0, nan, -2.0, 0.0]),
+    ("ceil", [inf, -0.0, nan, -1.5, -0.5], [inf, -0.0, nan, -1.0, -0.0]),
+])  # fmt: skip
 def test_special_values(op: str, dtype: str, argument: list[float], result: list[float]) -> None:
     assert np.array_equal(bits(evaluate(op, dtype, argument)), bits(np.array(result, dtype)))
 
@@ -203,20 +200,12 @@ def test_names() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("op", "dtype", "lanes", "error", "message"),
-    [
-        ("exp10", "float32", 4, ValueError, f"no math function 'exp10'; there are {', '.join(math.FUNCTIONS)}"),
-        (
-            "exp",
-            "float16",
-            4,
-            TypeError,
-            "math functions are for float32 and float64, not 'float16'; convert the operand to float32 first",
-        ),
-        ("exp", "float32", 0, ValueError, "a vector has at least 1 lane, got 0"),
-    ],
-)
+@pytest.mark.parametrize(("op", "dtype", "lanes", "error", "message"), [
+    ("exp10", "float32", 4, ValueError, f"no math function 'exp10'; there are {', '.join(math.FUNCTIONS)}"),
+    ("exp", "float16", 4, TypeError,
+     "math functions are for float32 and float64, not 'float16'; convert the operand to float32 first"),
+    ("exp", "float32", 0, ValueError, "a vector has at least 1 lane, got 0"),
+])  # fmt: skip
 def test_refusals(op: str, dtype: str, lanes: int, error: type[Exception], message: str) -> None:
     for call in (math.function_name, math.definition):
         with pytest.raises(error) as caught:

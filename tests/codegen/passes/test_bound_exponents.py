@@ -69,36 +69,30 @@ def test_processors_that_scale_by_any_power_of_two_need_no_bound():
     assert bounded(SOURCE) == 1 and bounded(SOURCE, "x86-64-v2") == 1 and bounded(SOURCE, "x86-64-v4") == 0
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("range(3):\n        m", "range(3):\n        A[i, 4] = T.float32(9.0)\n        m"),  # before: all is there
-        ("for o in range(5)", "for o in T.vectorized(5)"),
-        ("T.exp(A[i, j] - m[i])", "T.exp(A[i, 12 - j] - m[i])"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("range(3):\n        m", "range(3):\n        A[i, 4] = T.float32(9.0)\n        m"),  # before: all is there
+    ("for o in range(5)", "for o in T.vectorized(5)"),
+    ("T.exp(A[i, j] - m[i])", "T.exp(A[i, 12 - j] - m[i])"),
+])  # fmt: skip
 def test_what_is_proved_as_well(old, new):
     assert old in SOURCE and bounded(SOURCE.replace(old, new)) == 1
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("grid(3, 5)", "grid(2, 5)"),  # not all elements
-        ("k * 5 + k_1 < 13", "k * 5 + k_1 < 12"),
-        ("k * 5 + k_1 < 13", "k + k_1 * 5 < 13"),
-        ("A[i, k * 5 + k_1]", "A[i, k * 4 + k_1]"),
-        ("A[i, k * 5 + k_1]", "A[0, k * 5 + k_1]"),  # of another row
-        ("for o in range(5)", "for o in range(4)"),
-        ("m[i] = T.max(n[i, o], m[i])", "m[i] = T.max(n[i, o], m[0])"),
-        ("m[i] = T.max(n[i, o], m[i])", "m[i] = T.min(n[i, o], m[i])"),
-        ("        for j", "        A[i, 4] = T.float32(9.0)\n        for j"),  # changed since
-        ("        for j", "        m[i] = T.float32(0.0)\n        for j"),
-        ("        for o", "        n[i, 4] = T.float32(0.0)\n        for o"),
-        ("B[i, j] = T.exp(A[i, j] - m[i])", "A[i, j] = T.exp(A[i, j] - m[i])"),
-        ("T.exp(A[i, j] - m[i])", "T.exp(m[i] - A[i, j])"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("grid(3, 5)", "grid(2, 5)"),  # not all elements
+    ("k * 5 + k_1 < 13", "k * 5 + k_1 < 12"),
+    ("k * 5 + k_1 < 13", "k + k_1 * 5 < 13"),
+    ("A[i, k * 5 + k_1]", "A[i, k * 4 + k_1]"),
+    ("A[i, k * 5 + k_1]", "A[0, k * 5 + k_1]"),  # of another row
+    ("for o in range(5)", "for o in range(4)"),
+    ("m[i] = T.max(n[i, o], m[i])", "m[i] = T.max(n[i, o], m[0])"),
+    ("m[i] = T.max(n[i, o], m[i])", "m[i] = T.min(n[i, o], m[i])"),
+    ("        for j", "        A[i, 4] = T.float32(9.0)\n        for j"),  # changed since
+    ("        for j", "        m[i] = T.float32(0.0)\n        for j"),
+    ("        for o", "        n[i, 4] = T.float32(0.0)\n        for o"),
+    ("B[i, j] = T.exp(A[i, j] - m[i])", "A[i, j] = T.exp(A[i, j] - m[i])"),
+    ("T.exp(A[i, j] - m[i])", "T.exp(m[i] - A[i, j])"),
+])  # fmt: skip
 def test_what_is_not_proved_stays(old, new):
     assert old in SOURCE and bounded(SOURCE.replace(old, new)) == 0
 

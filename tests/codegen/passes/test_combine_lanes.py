@@ -57,21 +57,18 @@ def test_leaves_what_is_no_update():
     assert "vectorized" not in tir.dump(func, "llvm -num-cores 1", after="combine_lanes")
 
 
-@pytest.mark.parametrize(
-    ("update", "combined"),
-    [
-        ("C[0] = C[0] + A[k]", True),
-        ("C[0] = A[k] + C[0]", True),
-        ("C[0] = C[0] - A[k]", False),
-        ("C[0] = A[k] - C[0]", False),
-        ("C[0] = C[1] + A[k]", False),
-        ("C[0] = A[k] + C[1]", False),
-        ("C[0] = A[k] + B[0]", False),
-        ("C[0] = B[0] + A[k]", False),
-        ("C[0] = C[0] + C[0] * A[k]", False),
-        ("if C[0] < A[k]:\n            C[0] = C[0] + A[k]", False),
-    ],
-)
+@pytest.mark.parametrize(("update", "combined"), [
+    ("C[0] = C[0] + A[k]", True),
+    ("C[0] = A[k] + C[0]", True),
+    ("C[0] = C[0] - A[k]", False),
+    ("C[0] = A[k] - C[0]", False),
+    ("C[0] = C[1] + A[k]", False),
+    ("C[0] = A[k] + C[1]", False),
+    ("C[0] = A[k] + B[0]", False),
+    ("C[0] = B[0] + A[k]", False),
+    ("C[0] = C[0] + C[0] * A[k]", False),
+    ("if C[0] < A[k]:\n            C[0] = C[0] + A[k]", False),
+])  # fmt: skip
 def test_what_is_an_update(update, combined):
     """Of one element, either way round, that reads nothing else of its buffer; any other stays in order."""
     func = parse(

@@ -41,17 +41,14 @@ def test_the_last_element_that_guards_leave():
             assert not exact or found == last, (str(index), guards, found, last)
 
 
-@pytest.mark.parametrize(
-    ("axis", "steps", "read", "write", "refused"),
-    [
-        ("threadIdx.x", 1, "i", "i", None),
-        ("threadIdx.x", 2, "i * 2 + j", "i * 2 + j", None),
-        ("threadIdx.x", 2, "i + j", "i + j", "cannot be shown that a thread reads only what it wrote"),
-        ("blockIdx.x", 2, "i + j", "i + j", None),
-        ("threadIdx.x", 1, "39 - i", "i", "indexed differently by threads in different statements"),
-        ("threadIdx.x", 1, "i + 1", "i", "cannot be shown that a thread reads only what it wrote"),
-    ],
-)
+@pytest.mark.parametrize(("axis", "steps", "read", "write", "refused"), [
+    ("threadIdx.x", 1, "i", "i", None),
+    ("threadIdx.x", 2, "i * 2 + j", "i * 2 + j", None),
+    ("threadIdx.x", 2, "i + j", "i + j", "cannot be shown that a thread reads only what it wrote"),
+    ("blockIdx.x", 2, "i + j", "i + j", None),
+    ("threadIdx.x", 1, "39 - i", "i", "indexed differently by threads in different statements"),
+    ("threadIdx.x", 1, "i + 1", "i", "cannot be shown that a thread reads only what it wrote"),
+])  # fmt: skip
 def test_who_may_read_what_a_thread_wrote_before(axis, steps, read, write, refused):
     func = parse(f"""
 @T.prim_func
@@ -77,17 +74,14 @@ def shapes(func, name: str) -> list[tuple[int, ...]]:
     return [const_shape(s.buffer) for s in walk_stmts(body) if isinstance(s, Allocate)]
 
 
-@pytest.mark.parametrize(
-    ("index", "shape"),
-    [
-        ("q * 32 + i", (2, 4)),
-        ("q * 4 + i", (8,)),  # without gaps
-        ("i + 7", (4,)),
-        ("q * 32 + i * 9", (2, 28)),
-        ("q * 32 + i * 11", (66,)),  # beyond the stride
-        ("q * 32 - i + 3", (2, 4)),
-    ],
-)
+@pytest.mark.parametrize(("index", "shape"), [
+    ("q * 32 + i", (2, 4)),
+    ("q * 4 + i", (8,)),  # without gaps
+    ("i + 7", (4,)),
+    ("q * 32 + i * 9", (2, 28)),
+    ("q * 32 + i * 11", (66,)),  # beyond the stride
+    ("q * 32 - i + 3", (2, 4)),
+])  # fmt: skip
 def test_local_buffers_have_no_gaps(index, shape):
     func = parse(f"""
 @T.prim_func

@@ -47,28 +47,18 @@ def lowered(*changes: tuple[str, str]):
     return lower_cross_thread_reduction(parse(text), tir.Target("cuda"))
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ([(INIT, "")], "`t` is bound to threadIdx.x and reduces; it must hold nothing but loops and one block with its init"),
-        ([TWO_THREADS], "`D` is reduced over two thread loops one inside the other; fuse them before binding"),
-        (DRIVES_BOTH, "`D` is reduced across threads by loops that drive its other axes, too; split before fusing"),
-        (
-            [('7, thread="blockIdx.x"', '2, thread="blockIdx.x"'), ("16, t * 2", "16, i * 8 + t * 0")],
-            "`i` around the threads of `t` drives the same reduction; reorder it inside of them",
-        ),
-        (MIXED, "`D`: the condition t + k < 9 mixes loops that reduce with others, which threads cannot share"),
-        (
-            [("binding(8,", "binding(i + 1,")],
-            "the extent of `t`, bound to threadIdx.x, must be a constant; split it by one before bind",
-        ),
-        (
-            [("binding(8,", "binding(0,")],
-            "the extent of `t`, bound to threadIdx.x, must be a constant; split it by one before bind",
-        ),
-        ([("D[vi] + A[vi, vk]", "D[vi] - A[vi, vk]")], "`D` is reduced across threads, but is not C[...] = C[...] op f"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ([(INIT, "")], "`t` is bound to threadIdx.x and reduces; it must hold nothing but loops and one block with its init"),
+    ([TWO_THREADS], "`D` is reduced over two thread loops one inside the other; fuse them before binding"),
+    (DRIVES_BOTH, "`D` is reduced across threads by loops that drive its other axes, too; split before fusing"),
+    ([('7, thread="blockIdx.x"', '2, thread="blockIdx.x"'), ("16, t * 2", "16, i * 8 + t * 0")],
+     "`i` around the threads of `t` drives the same reduction; reorder it inside of them"),
+    (MIXED, "`D`: the condition t + k < 9 mixes loops that reduce with others, which threads cannot share"),
+    ([("binding(8,", "binding(i + 1,")],
+     "the extent of `t`, bound to threadIdx.x, must be a constant; split it by one before bind"),
+    ([("binding(8,", "binding(0,")], "the extent of `t`, bound to threadIdx.x, must be a constant; split it by one before bind"),
+    ([("D[vi] + A[vi, vk]", "D[vi] - A[vi, vk]")], "`D` is reduced across threads, but is not C[...] = C[...] op f"),
+])  # fmt: skip
 def test_what_threads_cannot_share(changes, message):
     with pytest.raises(GPUError, match=f"^{re.escape(message)}"):
         lowered(*changes)

@@ -77,15 +77,11 @@ def test_a_condition_on_a_fused_loop_is_tested_once_an_iteration():
     """)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        For(j, i, If(less(12 // i, Const(5)), Store(C, (j,), Load(A, (i,)) + j))),
-        If(Binary(">", Load(A, (i,)), Const(50)), For(j, Const(4), If(less(12 // i, Const(5)), Store(C, (j,), Load(A, (i,)))))),
-        For(j, Const(1), If(Binary(">", i, Const(0)), If(less(12 // i, Const(5)), Store(C, (i,), Load(A, (i,)))))),
-    ],
-    ids=["a loop that does not run", "data", "a condition"],
-)
+@pytest.mark.parametrize("body", [
+    For(j, i, If(less(12 // i, Const(5)), Store(C, (j,), Load(A, (i,)) + j))),
+    If(Binary(">", Load(A, (i,)), Const(50)), For(j, Const(4), If(less(12 // i, Const(5)), Store(C, (j,), Load(A, (i,)))))),
+    For(j, Const(1), If(Binary(">", i, Const(0)), If(less(12 // i, Const(5)), Store(C, (i,), Load(A, (i,)))))),
+], ids=["a loop that does not run", "data", "a condition"])  # fmt: skip
 def test_a_division_is_not_done_where_something_else_keeps_it_from_zero(body):
     same(PrimFunc("main", (A, C), For(i, Const(13), body)))
 

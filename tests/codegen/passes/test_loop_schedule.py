@@ -105,17 +105,14 @@ def test_a_loop_that_is_not_parallel_ignores_them():
     same(func.with_(body=func.body.with_(kind=Kind.SERIAL)))
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("schedule", "guided", 'loop `i`: the annotation schedule must be "static" or "dynamic", got \'guided\''),
-        ("schedule", 1, 'loop `i`: the annotation schedule must be "static" or "dynamic", got 1'),
-        ("chunk", -1, "loop `i`: the annotation chunk must be an integer from 0 to 2147483647, got -1"),
-        ("chunk", True, "loop `i`: the annotation chunk must be an integer from 0 to 2147483647, got True"),
-        ("chunk", "2", "loop `i`: the annotation chunk must be an integer from 0 to 2147483647, got '2'"),
-        ("chunk", 2**62, f"loop `i`: the annotation chunk must be an integer from 0 to 2147483647, got {2**62}"),
-    ],
-)
+@pytest.mark.parametrize(("key", "value", "message"), [
+    ("schedule", "guided", 'loop `i`: the annotation schedule must be "static" or "dynamic", got \'guided\''),
+    ("schedule", 1, 'loop `i`: the annotation schedule must be "static" or "dynamic", got 1'),
+    ("chunk", -1, "loop `i`: the annotation chunk must be an integer from 0 to 2147483647, got -1"),
+    ("chunk", True, "loop `i`: the annotation chunk must be an integer from 0 to 2147483647, got True"),
+    ("chunk", "2", "loop `i`: the annotation chunk must be an integer from 0 to 2147483647, got '2'"),
+    ("chunk", 2**62, f"loop `i`: the annotation chunk must be an integer from 0 to 2147483647, got {2**62}"),
+])  # fmt: skip
 def test_other_values_are_refused(key, value, message):
     for target in (ONE, TWO):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):

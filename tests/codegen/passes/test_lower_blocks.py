@@ -332,16 +332,13 @@ def open_sums():
     return te.create_prim_func([A, te.compute((n,), lambda i: te.sum(B[i, r], axis=r), name="C")])
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        lambda s, i, r: s.split(r, [None, 4]),
-        lambda s, i, r: s.compute_at("B", r),
-        lambda s, i, r: s.add_guard("C", f"{i} == 1"),
-        lambda s, i, r: s.read_at(r, "C", 0, "local"),
-        lambda s, i, r: s.reorder(r, i),
-    ],
-)
+@pytest.mark.parametrize("step", [
+    lambda s, i, r: s.split(r, [None, 4]),
+    lambda s, i, r: s.compute_at("B", r),
+    lambda s, i, r: s.add_guard("C", f"{i} == 1"),
+    lambda s, i, r: s.read_at(r, "C", 0, "local"),
+    lambda s, i, r: s.reorder(r, i),
+])  # fmt: skip
 def test_a_reduction_over_nothing_of_open_extent_has_its_init(step):
     s = Schedule(open_sums())
     step(s, *s.get_loops("C"))

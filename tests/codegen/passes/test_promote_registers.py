@@ -244,15 +244,11 @@ def test_a_guard_over_the_reduction_stays_inside():
     """)
 
 
-@pytest.mark.parametrize(
-    ("statement", "lines"),
-    [
-        (Store(C, (k,), Load(C, (Const(3),)) + 1.0), ["C[k] = C[3] + T.float32(1.0)"]),
-        (seq(update(i), update(12 - i)), ["C[i] = C[i] + A[k]", "C[12 - i] = C[12 - i] + A[k]"]),
-        (For(j, Const(4), Store(C, (i,), Load(A, (i,))), Kind.VECTORIZED), ["for j in T.vectorized(4):", "    C[i] = A[i]"]),
-    ],
-    ids=["one moves and meets the other", "they may be one", "one place for all lanes"],
-)
+@pytest.mark.parametrize(("statement", "lines"), [
+    (Store(C, (k,), Load(C, (Const(3),)) + 1.0), ["C[k] = C[3] + T.float32(1.0)"]),
+    (seq(update(i), update(12 - i)), ["C[i] = C[i] + A[k]", "C[12 - i] = C[12 - i] + A[k]"]),
+    (For(j, Const(4), Store(C, (i,), Load(A, (i,))), Kind.VECTORIZED), ["for j in T.vectorized(4):", "    C[i] = A[i]"]),
+], ids=["one moves and meets the other", "they may be one", "one place for all lanes"])  # fmt: skip
 def test_places_that_are_not_provably_apart_stay_in_memory(statement, lines):
     expected = "\n    ".join(["for i, k in T.grid(13, 5):", *lines])
     after(func(For(i, Const(13), For(k, Const(5), statement))), "promote_registers").becomes(expected)
@@ -262,18 +258,14 @@ FILL = Store(C, (i,), Const(7.0, "float32"))
 READ = Store(X, (Const(0),), Load(X, (Const(0),)) + Load(C, (i,)).astype("int32"))
 
 
-@pytest.mark.parametrize(
-    ("before", "statement"),
-    [
-        (Store(C, (i,), Load(A, (i,))), update(i)),  # no constant
-        (For(j, Const(13), Store(C, (j,), Const(7.0, "float32"))), update(i)),  # more places
-        (If(Binary("<", i, Const(5)), FILL), update(i)),  # fewer
-        (seq(FILL, Store(X, (i,), Const(3))), update(i)),  # something else too
-        (FILL, seq(update(i), Store(X, (k,), Load(X, (k,)) + 1))),  # as it should be, beside a store that stays in memory
-        (FILL, READ),  # only read
-    ],
-    ids=["no constant", "more", "fewer", "another", "beside", "read"],
-)
+@pytest.mark.parametrize(("before", "statement"), [
+    (Store(C, (i,), Load(A, (i,))), update(i)),  # no constant
+    (For(j, Const(13), Store(C, (j,), Const(7.0, "float32"))), update(i)),  # more places
+    (If(Binary("<", i, Const(5)), FILL), update(i)),  # fewer
+    (seq(FILL, Store(X, (i,), Const(3))), update(i)),  # something else too
+    (FILL, seq(update(i), Store(X, (k,), Load(X, (k,)) + 1))),  # as it should be, beside a store that stays in memory
+    (FILL, READ),  # only read
+], ids=["no constant", "more", "fewer", "another", "beside", "read"])  # fmt: skip
 def test_what_the_registers_start_from(before, statement):
     """Only an init of just these places goes; whatever is before the loop, the numbers stay."""
     program = func(For(i, Const(13), seq(before, For(k, Const(5), statement))), X)
@@ -364,15 +356,11 @@ def test_a_load_that_the_first_lane_may_not_need_keeps_its_guard():
     assert sum(isinstance(s, If) for s in walk_stmts(sums)) == 2
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda D: Select(Binary(">", i, Const(1)), Load(D, (h,)), const(0, "float32"), lazy=True),
-        lambda D: Select(Binary("<", i, Const(2)), const(0, "float32"), Load(D, (h,)), lazy=True),
-        lambda D: Load(D, (x // 2,)),
-    ],
-    ids=["where it is chosen", "where it is not", "at what a let says"],
-)
+@pytest.mark.parametrize("read", [
+    lambda D: Select(Binary(">", i, Const(1)), Load(D, (h,)), const(0, "float32"), lazy=True),
+    lambda D: Select(Binary("<", i, Const(2)), const(0, "float32"), Load(D, (h,)), lazy=True),
+    lambda D: Load(D, (x // 2,)),
+], ids=["where it is chosen", "where it is not", "at what a let says"])  # fmt: skip
 def test_a_load_that_some_of_the_tile_do_keeps_its_guard(read):
     """`i + h < 4` alone says that no more than the two elements of D are read; the first iteration of the tile reads none, or
     another."""

@@ -89,16 +89,13 @@ def exponential(e: Expr) -> Expr:
     return te.exp(e)
 
 
-@pytest.mark.parametrize(
-    ("func", "stays"),
-    [
-        (tile(3, 32, 5, lanes=16), False),
-        (tile(33, 32, 5, lanes=16), True),  # there are 32 registers
-        (tile(16, 32, 5, exponential, lanes=16), False),
-        (tile(17, 32, 5, exponential, lanes=16), True),  # copies of it would be long
-        (tile(16, 16, 5, transposed=True), True),  # columns of it are read
-    ],
-)
+@pytest.mark.parametrize(("func", "stays"), [
+    (tile(3, 32, 5, lanes=16), False),
+    (tile(33, 32, 5, lanes=16), True),  # there are 32 registers
+    (tile(16, 32, 5, exponential, lanes=16), False),
+    (tile(17, 32, 5, exponential, lanes=16), True),  # copies of it would be long
+    (tile(16, 16, 5, transposed=True), True),  # columns of it are read
+])  # fmt: skip
 def test_what_stays_in_memory(func, stays):
     assert kept(func) is stays
     same(func, targets=[ONE, FIXED], tolerance=lambda p, a: 1e-6 * abs(a))

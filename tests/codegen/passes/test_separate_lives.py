@@ -117,15 +117,12 @@ def test_one_that_carries_what_another_loop_wrote_stays_one():
     """)
 
 
-@pytest.mark.parametrize(
-    ("kind", "body", "conflict"),
-    [
-        ("parallel", "B[0, i] = t[0]", False),  # nothing is written
-        ("parallel", "t[0] = A[0, i]", True),
-        ("parallel", "t[i] = A[0, i]", False),
-        ("serial", "t[0] = A[0, i]", False),
-    ],
-)
+@pytest.mark.parametrize(("kind", "body", "conflict"), [
+    ("parallel", "B[0, i] = t[0]", False),  # nothing is written
+    ("parallel", "t[0] = A[0, i]", True),
+    ("parallel", "t[i] = A[0, i]", False),
+    ("serial", "t[0] = A[0, i]", False),
+])  # fmt: skip
 def test_iterations_conflict_where_one_writes(kind, body, conflict):
     func = parse(
         HEAD

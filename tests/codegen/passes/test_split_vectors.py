@@ -140,15 +140,12 @@ def test_the_tail_repeats_the_loops_inside_under_names_of_its_own():
     """)
 
 
-@pytest.mark.parametrize(
-    "mcpu, n, tail",
-    [
-        ("x86-64-v4", 20, "j_tail in T.vectorized(16): if j_tail < 4:"),  # whole units: a mask costs nothing
-        ("znver4", 20, "j_tail in T.vectorized(4): C["),  # units half as wide as its vectors: a short one is half the work
-        ("znver4", 19, "j_tail in T.vectorized(4): if j_tail < 3:"),
-        ("x86-64-v3", 12, "j_tail in T.vectorized(4): C["),  # no mask registers
-    ],
-)
+@pytest.mark.parametrize("mcpu, n, tail", [
+    ("x86-64-v4", 20, "j_tail in T.vectorized(16): if j_tail < 4:"),  # whole units: a mask costs nothing
+    ("znver4", 20, "j_tail in T.vectorized(4): C["),  # units half as wide as its vectors: a short one is half the work
+    ("znver4", 19, "j_tail in T.vectorized(4): if j_tail < 3:"),
+    ("x86-64-v3", 12, "j_tail in T.vectorized(4): C["),  # no mask registers
+])  # fmt: skip
 def test_the_tail_of_a_sum_comes_first_and_fills_a_register_where_masks_cost_nothing(mcpu, n, tail):
     """Behind the whole vectors, LLVM would have the last use of a factor overwrite it, and spill the accumulators."""
     s = Schedule(matmul(7, 5, n))

@@ -37,40 +37,30 @@ def main(A: T.Buffer((13,), "int32"), C: T.Buffer((13,), "int32"), n: T.int32):
     return sum(isinstance(n, Call) and n.op == BARRIER for n in walk(lowered.body))
 
 
-@pytest.mark.parametrize(
-    ("write", "read", "once", "again"),
-    [
-        ("tile[0, t] = A[t]", "C[t] = tile[0, t]", 0, 0),
-        ("tile[0, t] = A[t]", "C[t] = tile[0, 12 - t]", 1, 2),
-        ("tile[0, t * 2] = A[t]", "C[t] = tile[0, t]", 1, 2),
-        ("for j in range(2): tile[0, t * 2 + j] = A[t]", "for j in range(2): C[t] = tile[0, t * 2 + j]", 0, 0),
-        ("for j in range(3): tile[0, t * 2 + j] = A[t]", "for j in range(2): C[t] = tile[0, t * 2 + j]", 1, 2),
-        ("for j in range(n): tile[0, t * 2 + j] = A[t]", "for j in range(2): C[t] = tile[0, t * 2 + j]", 1, 2),
-        ("C[t] = tile[0, t]", "C[t] = tile[0, 12 - t]", 0, 0),  # nothing is written
-        ("C[t] = tile[0, t]", "tile[0, 12 - t] = A[t]", 1, 2),
-        ("tile[0, t] = A[t]", "tile[0, 12 - t] = C[t]", 1, 2),
-        ("if t < 5: tile[0, t] = A[t]", "if t > 7: C[t] = tile[0, t]", 0, 0),
-        ("if t < 5: tile[0, t] = A[t]", "if t > 7: C[t] = tile[0, 12 - t]", 1, 2),
-    ],
-)
+@pytest.mark.parametrize(("write", "read", "once", "again"), [
+    ("tile[0, t] = A[t]", "C[t] = tile[0, t]", 0, 0),
+    ("tile[0, t] = A[t]", "C[t] = tile[0, 12 - t]", 1, 2),
+    ("tile[0, t * 2] = A[t]", "C[t] = tile[0, t]", 1, 2),
+    ("for j in range(2): tile[0, t * 2 + j] = A[t]", "for j in range(2): C[t] = tile[0, t * 2 + j]", 0, 0),
+    ("for j in range(3): tile[0, t * 2 + j] = A[t]", "for j in range(2): C[t] = tile[0, t * 2 + j]", 1, 2),
+    ("for j in range(n): tile[0, t * 2 + j] = A[t]", "for j in range(2): C[t] = tile[0, t * 2 + j]", 1, 2),
+    ("C[t] = tile[0, t]", "C[t] = tile[0, 12 - t]", 0, 0),  # nothing is written
+    ("C[t] = tile[0, t]", "tile[0, 12 - t] = A[t]", 1, 2),
+    ("tile[0, t] = A[t]", "tile[0, 12 - t] = C[t]", 1, 2),
+    ("if t < 5: tile[0, t] = A[t]", "if t > 7: C[t] = tile[0, t]", 0, 0),
+    ("if t < 5: tile[0, t] = A[t]", "if t > 7: C[t] = tile[0, 12 - t]", 1, 2),
+])  # fmt: skip
 def test_barriers_between_accesses(write, read, once, again):
     assert barriers(OWN, write=write, read=read) == once
     assert barriers(LOOP, write=write, read=read) == again
     assert barriers(GUARDED, write=write, read=read) == once
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "count"),
-    [
-        (
-            "C[t] = tile[k % 2, (t + 1) % 13]",
-            "tile[(k + 1) % 2, t] = A[t]",
-            1,
-        ),  # the one before the read of what was written last
-        ("C[t] = tile[k % 2, (t + 1) % 13]", "tile[k % 2, t] = A[t]", 2),
-        ("C[t] = tile[k % 3, (t + 1) % 13]", "tile[(k + 2) % 3, t] = A[t]", 1),
-    ],
-)
+@pytest.mark.parametrize(("first", "second", "count"), [
+    ("C[t] = tile[k % 2, (t + 1) % 13]", "tile[(k + 1) % 2, t] = A[t]", 1),  # the one before the read of what was written last
+    ("C[t] = tile[k % 2, (t + 1) % 13]", "tile[k % 2, t] = A[t]", 2),
+    ("C[t] = tile[k % 3, (t + 1) % 13]", "tile[(k + 2) % 3, t] = A[t]", 1),
+])  # fmt: skip
 def test_rows_in_turns_need_one(first, second, count):
     assert barriers(LOOP, write=first, read=second) == count
 

@@ -52,16 +52,13 @@ def steps(func: PrimFunc, target: str = ONE) -> list[tuple[int, int]]:
     return [(loop.fma, loop.spills) for loop in tir.build(func, target).report().loops]
 
 
-@pytest.mark.parametrize(
-    ("K", "limit", "multiply_adds"),
-    [
-        (12, 20, [16]),  # five steps fit; four divide 12
-        (13, 20, [20]),  # none of five to three divides 13
-        (13, 7, [4]),  # not two steps
-        (100, 400, []),  # all of it, by `unroll`
-        (100, 399, [20]),  # at most eight steps; five divide 100
-    ],
-)
+@pytest.mark.parametrize(("K", "limit", "multiply_adds"), [
+    (12, 20, [16]),  # five steps fit; four divide 12
+    (13, 20, [20]),  # none of five to three divides 13
+    (13, 7, [4]),  # not two steps
+    (100, 400, []),  # all of it, by `unroll`
+    (100, 399, [20]),  # at most eight steps; five divide 100
+])  # fmt: skip
 def test_how_many_steps(K, limit, multiply_adds):
     assert [n for n, _ in steps(tile(K, limit))] == multiply_adds
     same(tile(K, limit), reference=matmul(4, K, 8))

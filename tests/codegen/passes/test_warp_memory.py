@@ -74,57 +74,37 @@ def test_layouts_spread_to_what_is_computed_element_by_element(shape, index, own
     assert local_shapes(kernel(*changes))["w"] == own
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ([("binding(32,", "binding(64,")], "main_kernel0: the lanes of a warp are threadIdx.x, which must have 32 threads"),
-        (
-            [('serial(16, annotations={"instruction": "mma_m16n8k16_f16_f32"})', "serial(16)")],
-            "`z` in scope `warp` is not an operand",
-        ),
-        (
-            [('8), "float32", scope="warp"', '8), "float32", scope="local"')],
-            "`z` is an operand of a tensor-core instruction and must be",
-        ),
-        ([("z[m, n] = z[m, n] + T", "z[m, n] = T")], "`m` is annotated as an instruction that multiplies, but holds"),
-        ([("T.cast(y[k, n]", "T.cast(x[k, n]")], "`x` in scope `warp` is used by instructions that want it in different layouts"),
-        ([("T.cast(y[k, n]", "T.cast(y[k, 0]")], "`z` and `y` must share one loop of their instruction"),
-        (
-            [
-                ("16, 8):\n                y", "16, 9):\n                y"),
-                ("y = T.decl_buffer((16, 8)", "y = T.decl_buffer((16, 9)"),
-            ],
-            "`y` in scope `warp`: a warp has 9 elements of its dimension 1",
-        ),
-        (
-            [
-                ("z = T.decl_buffer((16, 8)", "z = T.decl_buffer((32, 8)"),
-                ("for i, j in T.grid(16, 8)", "for i, j in T.grid(32, 8)"),
-                ("    z[m, n] = z[m, n]", "    z[m + 8, n] = z[m + 8, n]"),
-            ],
-            "`z[8, 0]` in scope `warp` does not start a tile of 16 in dimension 0; split loops by 16",
-        ),
-        ([("= s[l, k]", "= A[l, k]")], "ldmatrix_x4 loads from shared memory to scope `warp`, got `x` in scope `warp` = A[l, k]"),
-        ([(LOADED, f"if l < 15: {LOADED}")], "ldmatrix_x4: the nest of `l` must hold one statement without a condition"),
-        ([(MULTIPLIED, f"if m < 15: {MULTIPLIED}")], "mma_m16n8k16_f16_f32: the nest of `m` must hold one statement"),
-        (
-            [("s = T.decl_buffer((16, 16)", "s = T.decl_buffer((16, 17)"), ("= s[l, k]", "= s[l, k + 1]")],
-            "ldmatrix_x4: rows of 8 in `s` must start at",
-        ),
-        (
-            [(LAST, f"{LAST}\n            C[0, 0] = z[0, 0]")],
-            "`C[0, 0] = ...` touches a buffer in scope `warp`, but not in loops over",
-        ),
-        (
-            [(f"(16, 8):\n                {LAST}", f"(12, 8):\n                {LAST}")],
-            "loop `e` walks `z` in scope `warp`, and must have a multiple of 16",
-        ),
-        (
-            [(LAST, f"{LAST}\n                C[e, f] = z[f, e]")],
-            "loop `e`: `z` in scope `warp` must be walked by the same two loops",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ([("binding(32,", "binding(64,")], "main_kernel0: the lanes of a warp are threadIdx.x, which must have 32 threads"),
+    ([('serial(16, annotations={"instruction": "mma_m16n8k16_f16_f32"})', "serial(16)")],
+     "`z` in scope `warp` is not an operand"),
+    ([('8), "float32", scope="warp"', '8), "float32", scope="local"')],
+     "`z` is an operand of a tensor-core instruction and must be"),
+    ([("z[m, n] = z[m, n] + T", "z[m, n] = T")], "`m` is annotated as an instruction that multiplies, but holds"),
+    ([("T.cast(y[k, n]", "T.cast(x[k, n]")], "`x` in scope `warp` is used by instructions that want it in different layouts"),
+    ([("T.cast(y[k, n]", "T.cast(y[k, 0]")], "`z` and `y` must share one loop of their instruction"),
+    ([("16, 8):\n                y", "16, 9):\n                y"), ("y = T.decl_buffer((16, 8)", "y = T.decl_buffer((16, 9)")],
+     "`y` in scope `warp`: a warp has 9 elements of its dimension 1"),
+    (
+        [
+            ("z = T.decl_buffer((16, 8)", "z = T.decl_buffer((32, 8)"),
+            ("for i, j in T.grid(16, 8)", "for i, j in T.grid(32, 8)"),
+            ("    z[m, n] = z[m, n]", "    z[m + 8, n] = z[m + 8, n]"),
+        ],
+        "`z[8, 0]` in scope `warp` does not start a tile of 16 in dimension 0; split loops by 16",
+    ),
+    ([("= s[l, k]", "= A[l, k]")], "ldmatrix_x4 loads from shared memory to scope `warp`, got `x` in scope `warp` = A[l, k]"),
+    ([(LOADED, f"if l < 15: {LOADED}")], "ldmatrix_x4: the nest of `l` must hold one statement without a condition"),
+    ([(MULTIPLIED, f"if m < 15: {MULTIPLIED}")], "mma_m16n8k16_f16_f32: the nest of `m` must hold one statement"),
+    ([("s = T.decl_buffer((16, 16)", "s = T.decl_buffer((16, 17)"), ("= s[l, k]", "= s[l, k + 1]")],
+     "ldmatrix_x4: rows of 8 in `s` must start at"),
+    ([(LAST, f"{LAST}\n            C[0, 0] = z[0, 0]")],
+     "`C[0, 0] = ...` touches a buffer in scope `warp`, but not in loops over"),
+    ([(f"(16, 8):\n                {LAST}", f"(12, 8):\n                {LAST}")],
+     "loop `e` walks `z` in scope `warp`, and must have a multiple of 16"),
+    ([(LAST, f"{LAST}\n                C[e, f] = z[f, e]")],
+     "loop `e`: `z` in scope `warp` must be walked by the same two loops"),
+])  # fmt: skip
 def test_what_no_warp_can_do_is_refused(changes, message):
     with pytest.raises(GPUError, match=re.escape(message)):
         lowered(kernel(*changes))

@@ -80,36 +80,28 @@ def test_sizes_follow_from_shapes(sized, ab) -> None:
     assert (s == 8).all() and (d == 2).all()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda k, a: k(A=a), "both takes 4 argument(s) (A, S, B, D), of which S, D may be left out, got 1"),
-        (lambda k, a: k(a, a, a), "both takes 4 argument(s) (A, S, B, D), of which S, D may be left out, got 3"),
-        (
-            lambda k, a: k(a, a, d=a),
-            "both takes 4 argument(s) (A, S, B, D), of which S, D may be left out; 'd' is not one of them; did you mean `D`?",
-        ),
-        (lambda k, a: k(a, a, out=a), "both: out takes the outputs (S, D), got 1"),
-        (lambda k, a: k(a, A=a), "both: A is given by name, so B, which comes after it, cannot be given by position"),
-        (lambda k, a: k(a, a, D=a, out=(a, a)), "both: D is given twice, by name and by out"),
-        (lambda k, a: k(a, [1.0]), "both: B must be an array, got list; np.asarray makes one"),
-        (lambda k, a: k(a, a, S=a), "both: A and S overlap in memory, and S is written; pass a copy"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda k, a: k(A=a), "both takes 4 argument(s) (A, S, B, D), of which S, D may be left out, got 1"),
+    (lambda k, a: k(a, a, a), "both takes 4 argument(s) (A, S, B, D), of which S, D may be left out, got 3"),
+    (lambda k, a: k(a, a, d=a),
+     "both takes 4 argument(s) (A, S, B, D), of which S, D may be left out; 'd' is not one of them; did you mean `D`?"),
+    (lambda k, a: k(a, a, out=a), "both: out takes the outputs (S, D), got 1"),
+    (lambda k, a: k(a, A=a), "both: A is given by name, so B, which comes after it, cannot be given by position"),
+    (lambda k, a: k(a, a, D=a, out=(a, a)), "both: D is given twice, by name and by out"),
+    (lambda k, a: k(a, [1.0]), "both: B must be an array, got list; np.asarray makes one"),
+    (lambda k, a: k(a, a, S=a), "both: A and S overlap in memory, and S is written; pass a copy"),
+])  # fmt: skip
 def test_refusals(both, ab, call, message) -> None:
     with pytest.raises(ArgumentError) as caught:
         call(both, ab[0])
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize(
-    ("shapes", "message"),
-    [
-        (((6, 13), (6, 13)), "both: n does not follow from the shapes of the arrays; pass it"),
-        (((7, 13), (9, 13)), "both: B must have shape (7, 13), got (9, 13)"),
-        (((7,), (7,)), "both: n does not follow from the shapes of the arrays; pass it"),
-    ],
-)
+@pytest.mark.parametrize(("shapes", "message"), [
+    (((6, 13), (6, 13)), "both: n does not follow from the shapes of the arrays; pass it"),
+    (((7, 13), (9, 13)), "both: B must have shape (7, 13), got (9, 13)"),
+    (((7,), (7,)), "both: n does not follow from the shapes of the arrays; pass it"),
+])  # fmt: skip
 def test_refusals_of_sizes(sized, shapes, message) -> None:
     with pytest.raises(ArgumentError) as caught:
         sized(*(np.ones(s, "float32") for s in shapes))

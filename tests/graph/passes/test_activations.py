@@ -13,23 +13,20 @@ CUBE = ["Mul x x", "Mul _ x"]
 TANH = [*CUBE, "Mul _ cubic", "Add x _", "Mul _ pi", "Tanh _", "Add _ one"]
 
 
-@pytest.mark.parametrize(
-    ("steps", "operator"),
-    [
-        (["Div _ root", "Erf _", "Add _ one", "Mul x _", "Mul _ half"], "Gelu"),
-        (["Mul _ inverse", "Erf _", "Add one _", "Mul half _", "Mul _ x"], "Gelu"),
-        (["Div _ root", "Erf _", "Mul _ x", "Add _ x", "Div _ two"], "Gelu"),
-        ([*TANH, "Mul x _", "Mul _ half"], "Gelu"),
-        ([*TANH, "Mul half _", "Mul _ x"], "Gelu"),
-        (["Add _ three", "Clip _ zero six", "Div _ six"], "HardSigmoid"),
-        (["Add _ three", "Clip _ zero six", "Mul x _", "Div _ six"], "HardSwish"),
-        (["Add _ three", "Clip _ zero six", "Div _ six", "Mul x _"], "HardSwish"),
-        ([("HardSigmoid _", {"alpha": 1 / 6, "beta": 0.5}), "Mul _ x"], "HardSwish"),
-        ([("HardSigmoid _", {"alpha": 1 / 6}), "Mul _ x"], "HardSwish"),
-        (["Neg _", "Exp _", "Add _ one", "Div one _"], "Sigmoid"),
-        (["Neg _", "Exp _", "Add one _", "Reciprocal _"], "Sigmoid"),
-    ],
-)
+@pytest.mark.parametrize(("steps", "operator"), [
+    (["Div _ root", "Erf _", "Add _ one", "Mul x _", "Mul _ half"], "Gelu"),
+    (["Mul _ inverse", "Erf _", "Add one _", "Mul half _", "Mul _ x"], "Gelu"),
+    (["Div _ root", "Erf _", "Mul _ x", "Add _ x", "Div _ two"], "Gelu"),
+    ([*TANH, "Mul x _", "Mul _ half"], "Gelu"),
+    ([*TANH, "Mul half _", "Mul _ x"], "Gelu"),
+    (["Add _ three", "Clip _ zero six", "Div _ six"], "HardSigmoid"),
+    (["Add _ three", "Clip _ zero six", "Mul x _", "Div _ six"], "HardSwish"),
+    (["Add _ three", "Clip _ zero six", "Div _ six", "Mul x _"], "HardSwish"),
+    ([("HardSigmoid _", {"alpha": 1 / 6, "beta": 0.5}), "Mul _ x"], "HardSwish"),
+    ([("HardSigmoid _", {"alpha": 1 / 6}), "Mul _ x"], "HardSwish"),
+    (["Neg _", "Exp _", "Add _ one", "Div one _"], "Sigmoid"),
+    (["Neg _", "Exp _", "Add one _", "Reciprocal _"], "Sigmoid"),
+])  # fmt: skip
 def test_activations(steps, operator):
     nodes = [*chain(*steps), node("Neg", "y", "z")]
     roundings = 2**29 if "alpha" in str(steps) else 256  # attributes are float32
@@ -38,14 +35,11 @@ def test_activations(steps, operator):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize(
-    ("steps", "operator"),
-    [
-        (["Div _ root", "Erf _", "Add _ one", "Mul x _", "Mul _ half"], "Gelu"),
-        ([*TANH, "Mul x _", "Mul _ half"], "Gelu"),
-        (["Add _ three", "Clip _ zero six", "Mul x _", "Div _ six"], "HardSwish"),
-    ],
-)
+@pytest.mark.parametrize(("steps", "operator"), [
+    (["Div _ root", "Erf _", "Add _ one", "Mul x _", "Mul _ half"], "Gelu"),
+    ([*TANH, "Mul x _", "Mul _ half"], "Gelu"),
+    (["Add _ three", "Clip _ zero six", "Mul x _", "Div _ six"], "HardSwish"),
+])  # fmt: skip
 def test_factors_of_halves_are_rounded(steps, operator, dtype):
     numbers = {name: array.astype(np.dtype(dtype)) for name, array in NUMBERS.items()}
     check_halves(passes.recognise_activations, chain(*steps), {"x": real(3, 5)}, [operator], numbers, dtype)
@@ -54,19 +48,16 @@ def test_factors_of_halves_are_rounded(steps, operator, dtype):
         check_halves(passes.recognise_activations, chain(*steps), {"x": real(3, 5)}, None, off, dtype)
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [
-        ["Div _ root", "Erf _", "Add _ one", "Mul x _", "Mul _ two"],
-        ["Mul _ root", "Erf _", "Add _ one", "Mul x _", "Mul _ half"],
-        ["Div _ root", "Tanh _", "Add _ one", "Mul x _", "Mul _ half"],
-        ["Add _ three", "Clip _ zero three", "Mul x _", "Div _ six"],
-        ["Add _ three", "Clip _ - six", "Mul x _", "Div _ six"],
-        ["HardSigmoid _", "Mul _ x"],
-        ["Neg _", "Exp _", "Add _ two", "Div one _"],
-        ["Div _ root", "Erf _", "Add _ one", "Mul w _", "Mul _ half"],
-    ],
-)
+@pytest.mark.parametrize("steps", [
+    ["Div _ root", "Erf _", "Add _ one", "Mul x _", "Mul _ two"],
+    ["Mul _ root", "Erf _", "Add _ one", "Mul x _", "Mul _ half"],
+    ["Div _ root", "Tanh _", "Add _ one", "Mul x _", "Mul _ half"],
+    ["Add _ three", "Clip _ zero three", "Mul x _", "Div _ six"],
+    ["Add _ three", "Clip _ - six", "Mul x _", "Div _ six"],
+    ["HardSigmoid _", "Mul _ x"],
+    ["Neg _", "Exp _", "Add _ two", "Div one _"],
+    ["Div _ root", "Erf _", "Add _ one", "Mul w _", "Mul _ half"],
+])  # fmt: skip
 def test_what_is_near_an_activation(steps):
     kept = [step.split()[0] for step in steps]
     check(passes.recognise_activations, chain(*steps), {"x": real(3, 5), "w": real(3, 5)}, ["y"], kept, NUMBERS)

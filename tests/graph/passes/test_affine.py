@@ -8,33 +8,27 @@ from graph import passes
 from tests.graph.passes.checks import CONV, NORMED, WEIGHTS, chain, check, node, real
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [
-        [CONV, NORMED],
-        [("Conv _ w", {"pads": [1, 1, 1, 1]}), NORMED],
-        [CONV, "Mul factor _", "Add _ factor"],
-        [("Conv _ w", {"pads": [1, 1, 1, 1]}), "Sub factor _", "Div _ same"],
-        [CONV, "Sub _ same", NORMED, "Mul _ same"],
-    ],
-)
+@pytest.mark.parametrize("steps", [
+    [CONV, NORMED],
+    [("Conv _ w", {"pads": [1, 1, 1, 1]}), NORMED],
+    [CONV, "Mul factor _", "Add _ factor"],
+    [("Conv _ w", {"pads": [1, 1, 1, 1]}), "Sub factor _", "Div _ same"],
+    [CONV, "Sub _ same", NORMED, "Mul _ same"],
+])  # fmt: skip
 def test_affine_after_convolutions(steps):
     nodes = chain(*steps, "Relu _")
     after = check(passes.fold_affine, nodes, {"x": real(2, 3, 7, 5)}, ["y"], ["Conv", "Relu"], WEIGHTS, roundings=4 * 27)
     assert after.calls[0].attribute("pads") == (1, 1, 1, 1) and after.calls[0].outputs[0].name == f"s{len(steps) - 1}"
 
 
-@pytest.mark.parametrize(
-    ("steps", "operators"),
-    [
-        (["MatMul _ m", "Mul _ row"], ["MatMul"]),
-        (["MatMul _ m", "Add row _", "Mul _ row", "Add _ same"], ["MatMul", "Add"]),
-        (["MatMul _ m", "Add _ row"], ["MatMul", "Add"]),
-        (["MatMul _ m", "Add _ deep", "Mul _ row"], ["MatMul", "Add", "Mul"]),
-        ([("Gemm _ m row", {"beta": 0.5, "alpha": 2.0}), "Mul _ row", "Add _ row"], ["Gemm"]),
-        ([("Gemm _ t", {"transB": 1}), ("BatchNormalization _ row row row square", {"epsilon": 0.01})], ["Gemm"]),
-    ],
-)
+@pytest.mark.parametrize(("steps", "operators"), [
+    (["MatMul _ m", "Mul _ row"], ["MatMul"]),
+    (["MatMul _ m", "Add row _", "Mul _ row", "Add _ same"], ["MatMul", "Add"]),
+    (["MatMul _ m", "Add _ row"], ["MatMul", "Add"]),
+    (["MatMul _ m", "Add _ deep", "Mul _ row"], ["MatMul", "Add", "Mul"]),
+    ([("Gemm _ m row", {"beta": 0.5, "alpha": 2.0}), "Mul _ row", "Add _ row"], ["Gemm"]),
+    ([("Gemm _ t", {"transB": 1}), ("BatchNormalization _ row row row square", {"epsilon": 0.01})], ["Gemm"]),
+])  # fmt: skip
 def test_affine_after_products(steps, operators):
     constants = {"m": real(4, 7), "t": real(7, 4), "row": WEIGHTS["row"], "same": WEIGHTS["same"], "square": WEIGHTS["row"] ** 2}
     constants["deep"] = real(1, 1, 7)

@@ -10,15 +10,12 @@ from graph.reference import evaluate
 from tests.graph.passes.checks import NUMBERS, X, chain, check, real
 
 
-@pytest.mark.parametrize(
-    ("steps", "operators"),
-    [
-        (["MatMul _ w", "Mul _ two", "Mul three _"], ["MatMul", "Mul"]),
-        (["Mul _ two", "MatMul _ w"], ["MatMul", "Mul"]),
-        (["Mul _ wide", "MatMul _ w"], ["Mul", "MatMul"]),
-        (["Mul _ wide", "Mul _ two"], ["Mul", "Mul"]),
-    ],
-)
+@pytest.mark.parametrize(("steps", "operators"), [
+    (["MatMul _ w", "Mul _ two", "Mul three _"], ["MatMul", "Mul"]),
+    (["Mul _ two", "MatMul _ w"], ["MatMul", "Mul"]),
+    (["Mul _ wide", "MatMul _ w"], ["Mul", "MatMul"]),
+    (["Mul _ wide", "Mul _ two"], ["Mul", "Mul"]),
+])  # fmt: skip
 def test_factors(steps, operators):
     constants = NUMBERS | {"w": real(7, 5), "wide": real(7)}
     check(passes.move_factors, chain(*steps), X, ["y"], operators, constants, roundings=64)

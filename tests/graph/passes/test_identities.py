@@ -73,16 +73,12 @@ def test_zero_added_to_what_may_be_negative_zero(dtype, operators):
     check(passes.remove_identities, steps, {"x": x}, ["y"], operators, {"w": w, "zeros": np.zeros(5, dtype)})
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        node("Transpose", "x", "a"),
-        node("Slice", "x last lowest zero minus", "a"),
-        node("Sum", "x x", "a"),
-        node("Relu", "x", "a"),
-    ],
-    ids=lambda n: n.op_type,
-)
+@pytest.mark.parametrize("what", [
+    node("Transpose", "x", "a"),
+    node("Slice", "x last lowest zero minus", "a"),
+    node("Sum", "x x", "a"),
+    node("Relu", "x", "a"),
+], ids=lambda n: n.op_type)  # fmt: skip
 def test_what_changes_something(what):
     constants = {"last": np.array([-1]), "lowest": np.array([-99]), "zero": np.array([0]), "minus": np.array([-1])}
     check(passes.remove_identities, [what, node("Neg", "a", "y")], {"x": real(3, 5, 3)}, ["y"], [what.op_type, "Neg"], constants)

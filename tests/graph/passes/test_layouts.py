@@ -60,15 +60,12 @@ def test_layouts():
     assert all(a <= b for b, a in counts) and sum(a for _, a in counts) < 0.6 * sum(b for b, _ in counts)
 
 
-@pytest.mark.parametrize(
-    ("steps", "operators"),
-    [
-        ([("Transpose _", {"perm": [0, 2, 3, 1]}), ("Transpose _", {"perm": [0, 3, 1, 2]}), "Relu _"], ["Reshape", "Relu"]),
-        ([("Transpose _", {"perm": [0, 2, 3, 1]}), ("Transpose _", {"perm": [3, 0, 1, 2]}), "Relu _"], ["Transpose", "Relu"]),
-        ([("Gather _ one", {"axis": 0}), "Relu _"], ["Slice", "Reshape", "Relu"]),
-        (["Slice _ zero two three", "Relu _"], ["Slice", "Relu"]),
-    ],
-)
+@pytest.mark.parametrize(("steps", "operators"), [
+    ([("Transpose _", {"perm": [0, 2, 3, 1]}), ("Transpose _", {"perm": [0, 3, 1, 2]}), "Relu _"], ["Reshape", "Relu"]),
+    ([("Transpose _", {"perm": [0, 2, 3, 1]}), ("Transpose _", {"perm": [3, 0, 1, 2]}), "Relu _"], ["Transpose", "Relu"]),
+    ([("Gather _ one", {"axis": 0}), "Relu _"], ["Slice", "Reshape", "Relu"]),
+    (["Slice _ zero two three", "Relu _"], ["Slice", "Relu"]),
+])  # fmt: skip
 def test_chains_of_layouts(steps, operators):
     constants = {"one": np.array(1), "zero": np.array([0]), "two": np.array([2]), "three": np.array([3])}
     check(passes.simplify_layouts, chain(*steps), X, ["y"], operators, constants)

@@ -9,20 +9,17 @@ from graph import passes
 from tests.graph.passes.checks import X, chain, check, node, real
 
 
-@pytest.mark.parametrize(
-    ("steps", "operators"),
-    [
-        (["Exp _", "Reshape _ flat", "Relu _", "Add _ row"], ["Exp", "Relu", "Add", "Reshape"]),
-        (["Exp _", "Reshape _ flat", "Add _ same"], ["Exp", "Reshape", "Add", "Reshape"]),
-        (["Exp _", "Reshape _ flat", "Add _ plane"], ["Exp", "Reshape", "Add"]),
-        (["Exp _", "Reshape _ flat", "Sigmoid _", "Mul s1 _"], ["Exp", "Sigmoid", "Mul", "Reshape"]),
-        (["Exp _", "Reshape _ five", "Add _ side"], ["Exp", "Add", "Reshape"]),
-        (["Exp _", "Transpose _", "Relu _", "Mul _ row"], ["Exp", "Relu", "Mul", "Transpose"]),
-        (["Exp _", "Transpose _", "Relu _", "Mul _ two", "Transpose _"], ["Exp", "Relu", "Mul", "Transpose", "Transpose"]),
-        (["Exp _", "Transpose _", "Sigmoid _", "Mul s1 _"], ["Exp", "Transpose", "Sigmoid", "Mul"]),
-        (["Transpose _", "Relu _"], ["Transpose", "Relu"]),
-    ],
-)
+@pytest.mark.parametrize(("steps", "operators"), [
+    (["Exp _", "Reshape _ flat", "Relu _", "Add _ row"], ["Exp", "Relu", "Add", "Reshape"]),
+    (["Exp _", "Reshape _ flat", "Add _ same"], ["Exp", "Reshape", "Add", "Reshape"]),
+    (["Exp _", "Reshape _ flat", "Add _ plane"], ["Exp", "Reshape", "Add"]),
+    (["Exp _", "Reshape _ flat", "Sigmoid _", "Mul s1 _"], ["Exp", "Sigmoid", "Mul", "Reshape"]),
+    (["Exp _", "Reshape _ five", "Add _ side"], ["Exp", "Add", "Reshape"]),
+    (["Exp _", "Transpose _", "Relu _", "Mul _ row"], ["Exp", "Relu", "Mul", "Transpose"]),
+    (["Exp _", "Transpose _", "Relu _", "Mul _ two", "Transpose _"], ["Exp", "Relu", "Mul", "Transpose", "Transpose"]),
+    (["Exp _", "Transpose _", "Sigmoid _", "Mul s1 _"], ["Exp", "Transpose", "Sigmoid", "Mul"]),
+    (["Transpose _", "Relu _"], ["Transpose", "Relu"]),
+])  # fmt: skip
 def test_sinking(steps, operators):
     text = str(steps)
     constants = {"flat": np.array([8, 21]), "row": real(21 if "flat" in text else 2), "two": np.array(2.0)}

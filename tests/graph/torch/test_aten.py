@@ -201,22 +201,19 @@ def test_operators(case):
         np.testing.assert_allclose(array, expected, rtol=1e-12 if array.dtype == "float64" else 1e-5, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("operands", "wanted"),
-    [
-        ([("float32", 1), ("float64", 0)], "float32"),
-        ([("int64", 1), ("float64", 0)], "float64"),
-        ([("float16", 2), ("bfloat16", 1)], "float32"),
-        ([("uint8", 1), ("int8", 1)], "int16"),
-        ([("int32", 1), 2], "int32"),
-        ([("int32", 1), 2.5], "float32"),
-        ([("bool", 1), 2], "int64"),
-        ([("bool", 0), True], "bool"),
-        ([("float16", 0), 2.5], "float16"),
-        ([("int32", 1), ("int64", 0)], "int32"),
-        ([("bool", 1), ("int16", 0)], "int16"),
-    ],
-)
+@pytest.mark.parametrize(("operands", "wanted"), [
+    ([("float32", 1), ("float64", 0)], "float32"),
+    ([("int64", 1), ("float64", 0)], "float64"),
+    ([("float16", 2), ("bfloat16", 1)], "float32"),
+    ([("uint8", 1), ("int8", 1)], "int16"),
+    ([("int32", 1), 2], "int32"),
+    ([("int32", 1), 2.5], "float32"),
+    ([("bool", 1), 2], "int64"),
+    ([("bool", 0), True], "bool"),
+    ([("float16", 0), 2.5], "float16"),
+    ([("int32", 1), ("int64", 0)], "int32"),
+    ([("bool", 1), ("int16", 0)], "int16"),
+])  # fmt: skip
 def test_promotion(operands, wanted):
     """As `torch.result_type`."""
     b = Builder()

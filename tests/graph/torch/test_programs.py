@@ -282,16 +282,13 @@ class Recurrent(nn.Module):
         return self.layers(x)
 
 
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        (nn.LSTM, {"num_layers": 2, "bidirectional": True}),
-        (nn.GRU, {"num_layers": 2, "bidirectional": True}),
-        (nn.GRU, {"bias": False}),
-        (nn.RNN, {"bidirectional": True}),
-        (nn.RNN, {"nonlinearity": "relu"}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "options"), [
+    (nn.LSTM, {"num_layers": 2, "bidirectional": True}),
+    (nn.GRU, {"num_layers": 2, "bidirectional": True}),
+    (nn.GRU, {"bias": False}),
+    (nn.RNN, {"bidirectional": True}),
+    (nn.RNN, {"nonlinearity": "relu"}),
+])  # fmt: skip
 def test_recurrent_layers(kind, options):
     module, x = Recurrent(kind, **options).eval(), torch.randn(2, 7, 5)
     wanted = torch.utils._pytree.tree_leaves(module(x))

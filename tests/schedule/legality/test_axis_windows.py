@@ -88,19 +88,16 @@ def test_axes_of_a_fused_loop():
     assert tiling(b, loops(j=3), loops(i=35)) == [("0", "7"), ("0", "5"), ("j", "1")]
 
 
-@pytest.mark.parametrize(
-    ("extent", "where", "expected"),
-    [
-        (24, (), ("i * 8", "8")),
-        (24, (i * 8 + j * 4 + k < 24,), ("i * 8", "8")),  # always
-        (23, (i * 8 + j * 4 + k < 23,), ("i * 8", "8", ("i * 8", 1, 23))),
-        (23, (i * 8 + j * 4 + k <= 22, i * 2 + j < 6), ("i * 8", "8", ("i * 8", 1, 23))),
-        (20, (i * 2 + j < 5,), ("i * 8", "8", ("i * 2", 4, 5))),
-        (19, (i * 2 + j < 5, i * 8 + j * 4 + k < 19), ("i * 8", "8", ("i * 8", 1, 19))),
-        (20, (i * 2 + j < 5, i * 8 + j * 4 + k < 23), ("i * 8", "8", ("i * 2", 4, 5))),
-        (16, (i < 2,), ("i * 8", "8", ("i", 8, 2))),
-    ],
-)
+@pytest.mark.parametrize(("extent", "where", "expected"), [
+    (24, (), ("i * 8", "8")),
+    (24, (i * 8 + j * 4 + k < 24,), ("i * 8", "8")),  # always
+    (23, (i * 8 + j * 4 + k < 23,), ("i * 8", "8", ("i * 8", 1, 23))),
+    (23, (i * 8 + j * 4 + k <= 22, i * 2 + j < 6), ("i * 8", "8", ("i * 8", 1, 23))),
+    (20, (i * 2 + j < 5,), ("i * 8", "8", ("i * 2", 4, 5))),
+    (19, (i * 2 + j < 5, i * 8 + j * 4 + k < 19), ("i * 8", "8", ("i * 8", 1, 19))),
+    (20, (i * 2 + j < 5, i * 8 + j * 4 + k < 23), ("i * 8", "8", ("i * 2", 4, 5))),
+    (16, (i < 2,), ("i * 8", "8", ("i", 8, 2))),
+])  # fmt: skip
 def test_a_condition_that_cuts_the_last_window(extent, where, expected):
     assert tiling(block(spatial(extent, i * 8 + j * 4 + k), where=where), loops(i=3), loops(j=2, k=4)) == [expected]
 
@@ -143,16 +140,13 @@ MULTIPLE = (n % 4).equal(0)
 LAST = (n + 3) // 4  # iterations, the last of which may be cut
 
 
-@pytest.mark.parametrize(
-    ("b", "outer", "inner", "facts", "expected"),
-    [
-        (block(spatial(n, i * 4 + j)), {"i": n // 4}, {"j": 4}, [MULTIPLE], ("i * 4", "4")),
-        (block(spatial(n, i * 4 + j), where=(i * 4 + j < n,)), {"i": LAST}, {"j": 4}, [], ("i * 4", "4")),
-        (block(spatial(n, i * 4 + j), where=(i * 4 + j < n,)), {}, {"i": LAST, "j": 4}, [], ("0", "n")),
-        (block(spatial(n, i * 4 + j), where=(i * 4 + j < n,)), {"i": LAST, "j": 4}, {}, [], ("i * 4 + j", "1")),
-        (block(spatial(n, i), where=(i < n,)), {"i": 20}, {}, [n <= 20], ("i", "1")),
-    ],
-)
+@pytest.mark.parametrize(("b", "outer", "inner", "facts", "expected"), [
+    (block(spatial(n, i * 4 + j)), {"i": n // 4}, {"j": 4}, [MULTIPLE], ("i * 4", "4")),
+    (block(spatial(n, i * 4 + j), where=(i * 4 + j < n,)), {"i": LAST}, {"j": 4}, [], ("i * 4", "4")),
+    (block(spatial(n, i * 4 + j), where=(i * 4 + j < n,)), {}, {"i": LAST, "j": 4}, [], ("0", "n")),
+    (block(spatial(n, i * 4 + j), where=(i * 4 + j < n,)), {"i": LAST, "j": 4}, {}, [], ("i * 4 + j", "1")),
+    (block(spatial(n, i), where=(i < n,)), {"i": 20}, {}, [n <= 20], ("i", "1")),
+])  # fmt: skip
 def test_windows_of_symbolic_extent(b, outer, inner, facts, expected):
     for size in (8,) if MULTIPLE in facts else (1, 7, 8):
         assert tiling(b, loops(**outer), loops(**inner), facts, n=size) == [expected]
@@ -167,21 +161,18 @@ def test_other_axes_and_loops_beside_those_of_symbolic_extent():
 FUSED = loops(i=n * 12)
 
 
-@pytest.mark.parametrize(
-    ("b", "outer", "inner", "facts"),
-    [
-        (block(spatial(n, i * 4 + j)), loops(i=n // 4), loops(j=4), []),  # 4 may not divide n
-        (block(spatial(n, i * 4 + j)), loops(i=n // 4), loops(j=4), None),
-        (block(spatial(n, i * 4 + j)), loops(j=4), loops(i=n // 4), [MULTIPLE]),  # not contiguous
-        (block(spatial(n, i * 4 + j), where=(i * 4 + j < n - 1,)), loops(i=LAST), loops(j=4), []),
-        (block(spatial(n, i * 5 + j), where=(i * 5 + j < n,)), loops(i=LAST), loops(j=4), []),
-        (block(spatial(n, i * 4 + j), spatial(4, j), where=(i * 4 + j < n,)), loops(i=LAST), loops(j=4), []),
-        (block(spatial(n * 3, j * n + i)), loops(j=3), loops(i=n), []),
-        (block(spatial(n * 3, i // 4), spatial(4, i % 4)), FUSED, [], None),
-        (block(spatial(n // 4, i // 4), spatial(4, i % 4)), loops(i=n), [], []),
-        (block(spatial(n * 3, i // 4), spatial(12, i % 6)), FUSED, [], []),
-    ],
-)
+@pytest.mark.parametrize(("b", "outer", "inner", "facts"), [
+    (block(spatial(n, i * 4 + j)), loops(i=n // 4), loops(j=4), []),  # 4 may not divide n
+    (block(spatial(n, i * 4 + j)), loops(i=n // 4), loops(j=4), None),
+    (block(spatial(n, i * 4 + j)), loops(j=4), loops(i=n // 4), [MULTIPLE]),  # not contiguous
+    (block(spatial(n, i * 4 + j), where=(i * 4 + j < n - 1,)), loops(i=LAST), loops(j=4), []),
+    (block(spatial(n, i * 5 + j), where=(i * 5 + j < n,)), loops(i=LAST), loops(j=4), []),
+    (block(spatial(n, i * 4 + j), spatial(4, j), where=(i * 4 + j < n,)), loops(i=LAST), loops(j=4), []),
+    (block(spatial(n * 3, j * n + i)), loops(j=3), loops(i=n), []),
+    (block(spatial(n * 3, i // 4), spatial(4, i % 4)), FUSED, [], None),
+    (block(spatial(n // 4, i // 4), spatial(4, i % 4)), loops(i=n), [], []),
+    (block(spatial(n * 3, i // 4), spatial(12, i % 6)), FUSED, [], []),
+])  # fmt: skip
 def test_what_are_no_windows_of_symbolic_extent(b, outer, inner, facts):
     assert refused(b, outer, inner, facts) == "the extent of `i` is not a constant"
 
@@ -208,16 +199,13 @@ def test_windows_under_conditions_that_leave_out_points():
     assert str(caught.value) == "the condition `i != j` is not an upper bound"
 
 
-@pytest.mark.parametrize(
-    ("axes", "reason"),
-    [
-        ([spatial(7, i), reduce(9, k)], "`j` repeats `B`"),
-        ([spatial(7, i), spatial(5, j), reduce(9, k + j)], "`j` is a loop of the reduction and of spatial axes as well"),
-        ([spatial(7, i), reduce(9, k * 2 + j)], "steps of the reduction may be counted more than once"),
-        ([spatial(7, i), reduce(9, j * 0), opaque(3, k)], "steps of the reduction may be counted more than once"),
-        ([spatial(12, i + j), reduce(3, k)], "values of the spatial axes may come more than once"),
-    ],
-)
+@pytest.mark.parametrize(("axes", "reason"), [
+    ([spatial(7, i), reduce(9, k)], "`j` repeats `B`"),
+    ([spatial(7, i), spatial(5, j), reduce(9, k + j)], "`j` is a loop of the reduction and of spatial axes as well"),
+    ([spatial(7, i), reduce(9, k * 2 + j)], "steps of the reduction may be counted more than once"),
+    ([spatial(7, i), reduce(9, j * 0), opaque(3, k)], "steps of the reduction may be counted more than once"),
+    ([spatial(12, i + j), reduce(3, k)], "values of the spatial axes may come more than once"),
+])  # fmt: skip
 def test_points_that_are_visited_twice(axes, reason):
     with pytest.raises(Unproved) as caught:
         need_distinct(block(*axes), loops(i=7, j=5, k=3))
@@ -250,26 +238,22 @@ def written(body: Stmt) -> list[list[TiledIndex | None]]:
 ZERO = Const(0)
 
 
-@pytest.mark.parametrize(
-    ("index", "expected"),
-    [
-        (v0, TiledIndex("v0", 1, ZERO)),
-        (v1 + 3, TiledIndex("v1", 1, Const(3))),
-        (v1 + i * 4, TiledIndex("v1", 1, i * 4)),
-        (Const(5), TiledIndex(None, 1, Const(5))),
-        (t + 2, TiledIndex(None, 4, Const(2))),
-        (v0 * 4 + t, TiledIndex("v0", 4, ZERO)),
-        (v0 * 8 + u * 4 + t + n, TiledIndex("v0", 8, n)),
-        (v0 * 4, None),  # with gaps
-        (v0 * 5 + t, None),
-        (v0 * 8 + u + t, None),
-        (v0 + v1, None),
-        (v0 * v1, None),
-        (v0 + Var("v2"), None),  # an axis of the reduction
-        (v0 + Buffer("Y", (Const(7),), "int32")[0], None),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("index", "expected"), [
+    (v0, TiledIndex("v0", 1, ZERO)),
+    (v1 + 3, TiledIndex("v1", 1, Const(3))),
+    (v1 + i * 4, TiledIndex("v1", 1, i * 4)),
+    (Const(5), TiledIndex(None, 1, Const(5))),
+    (t + 2, TiledIndex(None, 4, Const(2))),
+    (v0 * 4 + t, TiledIndex("v0", 4, ZERO)),
+    (v0 * 8 + u * 4 + t + n, TiledIndex("v0", 8, n)),
+    (v0 * 4, None),  # with gaps
+    (v0 * 5 + t, None),
+    (v0 * 8 + u + t, None),
+    (v0 + v1, None),
+    (v0 * v1, None),
+    (v0 + Var("v2"), None),  # an axis of the reduction
+    (v0 + Buffer("Y", (Const(7),), "int32")[0], None),
+], ids=str)  # fmt: skip
 def test_written_indices(index, expected):
     found = written(For(u, Const(2), For(t, Const(4), stored(X, index, Const(0)))))
     assert found == [[expected, TiledIndex(None, 1, ZERO)]]

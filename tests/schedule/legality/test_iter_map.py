@@ -73,19 +73,16 @@ def test_inner_loops_that_only_reduce_are_left_out(kind, extent):
 BEFORE_FUSE = "do this before the loops are fused"
 
 
-@pytest.mark.parametrize(
-    ("axes", "reason", "hint"),
-    [
-        ([spatial(7, i), reduce(5, j)], "`j` is a loop of the reduction", "choose a place outside of `j`"),
-        ([spatial(7, i), opaque(5, j)], "`j` is a loop of the reduction", "choose a place outside of `j`"),
-        ([spatial(5, j), reduce(7, i + j)], "`i` is a loop of the reduction", "choose a place outside of `i`"),
-        ([spatial(7, i), spatial(11, i + j)], "`v0` and `v1` move together", None),
-        ([spatial(7, 6 - i), spatial(5, j)], "`v0` = `6 - i` is not a sum of loops", BEFORE_FUSE),
-        ([spatial(25, i * j)], "`v0` = `i * j` is not a sum of loops", BEFORE_FUSE),
-        ([spatial(7, (i * 5 + j) // 7)], "`v0` = `(i * 5 + j) // 7` is not a sum of loops", BEFORE_FUSE),
-        ([spatial(9, i + j + k)], "`v0` = `i + j + k` is not a sum of loops", BEFORE_FUSE),
-    ],
-)
+@pytest.mark.parametrize(("axes", "reason", "hint"), [
+    ([spatial(7, i), reduce(5, j)], "`j` is a loop of the reduction", "choose a place outside of `j`"),
+    ([spatial(7, i), opaque(5, j)], "`j` is a loop of the reduction", "choose a place outside of `j`"),
+    ([spatial(5, j), reduce(7, i + j)], "`i` is a loop of the reduction", "choose a place outside of `i`"),
+    ([spatial(7, i), spatial(11, i + j)], "`v0` and `v1` move together", None),
+    ([spatial(7, 6 - i), spatial(5, j)], "`v0` = `6 - i` is not a sum of loops", BEFORE_FUSE),
+    ([spatial(25, i * j)], "`v0` = `i * j` is not a sum of loops", BEFORE_FUSE),
+    ([spatial(7, (i * 5 + j) // 7)], "`v0` = `(i * 5 + j) // 7` is not a sum of loops", BEFORE_FUSE),
+    ([spatial(9, i + j + k)], "`v0` = `i + j + k` is not a sum of loops", BEFORE_FUSE),
+])  # fmt: skip
 def test_bindings_that_are_refused(axes, reason, hint):
     assert refused(block(*axes), loops(i=7, j=5), []) == (reason, hint)
 
@@ -107,19 +104,15 @@ def test_a_loop_or_part_that_no_axis_needs_is_refused(binding):
     assert refused(block(spatial(9, binding)), loops(i=7), loops(j=4)) == (reason, hint)
 
 
-@pytest.mark.parametrize(
-    ("condition", "reason", "hint"),
-    [
-        (i.not_equal(3), "the condition `i != 3` is not an upper bound", None),
-        (i >= 2, "the left of `i * -1 < -1` is not a sum of loops", BEFORE_FUSE),
-        (i * j < 2, "the left of `i * j < 2` is not a sum of loops", BEFORE_FUSE),
-        (i // 3 < 2, "the left of `i // 3 < 2` is not a sum of loops", BEFORE_FUSE),
-        (i + j < 2, "the condition `i + j < 2` concerns several axes", None),
-        (k + i < 5, "the condition `k + i < 5` concerns several axes", None),
-        (k // 2 + i < 5, "the condition `k // 2 + i < 5` concerns several axes", None),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("condition", "reason", "hint"), [
+    (i.not_equal(3), "the condition `i != 3` is not an upper bound", None),
+    (i >= 2, "the left of `i * -1 < -1` is not a sum of loops", BEFORE_FUSE),
+    (i * j < 2, "the left of `i * j < 2` is not a sum of loops", BEFORE_FUSE),
+    (i // 3 < 2, "the left of `i // 3 < 2` is not a sum of loops", BEFORE_FUSE),
+    (i + j < 2, "the condition `i + j < 2` concerns several axes", None),
+    (k + i < 5, "the condition `k + i < 5` concerns several axes", None),
+    (k // 2 + i < 5, "the condition `k // 2 + i < 5` concerns several axes", None),
+], ids=str)  # fmt: skip
 def test_conditions_that_are_refused(condition, reason, hint):
     b = block(spatial(7, i), spatial(5, j), reduce(6, k), where=(condition,))
     assert refused(b, loops(i=7, j=5), loops(k=6)) == (reason, hint)
@@ -147,21 +140,17 @@ def test_limited_sums_are_numbers():
     assert limited([j, i + j], [j < 3], "j") == (["j", "i + j"], [], ["j < 3"])  # in two places
 
 
-@pytest.mark.parametrize(
-    ("place", "condition"),
-    [
-        (i * 20 + j * 4 + k, i * 20 + j * 4 + k < 50),  # not of these loops alone
-        (i * 20 + j * 4 + k, j + k < 5),  # another sum
-        (j * 2 + j // 2, j * 2 < 5),  # `j` occurs elsewhere
-        (j, k < 3),  # in no place
-        (j, j >= 3),
-        (j, j * j < 3),
-        (j // 2, j // 2 < 3),
-        (j, j.not_equal(3)),
-        (j, Const(3) < 2),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("place", "condition"), [
+    (i * 20 + j * 4 + k, i * 20 + j * 4 + k < 50),  # not of these loops alone
+    (i * 20 + j * 4 + k, j + k < 5),  # another sum
+    (j * 2 + j // 2, j * 2 < 5),  # `j` occurs elsewhere
+    (j, k < 3),  # in no place
+    (j, j >= 3),
+    (j, j * j < 3),
+    (j // 2, j // 2 < 3),
+    (j, j.not_equal(3)),
+    (j, Const(3) < 2),
+], ids=str)  # fmt: skip
 def test_conditions_that_limit_no_sum(place, condition):
     assert limited([place], [condition], "jk") == ([str(place)], [], [str(condition)])
 
@@ -173,15 +162,12 @@ def test_upper_bounds():
     assert upper_bound(i.equal(3)) is upper_bound(Var("x", "float32") < 3.0) is None
 
 
-@pytest.mark.parametrize(
-    ("divided", "extent", "total", "extents"),
-    [
-        ([i // 5, i % 5], 35, "i.1 * 5 + i.0", [5, 7]),
-        ([i // 12, i % 12 // 4], 24, "i.2 * 12 + (i.1 * 4 + i.0)", [4, 3, 2]),
-        ([i // 12, i % 12 // 4], 12, "i.1 * 4 + i.0", [4, 3]),
-        ([i // 5 // 2], 30, "i.2 * 10 + (i.1 * 5 + i.0)", [5, 2, 3]),
-    ],
-)
+@pytest.mark.parametrize(("divided", "extent", "total", "extents"), [
+    ([i // 5, i % 5], 35, "i.1 * 5 + i.0", [5, 7]),
+    ([i // 12, i % 12 // 4], 24, "i.2 * 12 + (i.1 * 4 + i.0)", [4, 3, 2]),
+    ([i // 12, i % 12 // 4], 12, "i.1 * 4 + i.0", [4, 3]),
+    ([i // 5 // 2], 30, "i.2 * 10 + (i.1 * 5 + i.0)", [5, 2, 3]),
+])  # fmt: skip
 def test_parts_in_mixed_radix(divided, extent, total, extents):
     mapping, parts, ranges = split_fused_loops(divided, {i: extent, j: 7}, {"i": (0, extent - 1), "j": (0, 6)})
     assert {name: str(e) for name, e in mapping.items()} == {"i": total}

@@ -35,16 +35,13 @@ def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7,), "float32")):
     )
 
 
-@pytest.mark.parametrize(
-    ("reducer", "dtype", "op", "start"),
-    [
-        (te.sum, "float32", "+", 0.0),
-        (te.sum, "int8", "+", 0),
-        (te.prod, "float32", "*", 1.0),
-        (te.max, "int32", "max", -(2**31)),
-        (te.min, "uint8", "min", 255),
-    ],
-)
+@pytest.mark.parametrize(("reducer", "dtype", "op", "start"), [
+    (te.sum, "float32", "+", 0.0),
+    (te.sum, "int8", "+", 0),
+    (te.prod, "float32", "*", 1.0),
+    (te.max, "int32", "max", -(2**31)),
+    (te.min, "uint8", "min", 255),
+])  # fmt: skip
 def test_known_operations(reducer, dtype, op, start):
     b = block(reduction(reducer, dtype))
     r = reducer_of(b, reordered=True)
@@ -79,20 +76,17 @@ def test_several_values():
     assert {v.dtype for v in r.old} == {"int32", "float32"}
 
 
-@pytest.mark.parametrize(
-    ("func", "reason"),
-    [
-        (update("C[i] - A[i, k]"), "is not recognised"),
-        (update("C[i] + C[i]"), "is not recognised"),
-        (update("C[i] + A[i, k] * C[i]"), "is not recognised"),
-        (update("A[i, k]"), "is not recognised"),
-        (update("C[i] + A[i, k]", place="6 - i"), "is not recognised"),
-        (update("C[i] + A[i, k]\n            if k < 5:\n                C[i] = A[i, k]"), "is not recognised"),
-        (update("C[i] + A[i, k]", "A[i, k]"), "is not recognised"),
-        (update("C[i] + A[i, k]", "T.float32(1)"), "starts at 1.0, which is not neutral for `+`"),
-        (update("C[i] * A[i, k]"), "starts at 0.0, which is not neutral for `*`"),
-    ],
-)
+@pytest.mark.parametrize(("func", "reason"), [
+    (update("C[i] - A[i, k]"), "is not recognised"),
+    (update("C[i] + C[i]"), "is not recognised"),
+    (update("C[i] + A[i, k] * C[i]"), "is not recognised"),
+    (update("A[i, k]"), "is not recognised"),
+    (update("C[i] + A[i, k]", place="6 - i"), "is not recognised"),
+    (update("C[i] + A[i, k]\n            if k < 5:\n                C[i] = A[i, k]"), "is not recognised"),
+    (update("C[i] + A[i, k]", "A[i, k]"), "is not recognised"),
+    (update("C[i] + A[i, k]", "T.float32(1)"), "starts at 1.0, which is not neutral for `+`"),
+    (update("C[i] * A[i, k]"), "starts at 0.0, which is not neutral for `*`"),
+])  # fmt: skip
 def test_what_is_refused(func, reason):
     with pytest.raises(ScheduleError, match=re.escape(reason)):
         reducer_of(func, reordered=False)

@@ -139,17 +139,14 @@ def ordered(name: str, loop: Var, target: Buffer) -> Block:
     return block(opaque(9, loop), body=stored(target, v0), name=name)
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        [ordered("C", j, T)],
-        [block(reduce(9, j), body=SUM.body, init=stored(T, 0), name="C")],
-        [block(spatial(9, j), body=stored(T, v0, value=T[v0] + 1), name="C")],
-        [over(k, SUM)],
-        [over(i, ordered("D", i, U)), copy("C", T, U, j)],
-        [copy("C", T, U, j), copy("D", U, A, j)],
-    ],
-)
+@pytest.mark.parametrize("program", [
+    [ordered("C", j, T)],
+    [block(reduce(9, j), body=SUM.body, init=stored(T, 0), name="C")],
+    [block(spatial(9, j), body=stored(T, v0, value=T[v0] + 1), name="C")],
+    [over(k, SUM)],
+    [over(i, ordered("D", i, U)), copy("C", T, U, j)],
+    [copy("C", T, U, j), copy("D", U, A, j)],
+])  # fmt: skip
 def test_inputs_that_are_not_final(program):
     assert refusal(need_finished, *program) == f"{UNFINISHED} | {ELSEWHERE}"
 

@@ -8,21 +8,18 @@ from tests.programs import chain, matmul
 from tir.ir import Const
 
 
-@pytest.mark.parametrize(
-    "built, text",
-    [
-        (IndexMap.identity(2), "lambda i0, i1: (i0, i1)"),
-        (IndexMap.identity("ij").permute(1, 0), "lambda i, j: (j, i)"),
-        (IndexMap.identity("ij").permute(1), "lambda i, j: (j,)"),
-        (IndexMap.identity("ij").tile(0, 16), "lambda i, j: (i // 16, i % 16, j)"),
-        (IndexMap.identity("i").tile(0, 13, 4), "lambda i: (i // 4 // 13, i // 4 % 13, i % 4)"),
-        (IndexMap.identity("ij").tile(0), "lambda i, j: (i, j)"),
-        (IndexMap.identity("ij").tile(0, 16).permute(0, 2, 1), "lambda i, j: (i // 16, j, i % 16)"),
-        (IndexMap.identity("ijk").fuse(0, 13, 7), "lambda i, j, k: ((i * 13 + j) * 7 + k,)"),
-        (IndexMap.identity("ijk").fuse(1, 7), "lambda i, j, k: (i, j * 7 + k)"),
-        (IndexMap.identity("ij").fuse(1), "lambda i, j: (i, j)"),
-    ],
-)
+@pytest.mark.parametrize("built, text", [
+    (IndexMap.identity(2), "lambda i0, i1: (i0, i1)"),
+    (IndexMap.identity("ij").permute(1, 0), "lambda i, j: (j, i)"),
+    (IndexMap.identity("ij").permute(1), "lambda i, j: (j,)"),
+    (IndexMap.identity("ij").tile(0, 16), "lambda i, j: (i // 16, i % 16, j)"),
+    (IndexMap.identity("i").tile(0, 13, 4), "lambda i: (i // 4 // 13, i // 4 % 13, i % 4)"),
+    (IndexMap.identity("ij").tile(0), "lambda i, j: (i, j)"),
+    (IndexMap.identity("ij").tile(0, 16).permute(0, 2, 1), "lambda i, j: (i // 16, j, i % 16)"),
+    (IndexMap.identity("ijk").fuse(0, 13, 7), "lambda i, j, k: ((i * 13 + j) * 7 + k,)"),
+    (IndexMap.identity("ijk").fuse(1, 7), "lambda i, j, k: (i, j * 7 + k)"),
+    (IndexMap.identity("ij").fuse(1), "lambda i, j: (i, j)"),
+])  # fmt: skip
 def test_constructors_say_what_lambdas_say(built, text):
     assert str(built) == text
     assert parse_index_map(text, chain(), [Const(13)] * len(built.inputs)) == built

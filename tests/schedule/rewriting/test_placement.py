@@ -154,22 +154,19 @@ def symbolic() -> PrimFunc:
     return te.create_prim_func([A, D, n, m])
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [
-        [("compute_at", "B", "i_1")],
-        [("compute_at", "C", "i_2"), ("compute_at", "B", "i_2")],
-        [("compute_inline", "B")],
-        [("cache_read", "C", 0, "local"), ("compute_at", "B_local", "i_1")],
-        [("cache_write", "D", 0, "local"), ("cache_write", "C", 0, "local")],
-        [("reverse_compute_at", "D", "i_1"), ("decompose_reduction", "C", "k")],
-        [("decompose_reduction", "C", "i_1")],
-        [("split", "i_1", [None, 4]), ("compute_at", "B", "i_1_0")],
-        [("split", "k", [None, 4]), ("rfactor", "k_0")],
-        [("rfactor", "k")],
-        [("cache_read", "C", "B", "local"), ("reverse_compute_inline", "B_local")],
-    ],
-)
+@pytest.mark.parametrize("steps", [
+    [("compute_at", "B", "i_1")],
+    [("compute_at", "C", "i_2"), ("compute_at", "B", "i_2")],
+    [("compute_inline", "B")],
+    [("cache_read", "C", 0, "local"), ("compute_at", "B_local", "i_1")],
+    [("cache_write", "D", 0, "local"), ("cache_write", "C", 0, "local")],
+    [("reverse_compute_at", "D", "i_1"), ("decompose_reduction", "C", "k")],
+    [("decompose_reduction", "C", "i_1")],
+    [("split", "i_1", [None, 4]), ("compute_at", "B", "i_1_0")],
+    [("split", "k", [None, 4]), ("rfactor", "k_0")],
+    [("rfactor", "k")],
+    [("cache_read", "C", "B", "local"), ("reverse_compute_inline", "B_local")],
+])  # fmt: skip
 def test_symbolic_sizes(steps):
     before = symbolic()
     s = Schedule(before)

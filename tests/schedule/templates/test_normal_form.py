@@ -159,13 +159,10 @@ SHAPE = (7, 33, 40)
 FLAT = 7 * 33 * 40
 
 
-@pytest.mark.parametrize(
-    ("shape", "formula"),
-    [
-        (SHAPE, lambda X, f: X[f // (33 * 40), f % 33, f // 33 % 40]),
-        ((FLAT,), lambda X, f: X[f // (33 * 40) * (33 * 40) + f % 33 * 40 + f // 33 % 40]),
-    ],
-)
+@pytest.mark.parametrize(("shape", "formula"), [
+    (SHAPE, lambda X, f: X[f // (33 * 40), f % 33, f // 33 % 40]),
+    ((FLAT,), lambda X, f: X[f // (33 * 40) * (33 * 40) + f % 33 * 40 + f // 33 % 40]),
+])  # fmt: skip
 def test_an_exchange_of_dimensions_as_one_number(shape, formula):
     """It is that of three dimensions, whose operand is transposed in registers."""
     X = te.placeholder(shape, name="X")

@@ -78,36 +78,33 @@ def test_products_that_threads_share(sizes, cores):
 
 
 @one_in(2)
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        ("mlp", (191, 139, 127, 113)),
-        ("softmax", (300, 257)),
-        ("layernorm", (301, 256)),
-        ("conv2d", (1, 19, 17, 33, 40, 3, 3, 1, 1)),
-        ("conv2d", (2, 29, 31, 16, 65, 3, 3, 2, 1)),
-        ("conv2d", (1, 7, 9, 96, 67, 3, 3, 1, 1)),  # few pixels
-        ("conv2d", (1, 29, 31, 40, 97, 1, 1, 1, 0)),
-        ("conv2d", (1, 64, 32, 40, 47, 1, 1, 1, 0)),  # whose rows of pixels are pages
-        ("conv2d", (2, 109, 13, 19, 67, 5, 5, 1, 2)),
-        ("depthwise", (2, 57, 61, 19, 3, 3, 1, 1)),
-        ("conv1d", (2, 217, 96, 131, 3, 2, 1)),
-        ("conv2d_nhwc", (1, 29, 37, 33, 40, 3, 1, 1, 2)),
-        ("conv2d_nhwc", (1, 19, 17, 36, 128, 3, 1, 1, 1, 4)),
-        ("conv2d_nhwc", (2, 29, 31, 64, 64, 3, 2, 1, 1, 2)),
-        ("conv3d", (1, 7, 13, 9, 33, 40, 3, 1, 1)),
-        ("conv_bn_relu", (1, 19, 17, 33, 40, 3, 1, 1)),
-        ("conv2d_transpose", (1, 7, 13, 33, 40, 4, 2, 1)),
-        ("conv2d_transpose", (2, 7, 5, 32, 67, 5, 3, 2)),
-        ("conv2d_transpose", (1, 23, 27, 40, 33, 3, 1, 0)),
-        ("conv2d_transpose", (1, 33, 35, 48, 3, 4, 2, 1)),
-        ("conv2d_nhwc", (1, 39, 47, 64, 5, 5, 1, 2)),
-        ("conv2d_nhwc", (2, 69, 53, 32, 3, 7, 2, 0)),
-        ("capsule", (1, 7, 9, 13, 19, 3, 1, 1)),
-        ("norm", (1, 509, 521)),
-        ("attention_weights", (1, 109, 7, 13)),
-    ],
-)
+@pytest.mark.parametrize(("name", "shape"), [
+    ("mlp", (191, 139, 127, 113)),
+    ("softmax", (300, 257)),
+    ("layernorm", (301, 256)),
+    ("conv2d", (1, 19, 17, 33, 40, 3, 3, 1, 1)),
+    ("conv2d", (2, 29, 31, 16, 65, 3, 3, 2, 1)),
+    ("conv2d", (1, 7, 9, 96, 67, 3, 3, 1, 1)),  # few pixels
+    ("conv2d", (1, 29, 31, 40, 97, 1, 1, 1, 0)),
+    ("conv2d", (1, 64, 32, 40, 47, 1, 1, 1, 0)),  # whose rows of pixels are pages
+    ("conv2d", (2, 109, 13, 19, 67, 5, 5, 1, 2)),
+    ("depthwise", (2, 57, 61, 19, 3, 3, 1, 1)),
+    ("conv1d", (2, 217, 96, 131, 3, 2, 1)),
+    ("conv2d_nhwc", (1, 29, 37, 33, 40, 3, 1, 1, 2)),
+    ("conv2d_nhwc", (1, 19, 17, 36, 128, 3, 1, 1, 1, 4)),
+    ("conv2d_nhwc", (2, 29, 31, 64, 64, 3, 2, 1, 1, 2)),
+    ("conv3d", (1, 7, 13, 9, 33, 40, 3, 1, 1)),
+    ("conv_bn_relu", (1, 19, 17, 33, 40, 3, 1, 1)),
+    ("conv2d_transpose", (1, 7, 13, 33, 40, 4, 2, 1)),
+    ("conv2d_transpose", (2, 7, 5, 32, 67, 5, 3, 2)),
+    ("conv2d_transpose", (1, 23, 27, 40, 33, 3, 1, 0)),
+    ("conv2d_transpose", (1, 33, 35, 48, 3, 4, 2, 1)),
+    ("conv2d_nhwc", (1, 39, 47, 64, 5, 5, 1, 2)),
+    ("conv2d_nhwc", (2, 69, 53, 32, 3, 7, 2, 0)),
+    ("capsule", (1, 7, 9, 13, 19, 3, 1, 1)),
+    ("norm", (1, 509, 521)),
+    ("attention_weights", (1, 109, 7, 13)),
+])  # fmt: skip
 @pytest.mark.parametrize("cores", [1, 2])
 def test_workloads(name, shape, cores):
     instance = tir.workloads.make(name, shape)
@@ -122,16 +119,13 @@ def test_workloads(name, shape, cores):
 
 @one_in(2)
 @pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        ("conv3d", (1, 7, 13, 9, 24, 40, 3, 1, 1)),
-        ("conv_bn_relu", (1, 13, 9, 48, 40, 3, 1, 1)),
-        ("conv2d", (1, 48, 9, 11, 67, 3, 3, 1, 1)),
-        ("attention_weights", (2, 13, 3, 7)),
-        ("attention_weights", (1, 64, 5, 109)),
-    ],
-)
+@pytest.mark.parametrize(("name", "shape"), [
+    ("conv3d", (1, 7, 13, 9, 24, 40, 3, 1, 1)),
+    ("conv_bn_relu", (1, 13, 9, 48, 40, 3, 1, 1)),
+    ("conv2d", (1, 48, 9, 11, 67, 3, 3, 1, 1)),
+    ("attention_weights", (2, 13, 3, 7)),
+    ("attention_weights", (1, 64, 5, 109)),
+])  # fmt: skip
 def test_workloads_with_a_small_cache(name, shape, cores):
     """Sums of convolutions in parts; rows shorter than two rounds of vectors; operands whose dimensions are permuted."""
     instance = tir.workloads.make(name, shape)
@@ -145,16 +139,13 @@ def test_workloads_with_a_small_cache(name, shape, cores):
 
 @one_in(2)
 @pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize(
-    ("sizes", "relu", "across"),
-    [
-        ((13, 70, 17), False, False),
-        ((40, 109, 33), True, False),
-        ((72, 1100, 50), True, False),  # the sum in parts
-        ((96, 1040, 49), False, False),
-        ((31, 300, 35), True, True),  # the sum walks the memory of both operands
-    ],
-)
+@pytest.mark.parametrize(("sizes", "relu", "across"), [
+    ((13, 70, 17), False, False),
+    ((40, 109, 33), True, False),
+    ((72, 1100, 50), True, False),  # the sum in parts
+    ((96, 1040, 49), False, False),
+    ((31, 300, 35), True, True),  # the sum walks the memory of both operands
+])  # fmt: skip
 def test_the_last_columns_are_dot_products(sizes, relu, across, cores):
     """Too few columns for a vector are a block of their own, whose lanes are steps of the sum."""
     target, (M, K, N), rng = tir.Target("llvm -mcpu x86-64-v3", num_cores=cores), sizes, np.random.default_rng(cores)
@@ -244,19 +235,15 @@ def test_channels_of_a_group_see_the_same_channels_of_the_image():
     assert templates.conv2d.matches(blocks("depthwise_nhwc", (1, 7, 9, 12, 3, 1, 1))["Y"]) is None
 
 
-@pytest.mark.parametrize(
-    ("sizes", "template", "temporaries"),
-    [
-        ((3, 32, 16, 9, 3, 1, True), "direct convolution", "P Y K_reindex_global"),
-        ((2, 33, 17, 8, 3, 2, False), "pixels in lanes", "Y_reindex_global P_reindex"),
-        ((3, 32, 16, 9, 3, 1, False), "direct convolution", "P Y_reindex_global K_reindex_global"),
-        ((5, 4, 4, 30, 3, 1, True), "pixels in lanes", "P Y"),
-        ((5, 8, 6, 30, 3, 1, False), "pixels in lanes", "P"),
-        ((2, 48, 40, 7, 1, 1, True), "pixels in lanes", "Y"),
-        ((6, 2, 2, 30, 3, 1, True), "depthwise convolution", "Y"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("sizes", "template", "temporaries"), [
+    ((3, 32, 16, 9, 3, 1, True), "direct convolution", "P Y K_reindex_global"),
+    ((2, 33, 17, 8, 3, 2, False), "pixels in lanes", "Y_reindex_global P_reindex"),
+    ((3, 32, 16, 9, 3, 1, False), "direct convolution", "P Y_reindex_global K_reindex_global"),
+    ((5, 4, 4, 30, 3, 1, True), "pixels in lanes", "P Y"),
+    ((5, 8, 6, 30, 3, 1, False), "pixels in lanes", "P"),
+    ((2, 48, 40, 7, 1, 1, True), "pixels in lanes", "Y"),
+    ((6, 2, 2, 30, 3, 1, True), "depthwise convolution", "Y"),
+], ids=str)  # fmt: skip
 def test_a_convolution_in_groups_is_one_for_each(sizes, template, temporaries):
     """The axis of the channels becomes one of groups and one of the channels in a group, and no array is copied for that."""
     case, target = patterns.grouped(*sizes), tir.Target("llvm -mcpu x86-64-v4", num_cores=2)

@@ -416,15 +416,12 @@ def test_columns_that_the_first_cache_holds_are_not_packed(machine):
     assert not any(packed(MACHINES[machine], 2000, columns, 64) for columns in (8, 17, 32, 100))
 
 
-@pytest.mark.parametrize(
-    ("columns", "steps", "packed"),
-    [
-        *((256, steps, False) for steps in (512, 1000, 1020, 1400)),
-        *((256, steps, True) for steps in (1023, 1024, 2048)),
-        (2048, 1400, True),
-        (32, 2048, False),
-    ],
-)
+@pytest.mark.parametrize(("columns", "steps", "packed"), [
+    *((256, steps, False) for steps in (512, 1000, 1020, 1400)),
+    *((256, steps, True) for steps in (1023, 1024, 2048)),
+    (2048, 1400, True),
+    (32, 2048, False),
+])  # fmt: skip
 def test_rows_are_packed_where_they_share_a_set(columns, steps, packed):
     """Of the first-level cache, which has eight lines in a set; a tile has a dozen rows or more. Sums in parts pack theirs too, if
     there are many columns; for a few columns none are."""
@@ -468,17 +465,14 @@ def test_threads_share_what_divides_evenly(shape, by_rows):
     assert gemm.tiles(found, replace(SLOW, cores=2)).by_rows == by_rows
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "steps", "parts"),
-    [
-        *((rows, 2000, 4000, 8) for rows in (8, 300)),  # one block has them: columns pass once
-        *((rows, 2000, 4000, 16) for rows in (600, 3000)),
-        (3000, 1100, 1100, 1),  # columns that each block of rows finds in the third-level cache
-        (1100, 9000, 1100, 5),
-        (900, 9000, 1100, 1),  # columns pass once, beside rows that stay there
-        (60, 9000, 1100, 1),
-    ],
-)
+@pytest.mark.parametrize(("rows", "columns", "steps", "parts"), [
+    *((rows, 2000, 4000, 8) for rows in (8, 300)),  # one block has them: columns pass once
+    *((rows, 2000, 4000, 16) for rows in (600, 3000)),
+    (3000, 1100, 1100, 1),  # columns that each block of rows finds in the third-level cache
+    (1100, 9000, 1100, 5),
+    (900, 9000, 1100, 1),  # columns pass once, beside rows that stay there
+    (60, 9000, 1100, 1),
+])  # fmt: skip
 def test_parts_of_a_sum(rows, columns, steps, parts):
     found = gemm.matches(find_block(product(rows, columns, steps), "C"))
     assert gemm.tiles(found, WIDE).kc == ceil(steps / parts)

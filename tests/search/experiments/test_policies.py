@@ -187,23 +187,14 @@ def test_actions_are_single_and_legal():
     assert {step.name for s in made for step in s.trace} >= {"parallel", "vectorize", "unroll", "reorder", "split"}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"policy": "actions", "space": "ansor"},
-            "the policy actions makes schedules without sketches, so it takes no rules and no named space; got the space 'ansor'",
-        ),
-        (
-            {"policy": "stochastic", "rules": ()},
-            "the policy stochastic makes schedules without sketches, so it takes no rules and no named space; got rules",
-        ),
-        (
-            {"policy": "actions", "space": lambda s: None},
-            "the policy actions tries single primitives, so it takes no space; stochastic takes a function",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"policy": "actions", "space": "ansor"},
+     "the policy actions makes schedules without sketches, so it takes no rules and no named space; got the space 'ansor'"),
+    ({"policy": "stochastic", "rules": ()},
+     "the policy stochastic makes schedules without sketches, so it takes no rules and no named space; got rules"),
+    ({"policy": "actions", "space": lambda s: None},
+     "the policy actions tries single primitives, so it takes no space; stochastic takes a function"),
+])  # fmt: skip
 def test_a_space_that_a_policy_cannot_have_is_refused(options, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         tir.autotune(matmul(), TARGET, trials=1, **options)

@@ -170,17 +170,11 @@ def test_nothing_found_has_no_curve() -> None:
     assert "nothing" in str(found) and html.count('band"') == 1 and ">random</text>" in html and ">evolution</text>" in html
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"searches": ("bogus",)}, f"no policy is named 'bogus'; there are: {', '.join(POLICIES)}"),
-        (
-            {"records": "tune.db"},
-            "a study takes no records: each of its runs would learn from those before it; file= keeps the runs",
-        ),
-        ({"seeds": 0}, "a study needs a search, a model, seeds of at least 0, and at least one trial a run"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"searches": ("bogus",)}, f"no policy is named 'bogus'; there are: {', '.join(POLICIES)}"),
+    ({"records": "tune.db"}, "a study takes no records: each of its runs would learn from those before it; file= keeps the runs"),
+    ({"seeds": 0}, "a study needs a search, a model, seeds of at least 0, and at least one trial a run"),
+])  # fmt: skip
 def test_refusals(options, message) -> None:
     with pytest.raises(ValueError) as caught:
         tir.study(matmul(7, 13, 5), ONE, **options)

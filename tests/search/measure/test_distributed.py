@@ -465,22 +465,19 @@ DESCRIBED = {"script": "", "target": TARGET, "name": "main", "workload": None}
 JOB = {"op": "measure", "context": HASH, "task": DESCRIBED, "seed": 0, "limits": {}, "key": HASH, "candidate": {}, "versions": {}}
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({}, ""),
-        ({"op": []}, "a job's op must be one of resolve, prepare, build, measure, compare, peak, got []"),
-        ({"op": "resolve"}, "`target` of `resolve` in a job must be a string, got None"),
-        ({"versions": [1]}, "`versions` of `measure` in a job must be an object, got [1]"),
-        ({"context": {}}, "`context` of `measure` in a job must be a string, got {}"),
-        ({"context": "../../x"}, "a job's context must be a hash in hexadecimal digits, got '../../x'"),
-        ({"task": "x"}, "`task` of `measure` in a job must be an object, got 'x'"),
-        ({"task": {**DESCRIBED, "script": 3}}, "`script` of `task` in a job must be a string, got 3"),
-        ({"best": "fast"}, "`best` of `measure` in a job must be a number or an integer or null, got 'fast'"),
-        ({"objects": 3}, "`objects` in a job must be an object of object codes in base64"),
-        ({"objects": {"0" * 64: 3}}, "`objects` in a job must be an object of object codes in base64"),
-        ({"objects": {"x": ""}}, "the key of object code must be a hash in hexadecimal digits, got 'x'"),
-    ],
-)
+@pytest.mark.parametrize(("change", "expected"), [
+    ({}, ""),
+    ({"op": []}, "a job's op must be one of resolve, prepare, build, measure, compare, peak, got []"),
+    ({"op": "resolve"}, "`target` of `resolve` in a job must be a string, got None"),
+    ({"versions": [1]}, "`versions` of `measure` in a job must be an object, got [1]"),
+    ({"context": {}}, "`context` of `measure` in a job must be a string, got {}"),
+    ({"context": "../../x"}, "a job's context must be a hash in hexadecimal digits, got '../../x'"),
+    ({"task": "x"}, "`task` of `measure` in a job must be an object, got 'x'"),
+    ({"task": {**DESCRIBED, "script": 3}}, "`script` of `task` in a job must be a string, got 3"),
+    ({"best": "fast"}, "`best` of `measure` in a job must be a number or an integer or null, got 'fast'"),
+    ({"objects": 3}, "`objects` in a job must be an object of object codes in base64"),
+    ({"objects": {"0" * 64: 3}}, "`objects` in a job must be an object of object codes in base64"),
+    ({"objects": {"x": ""}}, "the key of object code must be a hash in hexadecimal digits, got 'x'"),
+])  # fmt: skip
 def test_what_is_no_job_is_said_to_be_none(change, expected):
     assert malformed({**JOB, **change}) == expected

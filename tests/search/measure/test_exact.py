@@ -29,29 +29,26 @@ def chosen(compared: float):
     return te.create_prim_func([A, te.compute((7,), lambda i: te.select(A[i] * compared > 1.0, A[i], 0.0), name="B")])
 
 
-@pytest.mark.parametrize(
-    ("func", "expected"),
-    [
-        (reduced(te.sum, lambda x: x), 8),
-        (reduced(te.sum, lambda x: x * x), 3),  # 9 * 2**20 <= 2**24 < 64 * 2**20
-        (reduced(te.sum, lambda x: x * x - 2.0 * x, 4 * N), 1),
-        (reduced(te.sum, lambda x: x * x - 2.0 * x, 8 * N), None),
-        (reduced(te.sum, lambda x: x, 1024, "float16"), 1),  # 2048
-        (reduced(te.sum, lambda x: x, 64, "bfloat16"), 3),
-        (reduced(te.sum, lambda x: x * x, N, "float64"), 8),
-        (reduced(te.max, lambda x: te.abs(x)), 8),
-        (reduced(te.sum, lambda x: te.exp(x), 7), None),
-        (reduced(te.prod, lambda x: x, 7), None),
-        (scaled(3.0), 8),
-        (scaled(0.5), None),
-        (chosen(2.0), 8),
-        (chosen(0.3), None),
-        (programs.matmul(), 8),
-        (programs.relu_of_matmul(), 8),
-        (programs.widening_matmul("int8", "int32"), None),
-        (programs.without_blocks(), None),
-    ],
-)
+@pytest.mark.parametrize(("func", "expected"), [
+    (reduced(te.sum, lambda x: x), 8),
+    (reduced(te.sum, lambda x: x * x), 3),  # 9 * 2**20 <= 2**24 < 64 * 2**20
+    (reduced(te.sum, lambda x: x * x - 2.0 * x, 4 * N), 1),
+    (reduced(te.sum, lambda x: x * x - 2.0 * x, 8 * N), None),
+    (reduced(te.sum, lambda x: x, 1024, "float16"), 1),  # 2048
+    (reduced(te.sum, lambda x: x, 64, "bfloat16"), 3),
+    (reduced(te.sum, lambda x: x * x, N, "float64"), 8),
+    (reduced(te.max, lambda x: te.abs(x)), 8),
+    (reduced(te.sum, lambda x: te.exp(x), 7), None),
+    (reduced(te.prod, lambda x: x, 7), None),
+    (scaled(3.0), 8),
+    (scaled(0.5), None),
+    (chosen(2.0), 8),
+    (chosen(0.3), None),
+    (programs.matmul(), 8),
+    (programs.relu_of_matmul(), 8),
+    (programs.widening_matmul("int8", "int32"), None),
+    (programs.without_blocks(), None),
+])  # fmt: skip
 def test_which_are(func, expected):
     assert largest_integers(func) == expected
 

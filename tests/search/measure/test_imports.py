@@ -33,18 +33,12 @@ def test_measuring_imports_nothing_of_the_space(path):
     assert above(path.read_text(), ".".join(("search.measure", *inner))) == []
 
 
-@pytest.mark.parametrize(
-    ("source", "module"),
-    [
-        (
-            "def f():\n    from ..policy.default_schedule import default_schedule",
-            "search.policy.default_schedule.default_schedule",
-        ),
-        ("from ..space import sketch", "search.space.sketch"),
-        ("import search.tuning.autotune", "search.tuning.autotune"),
-        ("from importlib import import_module\nimport_module('search.space.derivation')", "search.space.derivation"),
-    ],
-)
+@pytest.mark.parametrize(("source", "module"), [
+    ("def f():\n    from ..policy.default_schedule import default_schedule", "search.policy.default_schedule.default_schedule"),
+    ("from ..space import sketch", "search.space.sketch"),
+    ("import search.tuning.autotune", "search.tuning.autotune"),
+    ("from importlib import import_module\nimport_module('search.space.derivation')", "search.space.derivation"),
+])  # fmt: skip
 def test_what_is_above_is_found(source, module):
     assert above(source) == [module]
 

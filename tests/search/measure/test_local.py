@@ -253,16 +253,13 @@ def test_slow_candidates_are_run_once_and_cut_off(measurer):
     assert measurer.best == fast.seconds
 
 
-@pytest.mark.parametrize(
-    ("timings", "expected"),
-    [
-        ([[1.0, 1.01, 0.99], [1.0, 1.02, 1.01]], False),
-        ([[1.0, 1.01, 0.99], [1.2, 1.21, 1.2]], True),  # they disagree
-        ([[1.0, 1.0, 1.0], [1.0, 0.7, 1.0, 1.4, 1.01]], True),  # the last has a wide spread
-        ([[1.0, 1.0, 5.0], [1.0, 1.0, 1.0]], False),  # the first had one, and was confirmed
-        ([[1.0], [1.05]], False),
-    ],
-)
+@pytest.mark.parametrize(("timings", "expected"), [
+    ([[1.0, 1.01, 0.99], [1.0, 1.02, 1.01]], False),
+    ([[1.0, 1.01, 0.99], [1.2, 1.21, 1.2]], True),  # they disagree
+    ([[1.0, 1.0, 1.0], [1.0, 0.7, 1.0, 1.4, 1.01]], True),  # the last has a wide spread
+    ([[1.0, 1.0, 5.0], [1.0, 1.0, 1.0]], False),  # the first had one, and was confirmed
+    ([[1.0], [1.05]], False),
+])  # fmt: skip
 def test_timings_are_suspicious_where_they_disagree_or_spread(timings, expected):
     assert _suspicious(timings) is expected
 

@@ -121,13 +121,10 @@ def test_a_measurer_without_other_abilities_measures_in_rounds():
     assert (plain.slots, plain.room, plain.remark, [*plain.finished()]) == (0, 0, "", []) and plain.scaled_to_primary(m) is m
 
 
-@pytest.mark.parametrize(
-    "measurement",
-    [
-        Measurement(Candidate("s", (1, 2), {"version": 1, "steps": []}, 0.5), "ok", (0.1, 0.2), max_error=1e-7, ended=1.5),
-        Measurement(BASELINE, "crash", message="SIGSEGV", cut=True, duplicate=True, digest="d", build_seconds=0.25),
-    ],
-)
+@pytest.mark.parametrize("measurement", [
+    Measurement(Candidate("s", (1, 2), {"version": 1, "steps": []}, 0.5), "ok", (0.1, 0.2), max_error=1e-7, ended=1.5),
+    Measurement(BASELINE, "crash", message="SIGSEGV", cut=True, duplicate=True, digest="d", build_seconds=0.25),
+])  # fmt: skip
 def test_measurements_are_data(measurement):
     for m in (measurement, replace(measurement, provenance=DEVICE)):
         back = Measurement.from_json(json.loads(json.dumps(m.as_json())))

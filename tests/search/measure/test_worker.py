@@ -16,17 +16,14 @@ def raising(error: BaseException, *_):
     raise error
 
 
-@pytest.mark.parametrize(
-    ("error", "builds", "outcome"),
-    [
-        (ScheduleError("no"), True, "illegal"),
-        (ScheduleError("no"), False, "fault"),
-        (KeyError("x"), True, "build_error"),
-        (KeyError("x"), False, "fault"),
-        (MemoryError(), True, "memory"),
-        (MemoryError(), False, "memory"),
-    ],
-)
+@pytest.mark.parametrize(("error", "builds", "outcome"), [
+    (ScheduleError("no"), True, "illegal"),
+    (ScheduleError("no"), False, "fault"),
+    (KeyError("x"), True, "build_error"),
+    (KeyError("x"), False, "fault"),
+    (MemoryError(), True, "memory"),
+    (MemoryError(), False, "memory"),
+])  # fmt: skip
 def test_errors_of_requests(error, builds, outcome):
     worker = Worker(io.BytesIO())
     answer = worker._answer(partial(raising, error), builds)

@@ -49,14 +49,11 @@ def test_a_model_of_ones_own():
     assert make_policy(TASK, "random", model).model is model
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"policy": "evolutoin"}, f"no policy is named 'evolutoin'; did you mean evolution? there are: {', '.join(NAMES)}"),
-        ({"model": "forest"}, "no model is named 'forest'; there are: pretrained, gbdt, pack-sum, tile, random, none"),
-        ({"space": "limits"}, "no space is named 'limits'; did you mean limited? there are: full, ansor, limited"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"policy": "evolutoin"}, f"no policy is named 'evolutoin'; did you mean evolution? there are: {', '.join(NAMES)}"),
+    ({"model": "forest"}, "no model is named 'forest'; there are: pretrained, gbdt, pack-sum, tile, random, none"),
+    ({"space": "limits"}, "no space is named 'limits'; did you mean limited? there are: full, ansor, limited"),
+])  # fmt: skip
 def test_unknown_names_are_refused(options, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         make_policy(TASK, **options)

@@ -99,15 +99,12 @@ def test_the_same_seed_draws_the_same():
 
 
 @quick(lambda dtype, registers: dtype == "float64" or registers == 16)
-@pytest.mark.parametrize(
-    ("target", "dtype", "lanes", "registers"),
-    [
-        (Target("llvm", num_cores=2, mcpu="skylake-avx512", vector_bits=512), "float32", 16, 32),
-        (Target("llvm", num_cores=2, mcpu="skylake-avx512", vector_bits=512), "float64", 8, 32),
-        (Target("llvm", num_cores=2, mcpu="skylake-avx512", vector_bits=256), "float32", 8, 32),
-        (Target("llvm", num_cores=2, mcpu="haswell", vector_bits=256), "float32", 8, 16),
-    ],
-)
+@pytest.mark.parametrize(("target", "dtype", "lanes", "registers"), [
+    (Target("llvm", num_cores=2, mcpu="skylake-avx512", vector_bits=512), "float32", 16, 32),
+    (Target("llvm", num_cores=2, mcpu="skylake-avx512", vector_bits=512), "float64", 8, 32),
+    (Target("llvm", num_cores=2, mcpu="skylake-avx512", vector_bits=256), "float32", 8, 32),
+    (Target("llvm", num_cores=2, mcpu="haswell", vector_bits=256), "float32", 8, 16),
+])  # fmt: skip
 def test_accumulators_fit_the_registers(target, dtype, lanes, registers):
     for func in (matmul(109, 13, 109, dtype), workloads.make("conv2d", (1, 20, 40, 3, 40, 3, 3, 1, 1), dtype).func):
         for sketch in generate(func, target):

@@ -245,17 +245,14 @@ def test_merging_brings_later_races_and_changes_nothing_else(path, tmp_path):
             third.import_(line for line in after if '"kind":"candidate"' not in line)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "line 2 is not JSON"),
-        ("[" * 100_000, "line 2 is not JSON"),
-        ("[]", "line 2 is not a record"),
-        ('{"kind": "thing"}', 'line 2 is not a record: expected an object with "kind" of workload, run, candidate, race'),
-        ('{"kind": "workload", "key": 7}', "line 2: workload.key is missing or of the wrong type: 7"),
-        ('{"kind": "workload", "key": "k"}', "line 2: workload.structure is missing or of the wrong type: None"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), [
+    ("{", "line 2 is not JSON"),
+    ("[" * 100_000, "line 2 is not JSON"),
+    ("[]", "line 2 is not a record"),
+    ('{"kind": "thing"}', 'line 2 is not a record: expected an object with "kind" of workload, run, candidate, race'),
+    ('{"kind": "workload", "key": 7}', "line 2: workload.key is missing or of the wrong type: 7"),
+    ('{"kind": "workload", "key": "k"}', "line 2: workload.structure is missing or of the wrong type: None"),
+])  # fmt: skip
 def test_lines_that_are_not_records_are_refused_and_change_nothing(line, message, path):
     with filled(path) as records:
         before = list(records.export())
@@ -279,31 +276,28 @@ def test_lines_must_bring_what_they_refer_to(path, tmp_path):
             other.import_([unknown])
 
 
-@pytest.mark.parametrize(
-    ("table", "column", "value", "reason"),
-    [
-        ("candidates", "trace", "{", "trace is not JSON"),
-        ("candidates", "trace", "[" * 100_000, "trace is not JSON"),
-        ("candidates", "row", '["3"]', "row must be integers, got ['3']"),
-        ("candidates", "row", "{}", "row is missing or of the wrong type: {}"),
-        ("candidates", "seconds", -1.0, "seconds is -1.0, and must be more than 0"),
-        ("candidates", "seconds", "fast", "seconds is missing or of the wrong type: 'fast'"),
-        ("candidates", "seconds", 1e-9, "seconds is 1e-09, which is not the median of the samples [0.01]"),
-        ("candidates", "samples", "[NaN]", "samples must be finite numbers, got ['NaN']"),
-        ("candidates", "samples", "[]", "seconds is 0.01, which is not the median of the samples []"),
-        ("candidates", "outcome", "fine", "outcome is 'fine'; expected one of ok, "),
-        ("candidates", "max_error", "small", "max_error is missing or of the wrong type: 'small'"),
-        ("candidates", "scores", '{"trees": "high"}', "scores must be finite numbers, got {'trees': 'high'}"),
-        ("candidates", "origin", '{"operator": "scale"}', "origin makes no sense: KeyError('batch')"),
-        ("candidates", "cut", 7, "cut must be 0 or 1, got 7"),
-        ("candidates", "build_seconds", float("inf"), "build_seconds must be finite numbers, got inf"),
-        ("candidates", "time", b"now", "time is missing or of the wrong type: b'now'"),
-        ("runs", "threads", 0, "threads is 0, and must be more than 0"),
-        ("runs", "versions", "[]", "versions is missing or of the wrong type: []"),
-        ("workloads", "shape", "[7, -13]", "shape is [7, -13], and must be at least 0"),
-        ("races", "won", "yes", "won must be 0 or 1, got 'yes'"),
-    ],
-)
+@pytest.mark.parametrize(("table", "column", "value", "reason"), [
+    ("candidates", "trace", "{", "trace is not JSON"),
+    ("candidates", "trace", "[" * 100_000, "trace is not JSON"),
+    ("candidates", "row", '["3"]', "row must be integers, got ['3']"),
+    ("candidates", "row", "{}", "row is missing or of the wrong type: {}"),
+    ("candidates", "seconds", -1.0, "seconds is -1.0, and must be more than 0"),
+    ("candidates", "seconds", "fast", "seconds is missing or of the wrong type: 'fast'"),
+    ("candidates", "seconds", 1e-9, "seconds is 1e-09, which is not the median of the samples [0.01]"),
+    ("candidates", "samples", "[NaN]", "samples must be finite numbers, got ['NaN']"),
+    ("candidates", "samples", "[]", "seconds is 0.01, which is not the median of the samples []"),
+    ("candidates", "outcome", "fine", "outcome is 'fine'; expected one of ok, "),
+    ("candidates", "max_error", "small", "max_error is missing or of the wrong type: 'small'"),
+    ("candidates", "scores", '{"trees": "high"}', "scores must be finite numbers, got {'trees': 'high'}"),
+    ("candidates", "origin", '{"operator": "scale"}', "origin makes no sense: KeyError('batch')"),
+    ("candidates", "cut", 7, "cut must be 0 or 1, got 7"),
+    ("candidates", "build_seconds", float("inf"), "build_seconds must be finite numbers, got inf"),
+    ("candidates", "time", b"now", "time is missing or of the wrong type: b'now'"),
+    ("runs", "threads", 0, "threads is 0, and must be more than 0"),
+    ("runs", "versions", "[]", "versions is missing or of the wrong type: []"),
+    ("workloads", "shape", "[7, -13]", "shape is [7, -13], and must be at least 0"),
+    ("races", "won", "yes", "won must be 0 or 1, got 'yes'"),
+])  # fmt: skip
 def test_a_row_that_makes_no_sense_is_named_and_left_out(table, column, value, reason, path):
     """Whatever wrote it; the others are used."""
     with Records(path) as records:
@@ -557,13 +551,10 @@ def test_a_target_of_another_machine_is_a_near_hit_too(path, tmp_path):
             assert best_schedule(task().func, task().target, records=merged).trace.as_json() == SPLIT
 
 
-@pytest.mark.parametrize(
-    ("shape", "message"),
-    [
-        ((7, 13, 110), "it is recorded for other shapes only: gmm 7,13,109; tir.autotune"),
-        ((7, 13, 109, 1), "there are gmm 7,13,109; tir.autotune"),
-    ],
-)
+@pytest.mark.parametrize(("shape", "message"), [
+    ((7, 13, 110), "it is recorded for other shapes only: gmm 7,13,109; tir.autotune"),
+    ((7, 13, 109, 1), "there are gmm 7,13,109; tir.autotune"),
+])  # fmt: skip
 def test_a_miss_says_what_there_is(shape, message, path):
     filled(path).close()
     with pytest.raises(NoRecord) as error:

@@ -92,19 +92,15 @@ def test_the_page_holds_every_figure_and_needs_nothing_else():
     assert "`k` &lt;carries&gt; a dependence</td>" in text and "and more" not in text
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"measurements": (), "outcomes": {}},
-        {"peak": None, "numpy": None, "baseline": None},
-        {"trace": None, "interrupted": True, "phases": {}},
-        {"measurements": (RUN[3],)},
-        {"baseline": None, "baseline_stopped": 2.5},
-        {"measurements": tuple(ok(n * 1e-5, "sketch 0", 0.5) for n in (1, 2, 3))},
-        {"measurements": tuple(ok(n * 1e-5, "sketch 0", -math.inf if n < 3 else 0.5) for n in (1, 2, 3))},
-    ],
-    ids=["no trials", "nothing to compare with", "as written", "only failures", "stopped", "scores alike", "not to be tried"],
-)
+@pytest.mark.parametrize("changes", [
+    {"measurements": (), "outcomes": {}},
+    {"peak": None, "numpy": None, "baseline": None},
+    {"trace": None, "interrupted": True, "phases": {}},
+    {"measurements": (RUN[3],)},
+    {"baseline": None, "baseline_stopped": 2.5},
+    {"measurements": tuple(ok(n * 1e-5, "sketch 0", 0.5) for n in (1, 2, 3))},
+    {"measurements": tuple(ok(n * 1e-5, "sketch 0", -math.inf if n < 3 else 0.5) for n in (1, 2, 3))},
+], ids=["no trials", "nothing to compare with", "as written", "only failures", "stopped", "scores alike", "not to be tried"])  # fmt: skip
 def test_the_page_is_whole_where_something_is_missing(changes):
     text = page(result(*RUN, **changes) if "measurements" not in changes else result(**changes))
     for figure in drawings(text):

@@ -115,13 +115,10 @@ def test_a_block_that_no_rule_develops_is_an_error():
         generate(matmul(7, 13, 109), TWO, rules=())  # not even templates
 
 
-@pytest.mark.parametrize(
-    ("verdict", "made", "message"),
-    [
-        (True, [], "applies of the rule 'mine' should give a search.space.rules.Verdict, got True"),
-        (Verdict.APPLY, None, "apply of the rule 'mine' should give a list of schedule.OpenSchedule, got None"),
-    ],
-)
+@pytest.mark.parametrize(("verdict", "made", "message"), [
+    (True, [], "applies of the rule 'mine' should give a search.space.rules.Verdict, got True"),
+    (Verdict.APPLY, None, "apply of the rule 'mine' should give a list of schedule.OpenSchedule, got None"),
+])  # fmt: skip
 def test_a_rule_that_gives_something_else_is_an_error(verdict, made, message):
     mine = SimpleNamespace(name="mine", applies=lambda state, block: verdict, apply=lambda state, block: made)
     with pytest.raises(TypeError, match=f"^{message}$"):

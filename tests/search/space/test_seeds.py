@@ -44,14 +44,10 @@ def made(sketch: Sketch, row: np.ndarray) -> PrimFunc:
 
 
 @quick(lambda name, shape, target: target is SHORT or (SHAPES.index((name, shape)) % 2 == 0) == (target is ONE))
-@pytest.mark.parametrize(
-    ("name", "shape", "target"),
-    [
-        *((name, shape, target) for name, shape in SHAPES for target in (ONE, TWO)),
-        *((*SHAPES[n], SHORT) for n in (2, 4)),  # whose tiles have thirteen rows of one vector
-    ],
-    ids=lambda v: f"{v.mcpu}-{v.num_cores}" if isinstance(v, Target) else str(v),
-)
+@pytest.mark.parametrize(("name", "shape", "target"), [
+    *((name, shape, target) for name, shape in SHAPES for target in (ONE, TWO)),
+    *((*SHAPES[n], SHORT) for n in (2, 4)),  # whose tiles have thirteen rows of one vector
+], ids=lambda v: f"{v.mcpu}-{v.num_cores}" if isinstance(v, Target) else str(v))  # fmt: skip
 def test_the_first_seed_is_the_default_schedule(name: str, shape: tuple[int, ...] | None, target: Target) -> None:
     func = workloads.make(name, shape).func
     (sketch, row), *_ = seeds(generate(func, target, max_sketches=1), target)

@@ -78,16 +78,13 @@ def test_candidates_run_on_the_arrays_that_are_given():
     assert result.outcomes["ok"] == 1
 
 
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        ({"i": np.zeros(7, "int32")}, "inputs: no input is named 'i'; did you mean I? there are: A, I"),
-        ({"C": np.zeros((7, 16), "float32")}, "inputs: no input is named 'C'"),
-        ({"I": np.zeros(7)}, "inputs: `I` must have dtype int32, got float64"),
-        ({"I": np.arange(44, 51, dtype="int32")}, "inputs: the elements of `I` are indices from 0 to 49, got some from 44 to 50"),
-        ([1], "inputs takes arrays by the names of parameters, got [1]"),
-    ],
-)
+@pytest.mark.parametrize(("inputs", "message"), [
+    ({"i": np.zeros(7, "int32")}, "inputs: no input is named 'i'; did you mean I? there are: A, I"),
+    ({"C": np.zeros((7, 16), "float32")}, "inputs: no input is named 'C'"),
+    ({"I": np.zeros(7)}, "inputs: `I` must have dtype int32, got float64"),
+    ({"I": np.arange(44, 51, dtype="int32")}, "inputs: the elements of `I` are indices from 0 to 49, got some from 44 to 50"),
+    ([1], "inputs takes arrays by the names of parameters, got [1]"),
+])  # fmt: skip
 def test_arrays_that_cannot_be_inputs(inputs, message):
     with pytest.raises(ValueError) as raised:
         tir.autotune(gather(), trials=1, inputs=inputs)

@@ -219,15 +219,12 @@ def test_a_function_without_a_known_workload_is_checked_against_itself(fake_buil
     assert result.trace == {"sleep": 0.03} and result.numpy is None and result.outcomes["wrong_result"] == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"trials": None}, "a budget is needed"),
-        ({"trials": 0}, "trials must be at least 1, got 0"),
-        ({"seconds": -1.0}, "seconds must be positive, got -1.0"),
-        ({"target": "lvm"}, "the first word must be one of"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"trials": None}, "a budget is needed"),
+    ({"trials": 0}, "trials must be at least 1, got 0"),
+    ({"seconds": -1.0}, "seconds must be positive, got -1.0"),
+    ({"target": "lvm"}, "the first word must be one of"),
+])  # fmt: skip
 def test_bad_budgets_and_targets_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         autotune(FUNC, **options)

@@ -46,18 +46,15 @@ def test_how_much_slower_the_machine_became():
     assert slowdown(list(zip(trials, later, strict=True))) == pytest.approx(1.3) and slowdown([]) is None
 
 
-@pytest.mark.parametrize(
-    ("others", "expected"),
-    [
-        ([], ["best"]),
-        ([at("c", 1.1), at("a", 1.01), at("far", 1.2), at("b", 1.02)], ["best", "a", "b", "c"]),
-        ([at(n, 1.0 + k / 100) for k, n in enumerate("abcdef")], ["best", "a", "b", "c"]),
-        ([at("cut", 1.01, cut=True), at("bad", 1.0, outcome="crash"), at("unchecked", 1.0)], ["best", "unchecked"]),
-        ([at("a", 1.1, digest="same"), at("b", 1.05, digest="same")], ["best", "b"]),
-        ([at("copy", 1.0, digest="best")], ["best"]),
-        ([at("a", 1.01, digest=""), at("b", 1.02, digest="")], ["best", "a", "b"]),  # of unknown programs
-    ],
-)
+@pytest.mark.parametrize(("others", "expected"), [
+    ([], ["best"]),
+    ([at("c", 1.1), at("a", 1.01), at("far", 1.2), at("b", 1.02)], ["best", "a", "b", "c"]),
+    ([at(n, 1.0 + k / 100) for k, n in enumerate("abcdef")], ["best", "a", "b", "c"]),
+    ([at("cut", 1.01, cut=True), at("bad", 1.0, outcome="crash"), at("unchecked", 1.0)], ["best", "unchecked"]),
+    ([at("a", 1.1, digest="same"), at("b", 1.05, digest="same")], ["best", "b"]),
+    ([at("copy", 1.0, digest="best")], ["best"]),
+    ([at("a", 1.01, digest=""), at("b", 1.02, digest="")], ["best", "a", "b"]),  # of unknown programs
+])  # fmt: skip
 def test_the_leaders_are_the_fastest_of_different_programs(others, expected):
     best = at("best", 1.0)
     assert names(leaders(best, [*others, best], (), None)) == expected
@@ -182,13 +179,10 @@ def test_disturbances_do_not_decide():
     assert result.trace["times"] == [0.10]
 
 
-@pytest.mark.parametrize(
-    ("challenger", "wins"),
-    [
-        ([0.101, 0.098, 0.101, 0.098, 0.099], False),  # faster in three rounds of five, as any that is alike
-        ([0.098, 0.098, 0.101, 0.098, 0.099], True),
-    ],
-)
+@pytest.mark.parametrize(("challenger", "wins"), [
+    ([0.101, 0.098, 0.101, 0.098, 0.099], False),  # faster in three rounds of five, as any that is alike
+    ([0.098, 0.098, 0.101, 0.098, 0.099], True),
+])  # fmt: skip
 def test_a_first_candidate_gives_way_only_to_one_that_is_faster_for_certain(challenger, wins, tmp_path):
     path = tmp_path / "tune.db"
     result, _ = race(times(0.1, race=[0.1] * 5), times(0.09, race=challenger), first=1, records=path)
@@ -215,15 +209,12 @@ def test_a_program_as_written_that_wins_is_found_again(tmp_path):
     assert best.measurement.candidate == BASELINE and best.seconds == 1.0
 
 
-@pytest.mark.parametrize(
-    ("raced", "seconds"),
-    [
-        (([0.14], [0.12]), {0: 0.14, 1: 0.12}),
-        (([0.5], [0.4]), {0: 0.10, 1: 0.11}),  # the machine was busy
-        (([0.5], [0.12]), {0: 0.5, 1: 0.12}),  # only one was: that was no disturbance
-        ((None, [0.12]), {0: float("inf"), 1: 0.12}),  # one was wrong
-    ],
-)
+@pytest.mark.parametrize(("raced", "seconds"), [
+    (([0.14], [0.12]), {0: 0.14, 1: 0.12}),
+    (([0.5], [0.4]), {0: 0.10, 1: 0.11}),  # the machine was busy
+    (([0.5], [0.12]), {0: 0.5, 1: 0.12}),  # only one was: that was no disturbance
+    ((None, [0.12]), {0: float("inf"), 1: 0.12}),  # one was wrong
+])  # fmt: skip
 def test_the_race_is_recorded_unless_everything_was_disturbed(raced, seconds, tmp_path):
     result, _ = race(times(0.10, race=raced[0]), times(0.11, race=raced[1]), records=tmp_path / "tune.db")
     with Records(tmp_path / "tune.db") as records:

@@ -29,50 +29,44 @@ QUICK = Limits(min_seconds=0.0, min_runs=1, race=0.1)
 # --- what is asked for -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("trials", "seconds", "message"),
-    [
-        (None, None, "a budget is needed"),
-        ("ten", None, "trials must be at least 1, got 'ten'"),
-        (2.5, None, "trials must be at least 1, got 2.5"),
-        (True, None, "trials must be at least 1, got True"),
-        (None, float("nan"), "seconds must be positive, got nan"),
-        (None, float("inf"), "seconds must be positive, got inf"),
-        (3, "1", "seconds must be positive, got '1'"),
-    ],
-)
+@pytest.mark.parametrize(("trials", "seconds", "message"), [
+    (None, None, "a budget is needed"),
+    ("ten", None, "trials must be at least 1, got 'ten'"),
+    (2.5, None, "trials must be at least 1, got 2.5"),
+    (True, None, "trials must be at least 1, got True"),
+    (None, float("nan"), "seconds must be positive, got nan"),
+    (None, float("inf"), "seconds must be positive, got inf"),
+    (3, "1", "seconds must be positive, got '1'"),
+])  # fmt: skip
 def test_bad_budgets_are_refused(trials, seconds, message):
     with pytest.raises(ValueError, match=message):
         check_budget(trials, seconds)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"records": 3}, "records takes the name of a file"),
-        ({"seed": -1}, "seed must be an integer of at least 0, and below 2[*][*]63, got -1"),
-        ({"seed": None}, "seed must be an integer of at least 0, and below 2[*][*]63, got None"),
-        ({"callbacks": None}, "callbacks takes a list of functions"),
-        ({"measurer": 3}, r"measurer takes what makes a search\.Measurer of a task, got 3"),
-        ({"policy": 3}, "policy takes a name, an object with propose and update, or what makes one of the task, got 3"),
-        ({"policy": "greedy"}, "greedy"),
-        ({"policy": tune_tasks, "model": "gbdt"}, "a policy of your own brings its own"),
-        ({"seed": "a"}, "seed must be an integer"),
-        ({"seed": 1 << 63}, "seed must be an integer .* got 9223372036854775808"),
-        ({"callbacks": print}, "callbacks takes a list of functions"),
-        ({"callbacks": [3]}, "callbacks takes a list of functions"),
-        ({"limits": 3}, "limits takes search.Limits"),
-        ({"limits": Limits(build=-1.0)}, "Limits.build should be a positive number, got -1.0"),
-        ({"limits": Limits(race=float("nan"))}, "Limits.race should be a positive number, got nan"),
-        ({"limits": Limits(memory=0)}, "Limits.memory should be a positive number, got 0"),
-        ({"limits": Limits(run="10")}, "Limits.run should be a positive number, got '10'"),
-        ({"builder": 5}, "builder takes the name of a module, got 5"),
-        ({"workers": 0}, "workers must be at least 1, got 0"),
-        ({"rules": ["x"]}, r"rules takes a list of sketch rules, .*, got \['x'\]"),
-        ({"rules": "tiling"}, "rules takes a list of sketch rules, .*, got 'tiling'"),
-        ({"first": [3]}, r"first takes a list of search.measure.Candidate, got \[3\]"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"records": 3}, "records takes the name of a file"),
+    ({"seed": -1}, "seed must be an integer of at least 0, and below 2[*][*]63, got -1"),
+    ({"seed": None}, "seed must be an integer of at least 0, and below 2[*][*]63, got None"),
+    ({"callbacks": None}, "callbacks takes a list of functions"),
+    ({"measurer": 3}, r"measurer takes what makes a search\.Measurer of a task, got 3"),
+    ({"policy": 3}, "policy takes a name, an object with propose and update, or what makes one of the task, got 3"),
+    ({"policy": "greedy"}, "greedy"),
+    ({"policy": tune_tasks, "model": "gbdt"}, "a policy of your own brings its own"),
+    ({"seed": "a"}, "seed must be an integer"),
+    ({"seed": 1 << 63}, "seed must be an integer .* got 9223372036854775808"),
+    ({"callbacks": print}, "callbacks takes a list of functions"),
+    ({"callbacks": [3]}, "callbacks takes a list of functions"),
+    ({"limits": 3}, "limits takes search.Limits"),
+    ({"limits": Limits(build=-1.0)}, "Limits.build should be a positive number, got -1.0"),
+    ({"limits": Limits(race=float("nan"))}, "Limits.race should be a positive number, got nan"),
+    ({"limits": Limits(memory=0)}, "Limits.memory should be a positive number, got 0"),
+    ({"limits": Limits(run="10")}, "Limits.run should be a positive number, got '10'"),
+    ({"builder": 5}, "builder takes the name of a module, got 5"),
+    ({"workers": 0}, "workers must be at least 1, got 0"),
+    ({"rules": ["x"]}, r"rules takes a list of sketch rules, .*, got \['x'\]"),
+    ({"rules": "tiling"}, "rules takes a list of sketch rules, .*, got 'tiling'"),
+    ({"first": [3]}, r"first takes a list of search.measure.Candidate, got \[3\]"),
+])  # fmt: skip
 def test_bad_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         check_options(Options(**options))
@@ -156,13 +150,10 @@ def test_a_seed_decides_the_candidates_for_any_number_of_builders_and_after_a_re
 # --- the order of a run ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("batch", "expected"),
-    [
-        (16, ["propose 1", "measure a", "learn of others", "update 1", "propose 2", "measure b", "update 1"]),
-        (1, ["propose 1", "measure a", "learn of others", "update 1", "propose 1", "measure b", "update 1"]),
-    ],
-)
+@pytest.mark.parametrize(("batch", "expected"), [
+    (16, ["propose 1", "measure a", "learn of others", "update 1", "propose 2", "measure b", "update 1"]),
+    (1, ["propose 1", "measure a", "learn of others", "update 1", "propose 1", "measure b", "update 1"]),
+])  # fmt: skip
 def test_what_needs_no_search_is_measured_before_anything_is_learned(batch, expected, monkeypatch, tmp_path):
     """Before the model is loaded and other tasks are learned from; of these the policy learns before it does of its own, also
     where the first round has no room for more."""

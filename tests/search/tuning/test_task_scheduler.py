@@ -230,18 +230,15 @@ def test_real_candidates(tmp_path):
     assert result.objective == pytest.approx(sum(r.seconds for r in result.results))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"tasks": []}, "tasks is empty: expected at least one"),
-        ({}, "a budget is needed: trials, seconds or both"),
-        ({"trials": 1}, "2 tasks need at least one trial each, got trials=1"),
-        ({"seconds": 0.0}, "seconds must be positive, got 0.0"),
-        ({"trials": 9, "strategy": "fair"}, "strategy 'fair' is not supported; expected one of gradient, round-robin"),
-        ({"trials": 9, "tasks": [WeightedFunction(SMALL, 0.0), LARGE]}, "the weight of a task must be positive, got 0.0"),
-        ({"trials": 9, "tasks": [WeightedFunction(SMALL, seconds=0.0)]}, "the known seconds of a task must be positive, got 0.0"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"tasks": []}, "tasks is empty: expected at least one"),
+    ({}, "a budget is needed: trials, seconds or both"),
+    ({"trials": 1}, "2 tasks need at least one trial each, got trials=1"),
+    ({"seconds": 0.0}, "seconds must be positive, got 0.0"),
+    ({"trials": 9, "strategy": "fair"}, "strategy 'fair' is not supported; expected one of gradient, round-robin"),
+    ({"trials": 9, "tasks": [WeightedFunction(SMALL, 0.0), LARGE]}, "the weight of a task must be positive, got 0.0"),
+    ({"trials": 9, "tasks": [WeightedFunction(SMALL, seconds=0.0)]}, "the known seconds of a task must be positive, got 0.0"),
+])  # fmt: skip
 def test_bad_requests_are_refused(options, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         tune_tasks(**{"tasks": [SMALL, LARGE], "target": TARGET} | options)

@@ -22,58 +22,52 @@ def read(extent: int = 13, at=k):
     return For(k, Const(extent), Store(A, (k,), T[at]))
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        (seq(write(), read()), True),
-        (seq(write(), read(at=12 - k)), True),
-        (seq(read(), write()), False),
-        (seq(write(12), read()), False),
-        (seq(write(12), read(12)), True),
-        (seq(write(12, j + 1), read(12, k + 1)), True),
-        (seq(write(12, j + 1), read(12)), False),
-        (seq(For(j, Const(7), Store(T, (j * 2,), A[j])), read()), False),  # every other one
-        (seq(For(j, Const(5), Store(T, (i + j,), A[j])), read(5, i + k)), True),
-        (seq(For(j, Const(5), Store(T, (i + j,), A[j])), read(5, i + k + 1)), False),
-        (seq(If(i < 3, write()), read()), False),
-        (seq(For(j, Const(5), If(i + j < 13, Store(T, (i + j,), A[j]))), read(5, i + k)), True),  # no more than the buffer
-        (seq(write(8), write(5, j + 8), read()), True),  # the pieces of a loop that was cut
-        (seq(write(5, j + 8), write(8), read()), True),
-        (seq(write(8), write(4, j + 9), read()), False),
-        (seq(write(8), If(i < 3, write(5, j + 8)), read()), False),
-        (seq(For(j, Const(8), If(j < 5, Store(T, (i + j,), A[j]))), read(5, i + k)), True),  # a loop that is cut short
-        (seq(For(j, Const(8), If(j < 5, Store(T, (i + j,), A[j]))), read(6, i + k)), False),
-        (seq(For(j, Const(8), If(j < i, Store(T, (j,), A[j]))), read(2)), False),
-        (seq(write(8), For(j, Const(8), If(j < 5, Store(T, (j + 8,), A[j]))), read()), True),
-        (seq(write(8), For(j, Const(8), If(j < 4, Store(T, (j + 8,), A[j]))), read()), False),
-        (seq(write(12), For(k, Const(13), Store(A, (k,), Select(k < 12, T[k], A[k], lazy=True)))), True),
-        (read(), False),
-        (write(), True),
-        (seq(write(), FOREIGN), True),
-        (seq(write(12), FOREIGN), False),
-        (seq(ONLY_READS, write()), False),
-        (FOREIGN, False),
-    ],
-)
+@pytest.mark.parametrize(("body", "expected"), [
+    (seq(write(), read()), True),
+    (seq(write(), read(at=12 - k)), True),
+    (seq(read(), write()), False),
+    (seq(write(12), read()), False),
+    (seq(write(12), read(12)), True),
+    (seq(write(12, j + 1), read(12, k + 1)), True),
+    (seq(write(12, j + 1), read(12)), False),
+    (seq(For(j, Const(7), Store(T, (j * 2,), A[j])), read()), False),  # every other one
+    (seq(For(j, Const(5), Store(T, (i + j,), A[j])), read(5, i + k)), True),
+    (seq(For(j, Const(5), Store(T, (i + j,), A[j])), read(5, i + k + 1)), False),
+    (seq(If(i < 3, write()), read()), False),
+    (seq(For(j, Const(5), If(i + j < 13, Store(T, (i + j,), A[j]))), read(5, i + k)), True),  # no more than the buffer
+    (seq(write(8), write(5, j + 8), read()), True),  # the pieces of a loop that was cut
+    (seq(write(5, j + 8), write(8), read()), True),
+    (seq(write(8), write(4, j + 9), read()), False),
+    (seq(write(8), If(i < 3, write(5, j + 8)), read()), False),
+    (seq(For(j, Const(8), If(j < 5, Store(T, (i + j,), A[j]))), read(5, i + k)), True),  # a loop that is cut short
+    (seq(For(j, Const(8), If(j < 5, Store(T, (i + j,), A[j]))), read(6, i + k)), False),
+    (seq(For(j, Const(8), If(j < i, Store(T, (j,), A[j]))), read(2)), False),
+    (seq(write(8), For(j, Const(8), If(j < 5, Store(T, (j + 8,), A[j]))), read()), True),
+    (seq(write(8), For(j, Const(8), If(j < 4, Store(T, (j + 8,), A[j]))), read()), False),
+    (seq(write(12), For(k, Const(13), Store(A, (k,), Select(k < 12, T[k], A[k], lazy=True)))), True),
+    (read(), False),
+    (write(), True),
+    (seq(write(), FOREIGN), True),
+    (seq(write(12), FOREIGN), False),
+    (seq(ONLY_READS, write()), False),
+    (FOREIGN, False),
+])  # fmt: skip
 def test_statements(body, expected):
     assert writes_before_reads(body, T, RANGES) is expected
 
 
-@pytest.mark.parametrize(
-    ("stored", "loaded", "extents", "expected"),
-    [
-        ("j * 4 + k", "j * 4 + k", (16, 4), True),
-        ("j * 16 + k", "j * 16 + k", (4, 4), True),  # a tile of 4 x 4 in rows of 16: with gaps
-        ("j * 16 + k", "k * 16 + j", (4, 4), True),
-        ("j * 16 + k", "j * 16 + k + 1", (4, 4), False),
-        ("j * 16 + k", "j * 8 + k", (4, 4), False),
-        ("j * 16 + k", "j * 16 + 48 - j * 32 + k", (4, 4), True),
-        ("j * 16 + k * 2", "j * 16 + k", (4, 4), False),
-        ("j * 3 + k", "j * 3 + k + 36", (16, 4), True),
-        ("j * 3 + k", "j * 3 + k + 37", (16, 4), False),
-        ("i * 4 + j", "i * 4 + k", (4, 4), True),
-    ],
-)
+@pytest.mark.parametrize(("stored", "loaded", "extents", "expected"), [
+    ("j * 4 + k", "j * 4 + k", (16, 4), True),
+    ("j * 16 + k", "j * 16 + k", (4, 4), True),  # a tile of 4 x 4 in rows of 16: with gaps
+    ("j * 16 + k", "k * 16 + j", (4, 4), True),
+    ("j * 16 + k", "j * 16 + k + 1", (4, 4), False),
+    ("j * 16 + k", "j * 8 + k", (4, 4), False),
+    ("j * 16 + k", "j * 16 + 48 - j * 32 + k", (4, 4), True),
+    ("j * 16 + k * 2", "j * 16 + k", (4, 4), False),
+    ("j * 3 + k", "j * 3 + k + 36", (16, 4), True),
+    ("j * 3 + k", "j * 3 + k + 37", (16, 4), False),
+    ("i * 4 + j", "i * 4 + k", (4, 4), True),
+])  # fmt: skip
 def test_several_dimensions_in_one(stored, loaded, extents, expected):
     """Rows and columns in one index, as lowered programs have them; and through the variable of a let."""
     for read in (f"A[j, k] = row[{loaded}]", f"at: T.int32 = {loaded}\n            A[j, k] = row[at]"):
@@ -92,16 +86,13 @@ def main(A: T.Buffer((16, 16), "float32")):
         assert writes_before_reads(loops(func)[0].body, func.allocs[0], RANGES) is expected
 
 
-@pytest.mark.parametrize(
-    ("stored", "extent", "expected"),
-    [
-        ("j // 4, j % 4", 12, True),
-        ("2 - j // 4, j % 4", 12, False),  # unknown: it goes back
-        ("j // 4, j % 4", 11, False),
-        ("j // 3, j % 4", 12, False),  # not all pairs
-        ("j // 4, j // 4", 12, False),
-    ],
-)
+@pytest.mark.parametrize(("stored", "extent", "expected"), [
+    ("j // 4, j % 4", 12, True),
+    ("2 - j // 4, j % 4", 12, False),  # unknown: it goes back
+    ("j // 4, j % 4", 11, False),
+    ("j // 3, j % 4", 12, False),  # not all pairs
+    ("j // 4, j // 4", 12, False),
+])  # fmt: skip
 def test_quotient_and_remainder(stored, extent, expected):
     """A loop that walks two dimensions, as one of two that were fused does."""
     func = parse(
@@ -156,16 +147,13 @@ def test_blocks():
     assert not writes_before_reads(body, row, RANGES)
 
 
-@pytest.mark.parametrize(
-    ("writing", "reading", "certain"),
-    [
-        ("a * 2 + b < 5", "a * 2 + b < 5", True),
-        ("a * 2 + b < 5", "a * 2 + b < 4", True),
-        ("a * 2 + b < 5", "a * 2 + b < 6", False),
-        ("a * 2 + b < 5", "True", False),
-        ("A[a, b] > T.float32(0)", "A[a, b] > T.float32(0)", False),  # which may be another number by then
-    ],
-)
+@pytest.mark.parametrize(("writing", "reading", "certain"), [
+    ("a * 2 + b < 5", "a * 2 + b < 5", True),
+    ("a * 2 + b < 5", "a * 2 + b < 4", True),
+    ("a * 2 + b < 5", "a * 2 + b < 6", False),
+    ("a * 2 + b < 5", "True", False),
+    ("A[a, b] > T.float32(0)", "A[a, b] > T.float32(0)", False),  # which may be another number by then
+])  # fmt: skip
 def test_a_write_under_a_condition_that_holds_for_the_read(writing, reading, certain):
     func = parse(f"""
 @T.prim_func

@@ -273,57 +273,40 @@ def test_errors(marked: str, expected: list[str]):
     assert (again.lineno, again.offset) == (caught.value.lineno, caught.value.offset)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "@T.prim_func\ndef main(*A):\n    pass\n",
-            "<script>:2:1: a function of the dialect has plain parameters only\n    2 | def main(*A):\n      | ^^^^^^^^^^^^^",
-        ),
-        ("", "<script>: there is no function in this script\n  hint: put @T.prim_func above the function"),
-        (
-            "def f(A: T.Buffer((1,))):\n    pass",
-            "<script>:1:1: @T.prim_func belongs above the function `f`, and nothing else\n"
-            "    1 | def f(A: T.Buffer((1,))):\n"
-            "      | ^^^^^^^^^^^^^^^^^^^^^^^^^",
-        ),
-        (
-            "@R.function\ndef f(x):\n    return x",
-            "<script>:2:1: @T.prim_func belongs above the function `f`, and nothing else\n"
-            "    2 | def f(x):\n"
-            "      | ^^^^^^^^^\n"
-            "  hint: functions of relax are not read; take them out, the others stand for themselves",
-        ),
-        (
-            "print(1)",
-            "<script>:1:1: only imports, constants, functions and modules stand at the top of a script\n"
-            "    1 | print(1)\n"
-            "      | ^^^^^^^^",
-        ),
-        (
-            "\n    @T.prim_func\n    def f(A: T.handle\n",
-            "<script>:3:10: not Python: '(' was never closed\n    3 |     def f(A: T.handle\n      |          ^",
-        ),
-        (
-            "\n    @T.prim_func\n    def f(A: T.Buffer((7,))):\n        A[0] = T.ecp(A[1])\n",
-            "<script>:4:16: `T.ecp` is not in the dialect\n    4 |         A[0] = T.ecp(A[1])\n      |                ^^^^^\n"
-            "  hint: did you mean `T.exp`?",
-        ),
-        (
-            "@T.prim_func\ndef f(A: T.handle\n",
-            "<script>:2:6: not Python: '(' was never closed\n    2 | def f(A: T.handle\n      |      ^",
-        ),
-        (
-            "@I.ir_module\nclass Some:\n    x = 3",
-            "<script>:3:5: a module holds functions under @T.prim_func, and nothing else\n    3 |     x = 3\n      |     ^^^^^",
-        ),
-        (
-            '@T.prim_func\ndef f(Ä: T.Buffer((1,), "float32")):\n    Ä[0] = "ü" + Ö',
-            '<script>:3:18: `Ö` is not defined\n    3 |     Ä[0] = "ü" + Ö\n      |                  ^',
-        ),
-        ("N = open('x')\n", "<script>:1:5: `open` is not defined\n    1 | N = open('x')\n      |     ^^^^"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("@T.prim_func\ndef main(*A):\n    pass\n",
+     "<script>:2:1: a function of the dialect has plain parameters only\n    2 | def main(*A):\n      | ^^^^^^^^^^^^^"),
+    ("", "<script>: there is no function in this script\n  hint: put @T.prim_func above the function"),
+    (
+        "def f(A: T.Buffer((1,))):\n    pass",
+        "<script>:1:1: @T.prim_func belongs above the function `f`, and nothing else\n"
+        "    1 | def f(A: T.Buffer((1,))):\n"
+        "      | ^^^^^^^^^^^^^^^^^^^^^^^^^",
+    ),
+    (
+        "@R.function\ndef f(x):\n    return x",
+        "<script>:2:1: @T.prim_func belongs above the function `f`, and nothing else\n"
+        "    2 | def f(x):\n"
+        "      | ^^^^^^^^^\n"
+        "  hint: functions of relax are not read; take them out, the others stand for themselves",
+    ),
+    ("print(1)",
+     "<script>:1:1: only imports, constants, functions and modules stand at the top of a script\n" "    1 | print(1)\n" "      | ^^^^^^^^"),
+    ("\n    @T.prim_func\n    def f(A: T.handle\n",
+     "<script>:3:10: not Python: '(' was never closed\n    3 |     def f(A: T.handle\n      |          ^"),
+    (
+        "\n    @T.prim_func\n    def f(A: T.Buffer((7,))):\n        A[0] = T.ecp(A[1])\n",
+        "<script>:4:16: `T.ecp` is not in the dialect\n    4 |         A[0] = T.ecp(A[1])\n      |                ^^^^^\n"
+        "  hint: did you mean `T.exp`?",
+    ),
+    ("@T.prim_func\ndef f(A: T.handle\n",
+     "<script>:2:6: not Python: '(' was never closed\n    2 | def f(A: T.handle\n      |      ^"),
+    ("@I.ir_module\nclass Some:\n    x = 3",
+     "<script>:3:5: a module holds functions under @T.prim_func, and nothing else\n    3 |     x = 3\n      |     ^^^^^"),
+    ('@T.prim_func\ndef f(Ä: T.Buffer((1,), "float32")):\n    Ä[0] = "ü" + Ö',
+     '<script>:3:18: `Ö` is not defined\n    3 |     Ä[0] = "ü" + Ö\n      |                  ^'),
+    ("N = open('x')\n", "<script>:1:5: `open` is not defined\n    1 | N = open('x')\n      |     ^^^^"),
+])  # fmt: skip
 def test_errors_of_texts(text: str, message: str):
     with pytest.raises(ScriptError) as caught:
         parse(text)

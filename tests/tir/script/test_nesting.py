@@ -58,16 +58,13 @@ def test_errors_are_marked_where_they_are():
     assert (raised.value.lineno, raised.value.offset) == (4, line.index("nothing") + 1)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (nested("x", MAX_BRACKETS + 1), "too many nested parentheses"),
-        (nested("x") + ")", "too many nested parentheses"),
-        (nested("_cut_0"), "too many nested parentheses"),
-        (nested("x +"), "invalid syntax"),
-        (nested("x =", around="({})"), "invalid syntax"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    (nested("x", MAX_BRACKETS + 1), "too many nested parentheses"),
+    (nested("x") + ")", "too many nested parentheses"),
+    (nested("_cut_0"), "too many nested parentheses"),
+    (nested("x +"), "invalid syntax"),
+    (nested("x =", around="({})"), "invalid syntax"),
+])  # fmt: skip
 def test_what_is_refused(text, message):
     with pytest.raises(SyntaxError) as raised:
         tree(text)

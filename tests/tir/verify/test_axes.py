@@ -151,16 +151,13 @@ def main(A: T.Buffer((7, 5), "float32"), C: T.Buffer((7,), "float32")):
     )
 
 
-@pytest.mark.parametrize(
-    ("binding", "extent", "where", "at"),
-    [
-        ("k + 1", "4", "", "v_i=0, v_k=1 comes first, where i=0, k=0"),
-        ("4 - k", "5", "", "v_i=0, v_k=4 comes first, where i=0, k=0"),
-        ("(k + 1) % 5", "5", "", "v_i=0, v_k=1 comes first, where i=0, k=0"),
-        ("k", "5", "T.where(k >= 1)", "v_i=0, v_k=1 comes first, where i=0, k=1"),
-        ("k", "5", "T.where(i + k >= 3)", "v_i=0, v_k=3 comes first, where i=0, k=3"),
-    ],
-)
+@pytest.mark.parametrize(("binding", "extent", "where", "at"), [
+    ("k + 1", "4", "", "v_i=0, v_k=1 comes first, where i=0, k=0"),
+    ("4 - k", "5", "", "v_i=0, v_k=4 comes first, where i=0, k=0"),
+    ("(k + 1) % 5", "5", "", "v_i=0, v_k=1 comes first, where i=0, k=0"),
+    ("k", "5", "T.where(k >= 1)", "v_i=0, v_k=1 comes first, where i=0, k=1"),
+    ("k", "5", "T.where(i + k >= 3)", "v_i=0, v_k=3 comes first, where i=0, k=3"),
+])  # fmt: skip
 def test_a_reduction_that_begins_without_its_init(binding, extent, where, at):
     expected = f"error: block `C` begins its reduction without its init: {at}"
     assert messages(summed(binding, extent, where)) == [expected]

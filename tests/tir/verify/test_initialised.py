@@ -33,16 +33,13 @@ def test_a_reduction_without_init():
     assert messages(bare) == ["error: `C` is read before anything is written to it"]
 
 
-@pytest.mark.parametrize(
-    ("written", "index", "expected"),
-    [
-        (1024, "i, j", []),
-        (512, "i, j", ["error: `X[768, 768]` is read, but never written"]),
-        (1024, "i, j // 2 * 2 + j % 2", []),
-        (1024, "i, j // 2 * 2", ["error: `X[768, 1023]` is read, but never written"]),
-        (1024, "i, j * 3 % 1024", ["unproved: cannot prove that all is written that is read of `X`"]),
-    ],
-)
+@pytest.mark.parametrize(("written", "index", "expected"), [
+    (1024, "i, j", []),
+    (512, "i, j", ["error: `X[768, 768]` is read, but never written"]),
+    (1024, "i, j // 2 * 2 + j % 2", []),
+    (1024, "i, j // 2 * 2", ["error: `X[768, 1023]` is read, but never written"]),
+    (1024, "i, j * 3 % 1024", ["unproved: cannot prove that all is written that is read of `X`"]),
+])  # fmt: skip
 def test_a_temporary_that_is_too_large_to_try_all_of_it(written, index, expected):
     """It is proved, refuted, or said to be unproved."""
     f = parse(
@@ -59,14 +56,11 @@ def f(A: T.Buffer((1024, 1024)), B: T.Buffer((1024, 1024))):
     assert messages(f) == expected
 
 
-@pytest.mark.parametrize(
-    ("write", "read", "expected"),
-    [
-        ("i * 4294967296", "i * 4294967296", ["unproved: cannot prove that all is written that is read of `X`"]),
-        ("i * 4294967296", "i * 4294967296 + 1", ["error: `X[12884901889]` is read, but never written"]),
-        ("i * 4294967296", "i * 4294967296 + 17179869184", ["error: `X[17179869184]` is read, but never written"]),
-    ],
-)
+@pytest.mark.parametrize(("write", "read", "expected"), [
+    ("i * 4294967296", "i * 4294967296", ["unproved: cannot prove that all is written that is read of `X`"]),
+    ("i * 4294967296", "i * 4294967296 + 1", ["error: `X[12884901889]` is read, but never written"]),
+    ("i * 4294967296", "i * 4294967296 + 17179869184", ["error: `X[17179869184]` is read, but never written"]),
+])  # fmt: skip
 def test_few_elements_of_a_temporary_that_no_memory_holds(write, read, expected):
     """It is refuted or said to be unproved, without a mark for each of its elements."""
     f = parse(

@@ -155,14 +155,11 @@ def test_a_name_that_is_taken_is_refused():
     """)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("lambda", "a name must be a Python identifier, got 'lambda'"),
-        ("T.x", "a name must be a Python identifier, got 'T.x'"),
-        ("x" * 20_000, "a name has at most 255 letters, got 20000: xxxxxxxxxxxxxxxxxxxx..."),
-    ],
-)
+@pytest.mark.parametrize(("name", "reason"), [
+    ("lambda", "a name must be a Python identifier, got 'lambda'"),
+    ("T.x", "a name must be a Python identifier, got 'T.x'"),
+    ("x" * 20_000, "a name has at most 255 letters, got 20000: xxxxxxxxxxxxxxxxxxxx..."),
+])  # fmt: skip
 def test_a_name_that_a_script_cannot_say_is_refused(name, reason):
     Checked(chain()).refuses(f"\nstage_mem('i', 'A', '{name}'): {reason}")
 

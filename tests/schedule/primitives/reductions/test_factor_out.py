@@ -31,15 +31,12 @@ def test_a_factor():
     """)
 
 
-@pytest.mark.parametrize(
-    ("term", "result"),
-    [
-        (lambda a, b: -(a * b), "-C_global[v0]"),
-        (lambda a, b: a * -b * 3.0, "C_global[v0] * T.float32(-3.0)"),
-        (lambda a, b: (a / 4.0) * (2.0 * b), "C_global[v0] * T.float32(2.0) / T.float32(4.0)"),
-        (lambda a, b: -(a * -b), "C_global[v0]"),
-    ],
-)
+@pytest.mark.parametrize(("term", "result"), [
+    (lambda a, b: -(a * b), "-C_global[v0]"),
+    (lambda a, b: a * -b * 3.0, "C_global[v0] * T.float32(-3.0)"),
+    (lambda a, b: (a / 4.0) * (2.0 * b), "C_global[v0] * T.float32(2.0) / T.float32(4.0)"),
+    (lambda a, b: -(a * -b), "C_global[v0]"),
+])  # fmt: skip
 def test_factors_anywhere(term, result):
     s = Checked(sums(term))
     s.factor_out("C")

@@ -94,17 +94,13 @@ def main(A: T.Buffer((7, 5), "float32"), D: T.Buffer((7,), "float32"), E: T.Buff
     )
 
 
-@pytest.mark.parametrize(
-    ("func", "at", "init"),
-    [
-        (biased(), "v_i, v_j", "bias[v_j]"),
-        (biased(lambda x, b: 2.0 + (x - b) + b), "v_i, v_j", "-bias[v_j] + T.float32(2.0) + bias[v_j]"),
-        (biased(transposed=True), "v_j, v_i", "bias[v_j]"),
-        (biased(dtype="int32"), "v_i, v_j", "bias[v_j]"),
-        (biased(lambda x, b: x), "v_i, v_j", "T.float32(0.0)"),
-    ],
-    ids=["a bias", "several terms", "a transposed output", "integers", "a copy"],
-)
+@pytest.mark.parametrize(("func", "at", "init"), [
+    (biased(), "v_i, v_j", "bias[v_j]"),
+    (biased(lambda x, b: 2.0 + (x - b) + b), "v_i, v_j", "-bias[v_j] + T.float32(2.0) + bias[v_j]"),
+    (biased(transposed=True), "v_j, v_i", "bias[v_j]"),
+    (biased(dtype="int32"), "v_i, v_j", "bias[v_j]"),
+    (biased(lambda x, b: x), "v_i, v_j", "T.float32(0.0)"),
+], ids=["a bias", "several terms", "a transposed output", "integers", "a copy"])  # fmt: skip
 def test_what_the_init_becomes(func, at, init):
     s = Checked(func)
     s.fuse_reduction_epilogue("C", "D")

@@ -310,14 +310,11 @@ def test_refuses_what_is_not_associative():
     """)
 
 
-@pytest.mark.parametrize(
-    "combine",
-    [
-        lambda x, y: te.minimum(x + y, 1000),  # a sum that stays at a bound
-        lambda x, y: te.select(x + y > 77_777, y, x + y),  # one that forgets what came before
-        lambda x, y: te.select(te.all(x > 5, y > 5), x + y - 1, x + y),
-    ],
-)
+@pytest.mark.parametrize("combine", [
+    lambda x, y: te.minimum(x + y, 1000),  # a sum that stays at a bound
+    lambda x, y: te.select(x + y > 77_777, y, x + y),  # one that forgets what came before
+    lambda x, y: te.select(te.all(x > 5, y > 5), x + y - 1, x + y),
+])  # fmt: skip
 def test_refuses_what_small_numbers_do_not_disprove(combine):
     both = te.comm_reducer(
         lambda x, y: (combine(x[0], y[0]), x[1] + y[1]), lambda a, b: (te.const(0, a), te.const(0, b)), name="both"
@@ -473,13 +470,10 @@ def test_refuses_a_reduction_loop_with_other_statements():
         s.rfactor(ko)
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("T.evaluate(0)", "the reduction of `C` is not recognised, so its partial results cannot be combined"),
-        ("C[k] = C[k] + A[k]", "`C` reduces over `k`, but each of its values writes another element of `C`"),
-    ],
-)
+@pytest.mark.parametrize(("body", "message"), [
+    ("T.evaluate(0)", "the reduction of `C` is not recognised, so its partial results cannot be combined"),
+    ("C[k] = C[k] + A[k]", "`C` reduces over `k`, but each of its values writes another element of `C`"),
+])  # fmt: skip
 def test_refuses_what_adds_nothing_up_in_one_place(body, message):
     func = parse(f"""
 @T.prim_func

@@ -195,18 +195,15 @@ def test_a_place_that_was_drawn():
     assert other.get_loops("B")[0] == "i_1" and other.get_loops("B") != s.get_loops("B")
 
 
-@pytest.mark.parametrize(
-    ("sampler", "args", "use"),
-    [
-        ("sample_perfect_tile", ("i", 1), lambda s, v: s.split("i", v)),
-        ("sample_partitioned_tile", ("i", 3, 1, 4), lambda s, v: s.split("i", v)),
-        ("sample_tile", ("i", 2), lambda s, v: s.split("i", [*v])),
-        ("sample_categorical", ([[1, 36], [36, 1]], [0.5, 0.5]), lambda s, v: s.split("i", v)),
-        ("sample_categorical", ([[36]], [1.0]), lambda s, v: s.split("i", v)),
-        ("sample_categorical", (["a\nb"], [1.0]), lambda s, v: s.annotate("i", "key", v)),
-        ("sample_compute_location", ("B",), lambda s, v: s.annotate("i", "key", v)),
-    ],
-)
+@pytest.mark.parametrize(("sampler", "args", "use"), [
+    ("sample_perfect_tile", ("i", 1), lambda s, v: s.split("i", v)),
+    ("sample_partitioned_tile", ("i", 3, 1, 4), lambda s, v: s.split("i", v)),
+    ("sample_tile", ("i", 2), lambda s, v: s.split("i", [*v])),
+    ("sample_categorical", ([[1, 36], [36, 1]], [0.5, 0.5]), lambda s, v: s.split("i", v)),
+    ("sample_categorical", ([[36]], [1.0]), lambda s, v: s.split("i", v)),
+    ("sample_categorical", (["a\nb"], [1.0]), lambda s, v: s.annotate("i", "key", v)),
+    ("sample_compute_location", ("B",), lambda s, v: s.annotate("i", "key", v)),
+])  # fmt: skip
 def test_a_printed_trace_can_be_pasted(sampler, args, use):
     """What is drawn as a list is printed as one, also where it has one element."""
     s, pasted = Schedule(vector(36), seed=0), Schedule(vector(36))

@@ -82,15 +82,12 @@ def stage(value, shape=(7, 13)) -> PrimFunc:
     return te.create_prim_func([X, C])
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        lambda X: lambda i, j: X[i, j] * 2.0,
-        lambda X: lambda i, j: -X[i, j],
-        lambda X: lambda i, j: X[j, 3] / 3.0,
-        lambda X: lambda i, j: X[0, i + 1] - X[i + 2, j],
-    ],
-)
+@pytest.mark.parametrize("value", [
+    lambda X: lambda i, j: X[i, j] * 2.0,
+    lambda X: lambda i, j: -X[i, j],
+    lambda X: lambda i, j: X[j, 3] / 3.0,
+    lambda X: lambda i, j: X[0, i + 1] - X[i + 2, j],
+])  # fmt: skip
 def test_simple_stages_are_inlined(value):
     assert verdicts(Inline(), stage(value)) == {"B": Verdict.ONLY, "C": Verdict.SKIP}
     (new,) = Inline().apply(state(stage(value)), "B")
@@ -98,18 +95,15 @@ def test_simple_stages_are_inlined(value):
     same_numbers(stage(value), new.func)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        pytest.param(lambda X: lambda i, j: te.exp(X[i, j]), id="intrinsic"),
-        pytest.param(lambda X: lambda i, j: te.if_then_else(i > 3, X[i, j], 0.0), id="choice"),
-        pytest.param(lambda X: lambda i, j: X[j, i], id="transposed"),
-        pytest.param(lambda X: lambda i, j: X[i, i], id="axis twice"),
-        pytest.param(lambda X: lambda i, j: X[i, j // 2], id="divided"),
-        pytest.param(lambda X: lambda i, j: X[0, i + j - j], id="sum of axes, until simplified"),
-        pytest.param(lambda X: lambda i, j: X[i // 2, j], id="axis scaled"),
-    ],
-)
+@pytest.mark.parametrize("value", [
+    pytest.param(lambda X: lambda i, j: te.exp(X[i, j]), id="intrinsic"),
+    pytest.param(lambda X: lambda i, j: te.if_then_else(i > 3, X[i, j], 0.0), id="choice"),
+    pytest.param(lambda X: lambda i, j: X[j, i], id="transposed"),
+    pytest.param(lambda X: lambda i, j: X[i, i], id="axis twice"),
+    pytest.param(lambda X: lambda i, j: X[i, j // 2], id="divided"),
+    pytest.param(lambda X: lambda i, j: X[0, i + j - j], id="sum of axes, until simplified"),
+    pytest.param(lambda X: lambda i, j: X[i // 2, j], id="axis scaled"),
+])  # fmt: skip
 def test_other_stages_are_not_inlined(value, request):
     expected = {"B"} if "simplified" in request.node.callspec.id else set()
     assert only(Inline(), stage(value)) == expected
