@@ -19,6 +19,7 @@ import pytest
 import tir
 from schedule import Schedule, ScheduleError, Trace, replay
 from tests.arrays import copies, integers, widened
+from tests.elision import completed
 from tests.programs import chain, matmul
 from tir.interpreter import InterpreterError, run
 from tir.ir import Block, Buffer, Const, For, Kind, PrimFunc, Stmt, Store, seq
@@ -30,26 +31,27 @@ NOWHERE = -1  # what the recorded iterations of an element are that no store has
 
 
 class Checked(Schedule):
-    """A schedule that keeps the function it began with, `before`, and asserts what primitives make of it."""
+    """A schedule that keeps the function it began with, `before`, and asserts what primitives make of it; a text is a script."""
 
-    def __init__(self, func: PrimFunc, seed: int | np.random.Generator | None = None):
-        super().__init__(func, seed)
-        self.before = func
+    def __init__(self, func: PrimFunc | str, seed: int | np.random.Generator | None = None):
+        self.before = parse(dedent(func)) if isinstance(func, str) else func
+        super().__init__(self.before, seed)
 
     def becomes(self, expected_body: str, sizes: dict[str, int] | None = None) -> None:
         """Assert that the schedule prints as expected, replays, is well formed, and computes the numbers of the function before.
 
-        `expected_body` is the printed body of the function, in which `...` stands for lines of the one before (`completed`); the
-        header must be that of the one before.
+        `expected_body` is the printed body of the function, in which `...` stands for lines of the script before the last step
+        (`completed`); the header must be that of the function before.
         """
         __tracebackhide__ = True
         before = self.before
         well_formed(self.func)
         same_numbers(before, self.func, sizes)  # before the script: it names the first element that went wrong
         header, found = _header_and_body(self.func)
-        header_before, body_before = _header_and_body(before)
-        assert header == header_before, f"the header became\n{header}"
-        expected = completed(dedent(expected_body).strip(), body_before)
+        assert header == _header_and_body(before)[0], f"the header became\n{header}"
+        expected = dedent(expected_body).strip()
+        if "..." in expected:
+            expected = completed(expected, _header_and_body(replay(before, self.trace.steps[:-1]).func)[1])
         changes = "\n".join(unified_diff(expected.splitlines(), found.splitlines(), "expected", "found", lineterm=""))
         assert found == expected, f"{changes}\n\nthe script was\n{found}"
         round_trip(self.func)
@@ -92,42 +94,6 @@ def refuse(schedule: Schedule, expected_message: str, call: Callable[[Schedule],
     step = call or (lambda s: eval(f"s.{call_in(dedent(expected_message).strip())}", {"s": s}))
     with Checked.refusal(schedule, expected_message):  # type: ignore[arg-type]
         step(schedule)
-
-
-def completed(expected: str, before: str) -> str:
-    """A script in which each line `...` is replaced by the lines of the script `before` that it stands for.
-
-    They begin after the line above it (of the same block; at the start where there is none), which is unchanged but for the
-    indentation. They end where the line below it comes, or where the indentation is less than that of the `...`.
-    """
-    given, lines, block = before.splitlines(), [], 0
-    listed = expected.splitlines()
-    for n, line in enumerate(listed):
-        if line.strip() != "...":
-            taken = [line]
-        else:
-            start, shift = 0, 0
-            if lines:
-                assert block >= 0, f"`...` in a block that was not there before, below {lines[-1].strip()}"
-                above = [m for m in range(block, len(given)) if given[m].strip() == lines[-1].strip()]
-                assert above, f"the line above a `...` was not there before: {lines[-1].strip()}"
-                start, shift = above[0] + 1, _depth(lines[-1]) - _depth(given[above[0]])
-            below = listed[n + 1].strip() if n + 1 < len(listed) else None
-            taken = []
-            for g in given[start:]:
-                if g.strip() == below or _depth(g) + shift < _depth(line):
-                    break
-                taken.append(" " * (_depth(g) + shift) + g.strip())
-            assert taken, f"`...` stands for nothing below {lines[-1].strip() if lines else 'the start'}"
-        for one in taken:
-            if one.strip().startswith("with T.block("):
-                block = next((m for m, g in enumerate(given) if g.strip() == one.strip()), NOWHERE)
-        lines += taken
-    return "\n".join(lines)
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip())
 
 
 def call_in(message: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedule import Schedule
-from tests.schedule.harness import Checked, completed, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, refuse, same_numbers, well_formed
 from tir.ir import PrimFunc
 from tir.script import parse
 
@@ -71,37 +71,3 @@ def test_a_changed_header_is_seen():
     s.becomes(body)
     s.before = program()
     assert 'T.func_attr({"note": 1})' in failure(s.becomes, body)
-
-
-TWO_BLOCKS = """\
-for i in range(7):
-    with T.block("B"):
-        v_i = T.axis.spatial(7, i)
-        B[v_i] = A[v_i]
-for i in range(7):
-    with T.block("C"):
-        v_i = T.axis.spatial(7, i)
-        C[v_i] = B[v_i]
-D[0] = C[0]"""
-
-
-@pytest.mark.parametrize(("listed", "lines"), [
-    ("...", range(9)),
-    ("...\nD[0] = C[0]", range(9)),
-    ("for i in range(7):\n    ...\nE[0] = 1", [0, 1, 2, 3, "E[0] = 1"]),  # the rest of the loop
-    ('with T.block("C"):\n    ...', ['with T.block("C"):', "    v_i = T.axis.spatial(7, i)", "    C[v_i] = B[v_i]"]),
-    ('with T.block("C"):\n    v_i = T.axis.spatial(7, i)\n    ...',
-     ['with T.block("C"):', "    v_i = T.axis.spatial(7, i)", "    C[v_i] = B[v_i]"]),  # the one of its block, not of `B`
-])  # fmt: skip
-def test_dots_stand_for_lines_of_the_script_before(listed, lines):
-    before = TWO_BLOCKS.split("\n")
-    assert completed(listed, TWO_BLOCKS) == "\n".join(before[n] if isinstance(n, int) else n for n in lines)
-
-
-@pytest.mark.parametrize(("listed", "message"), [
-    ("for i in range(8):\n    ...", "the line above a `...` was not there before: for i in range(8):"),
-    ("D[0] = C[0]\n...", "`...` stands for nothing below D[0] = C[0]"),
-    ('with T.block("D"):\n    v_i = T.axis.spatial(7, i)\n    ...', "`...` in a block that was not there before"),
-])  # fmt: skip
-def test_dots_without_lines_of_the_script_before(listed, message):
-    assert message in failure(completed, listed, TWO_BLOCKS)

@@ -17,9 +17,6 @@ V3 = "llvm -num-cores 1 -mcpu x86-64-v3"
 BOUNDED = "T.exp(T.Select("
 
 SOURCE = """
-from tir.script import tir as T
-
-
 @T.prim_func
 def main(A: T.Buffer((3, 13), "float32"), m: T.Buffer((3,), "float32"), B: T.Buffer((3, 13), "float32")):
     n = T.alloc_buffer((3, 5))
@@ -109,9 +106,6 @@ def test_the_shorter_exponential_has_the_same_bits(mcpu, dtype):
     if missing_features(mcpu, ""):
         pytest.skip(missing_features(mcpu, ""))
     source = """
-from tir.script import tir as T
-
-
 @T.prim_func
 def main(A: T.Buffer((40000,), "{0}"), B: T.Buffer((40000,), "{0}")):
     for i in range(5000):

@@ -1,7 +1,8 @@
 """The space `ansor`: how many sketches the paper's rules make of known computations, and each sketch's script.
 
 The counts are those of TVM's tests for a CPU with four threads (tests/python/auto_scheduler/test_auto_scheduler_sketch_generation.py).
-The scripts are in the folder `sketches`; `python -m tests.search.space.test_annotation` writes them anew, to be read before they are kept.
+The scripts are in the folder `sketches`, where `...` stands for lines of an earlier one. `python -m tests.search.space.test_annotation`
+writes them anew, to be read before they are kept.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from search.space.rules.rfactor import ansor_needs_rfactor
 from search.space.rules.tiling import needs_tiling
 from search.space.show import sketch_text
 from tests import programs
+from tests.elision import completed, elided
 from tests.schedule.harness import same_numbers, well_formed
 from tests.search.once import generate
 from tests.sweeps import one_in
@@ -40,9 +42,29 @@ CASES = {
 }
 
 
-def scripts(name: str) -> str:
+def scripts(name: str) -> list[str]:
     make, _ = CASES[name]
-    return "\n".join(sketch_text(s) for s in generate(make(), FOUR, space="ansor"))
+    return [sketch_text(s) for s in generate(make(), FOUR, space="ansor")]
+
+
+def written(texts: list[str]) -> str:
+    """The texts of sketches, each with `...` for what it has in common with an earlier one: the one that leaves the fewest lines."""
+    kept = texts[:1]
+    bodies = [text.partition("\n")[2] for text in texts]
+    for n, text in enumerate(texts[1:], 1):
+        forms = [f"# sketch {n}, as sketch {m}\n{elided(bodies[n], bodies[m])}\n" for m in range(n)]
+        kept.append(min((text, *forms), key=lambda form: form.count("\n")))
+    return "\n".join(kept)
+
+
+def read(text: str) -> list[str]:
+    """The texts of sketches that were `written`."""
+    bodies: list[str] = []
+    for kept in text.removesuffix("\n").split("\n\n"):
+        title, _, body = kept.partition("\n")
+        _, _, earlier = title.partition(", as sketch ")
+        bodies.append(completed(body, bodies[int(earlier)]) if earlier else body)
+    return [f"# sketch {n}\n{body}\n" for n, body in enumerate(bodies)]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -53,7 +75,7 @@ def test_the_number_of_sketches_is_known(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_scripts_of_the_sketches(name):
-    assert scripts(name) == (FOLDER / f"{name}.txt").read_text()
+    assert scripts(name) == read((FOLDER / f"{name}.txt").read_text())
 
 
 SMALL = {
@@ -137,4 +159,4 @@ def test_stages_without_reads_and_cheap_intrinsics_are_inlined():
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for case in CASES:
-        (FOLDER / f"{case}.txt").write_text(scripts(case))
+        (FOLDER / f"{case}.txt").write_text(written(scripts(case)))

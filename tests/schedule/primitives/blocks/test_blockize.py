@@ -100,17 +100,13 @@ def test_a_tiled_reduction():
                 v_i_o, v_j_o = T.axis.remap("SS", [i_0, j_0])
                 for i_1_init, j_1_init in T.grid(2, 4):
                     with T.block("C_init"):
-                        v_i_i, v_j_i = T.axis.remap("SS", [i_1_init, j_1_init])
-                        T.where(v_j_o * 4 + j_1_init < 13 and v_i_o * 2 + i_1_init < 7)
-                        C[v_i_o * 2 + v_i_i, v_j_o * 4 + v_j_i] = T.float32(0.0)
+                        ...
             for k_0 in range(3):
                 with T.block("C_o_update"):
                     v_i_o, v_j_o, v_k_o = T.axis.remap("SSR", [i_0, j_0, k_0])
                     for i_1, j_1, k_1 in T.grid(2, 4, 2):
                         with T.block("C"):
-                            v_i_i, v_j_i, v_k_i = T.axis.remap("SSR", [i_1, j_1, k_1])
-                            T.where(v_j_o * 4 + j_1 < 13 and v_i_o * 2 + i_1 < 7 and v_k_o * 2 + k_1 < 5)
-                            C[v_i_o * 2 + v_i_i, v_j_o * 4 + v_j_i] = C[v_i_o * 2 + v_i_i, v_j_o * 4 + v_j_i] + A[v_i_o * 2 + v_i_i, v_k_o * 2 + v_k_i] * B[v_k_o * 2 + v_k_i, v_j_o * 4 + v_j_i]
+                            ...
     """)
 
 
@@ -354,10 +350,7 @@ def test_loops_that_visit_a_part_of_an_axis():
                             v_i1_i = T.axis.spatial(3, i1_0_1)
                             B[v_i0_o + v_i0_i, v_i1_o * 3 + v_i1_i] = A[v_i0_o + v_i0_i, v_i1_o * 3 + v_i1_i] + T.float32(1.0)
             for i1_1 in range(1):
-                with T.block("B_i1_1"):
-                    v_i0 = T.axis.spatial(2, i0)
-                    v_i1 = T.axis.spatial(7, i1_1 + 6)
-                    B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
+                ...
     """)
 
 
@@ -484,16 +477,14 @@ def test_the_init_of_a_tile_runs_for_each_value_of_an_opaque_axis():
 
 def test_a_condition_in_the_dtype_of_the_loops():
     """Which are of 32 bits, and the axes of 64."""
-    s = Checked(
-        parse("""
-@T.prim_func
-def main(A: T.Buffer((7,), "float32")):
-    for i in range(7):
-        with T.block("A"):
-            v = T.axis.spatial(T.int64(7), i)
-            A[v] = 1.0
-""")
-    )
+    s = Checked("""
+        @T.prim_func
+        def main(A: T.Buffer((7,), "float32")):
+            for i in range(7):
+                with T.block("A"):
+                    v = T.axis.spatial(T.int64(7), i)
+                    A[v] = 1.0
+    """)
     s.split("i", [2, 4])
     s.blockize("i_1")
     s.becomes("""

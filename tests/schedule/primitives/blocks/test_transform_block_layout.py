@@ -4,7 +4,6 @@ from schedule import Schedule, ScheduleError
 from tests.programs import chain, matmul
 from tests.schedule.harness import Checked
 from tir import te
-from tir.script import parse
 
 
 def test_reordered():
@@ -211,16 +210,14 @@ def test_an_index_map_may_use_symbolic_sizes():
 
 
 def test_extents_of_int64():
-    s = Checked(
-        parse("""
-@T.prim_func
-def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
-    for i, j in T.grid(T.int64(7), T.int64(13)):
-        with T.block("B"):
-            v_i, v_j = T.axis.remap("SS", [i, j])
-            B[v_i, v_j] = A[v_i, v_j]
-""")
-    )
+    s = Checked("""
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+            for i, j in T.grid(T.int64(7), T.int64(13)):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B[v_i, v_j] = A[v_i, v_j]
+    """)
     s.transform_block_layout("B", lambda i, j: (i * 13 + j,))
     s.becomes("""
         for ax0 in range(T.int64(91)):

@@ -11,12 +11,14 @@ def test_a_larger_region_is_stated():
     s.annotate_buffer_access("C", 0, "read", lambda i, j, k: (i, (k - 1, k + 2)))
     s.annotate_buffer_access("C", "C", "write", "lambda i, j, k: (i, (0, 13))")
     s.becomes("""
-        ...
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
                 v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
                 T.reads(A[v_i, v_k - 1:v_k + 2], B[v_k, v_j])
                 T.writes(C[v_i, 0:13])
                 with T.init():
-                ...
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
     """)
 
 

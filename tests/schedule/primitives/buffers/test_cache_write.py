@@ -34,13 +34,7 @@ def test_of_tiles_that_dont_divide():
         for i_0, j_0 in T.grid(2, 3):
             for k, i_1, j_1 in T.grid(5, 4, 5):
                 with T.block("C"):
-                    v_i = T.axis.spatial(7, i_0 * 4 + i_1)
-                    v_j = T.axis.spatial(13, j_0 * 5 + j_1)
-                    v_k = T.axis.reduce(5, k)
-                    T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
-                    with T.init():
-                        C_local[v_i, v_j] = T.float32(0.0)
-                    C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                    ...
             for ax0, ax1 in T.grid(4, 5):
                 with T.block("C_local"):
                     v0 = T.axis.spatial(7, i_0 * 4 + ax0)
@@ -84,10 +78,7 @@ def test_inside_loops_shared_with_a_reader():
         for i_0 in range(2):
             for i_1_1, j, k in T.grid(4, 13, 5):
                 with T.block("C"):
-                    v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
-                    v_j = T.axis.spatial(13, j)
-                    v_k = T.axis.reduce(5, k)
-                    T.where(i_0 * 4 + i_1_1 < 7)
+                    ...
                     with T.init():
                         C_local[v_i, v_j] = T.float32(0.0)
                     C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
@@ -99,10 +90,7 @@ def test_inside_loops_shared_with_a_reader():
                     C[v0, v1] = C_local[v0, v1]
             for ax0, ax1 in T.grid(4, 13):
                 with T.block("D"):
-                    v_i = T.axis.spatial(7, i_0 * 4 + ax0)
-                    v_j = T.axis.spatial(13, ax1)
-                    T.where(i_0 * 4 + ax0 < 7)
-                    D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+                    ...
     """)
 
 
@@ -118,12 +106,7 @@ def test_rank_0_and_several_outputs():
         S_local = T.alloc_buffer((), scope="local")
         X_v1_local = T.alloc_buffer((7,), scope="local")
         for k in range(7):
-            ...
-                with T.init():
-                    S_local[()] = T.float32(0.0)
-                S_local[()] = S_local[()] + A[v_k]
-        with T.block("S_local"):
-            S[()] = S_local[()]
+        ...
         for i in range(7):
             with T.block("X"):
                 ...
@@ -170,7 +153,10 @@ def test_of_an_output_written_in_part():
         B = T.alloc_buffer((7, 13))
         C_local = T.alloc_buffer((7, 13), scope="local")
         for i, j in T.grid(7, 13):
-        ...
+            ...
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
                 T.where(i_1 < 5)
                 C_local[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
         for ax0, ax1 in T.grid(7, 13):
@@ -202,8 +188,7 @@ def test_of_a_copy_of_what_is_read():
                 X_global[v0] = X_global_local[v0]
         for i_1 in range(9):
             with T.block("B"):
-                v_i = T.axis.spatial(9, i_1)
-                B[v_i] = X_global[v_i + 2]
+                ...
     """)
 
 
@@ -214,7 +199,8 @@ def test_places_that_are_not_axes_are_copied_as_far_as_they_are_read():
         X = T.alloc_buffer((13,))
         X_local = T.alloc_buffer((13,), scope="local")
         for i in range(13):
-            ...
+            with T.block("X"):
+                v_i = T.axis.spatial(13, i)
                 if v_i <= 10:
                     X_local[12 - v_i] = A[v_i]
         for ax0 in range(13):
@@ -224,7 +210,8 @@ def test_places_that_are_not_axes_are_copied_as_far_as_they_are_read():
                 X[v0] = X_local[v0]
         for i_1 in range(9):
             with T.block("B"):
-                ...
+                v_i = T.axis.spatial(9, i_1)
+                B[v_i] = X[v_i + 2]
     """)
 
 
@@ -278,7 +265,9 @@ def test_under_a_condition():
     s.becomes("""
         C_local = T.alloc_buffer((7, 5), scope="local")
         for i in range(7):
-            ...
+            if A[i, 0] > T.float32(0.0):
+                for j in range(5):
+                    with T.block("C"):
                         v, w = T.axis.remap("SS", [i, j])
                         C_local[v, w] = A[v, w] * T.float32(2.0)
                 for ax0 in range(5):
@@ -287,7 +276,8 @@ def test_under_a_condition():
                         C[v0, v1] = C_local[v0, v1]
         for i_1, j_1 in T.grid(7, 5):
             with T.block("D"):
-                ...
+                v, w = T.axis.remap("SS", [i_1, j_1])
+                D[v, w] = C[v, w] + T.float32(1.0)
     """)
     Checked(parse(UNDER_IF)).refuses("""
         cache_write('C', 0, 'local', ['D']): `D` may read elements of `C` that `C` has not written by then, and the copy lacks
@@ -321,11 +311,7 @@ def test_inside_a_blockized_block():
                 v_i_o, v_j_o, v_k_o = T.axis.remap("SSR", [i_0, j, k_0])
                 C_local = T.alloc_buffer((8, 13), scope="local")
                 with T.init():
-                    for i_1_init in range(4):
-                        with T.block("C_init"):
-                            v_i_i = T.axis.spatial(4, i_1_init)
-                            v_j_i = T.axis.spatial(1, 0)
-                            C[v_i_o * 4 + v_i_i, v_j_o + v_j_i] = T.float32(0.0)
+                    ...
                 for ax0_1 in range(4):
                     with T.block("C_local_start"):
                         v0 = T.axis.spatial(8, v_i_o * 4 + ax0_1)
@@ -333,8 +319,7 @@ def test_inside_a_blockized_block():
                         C_local[v0, v1] = C[v0, v1]
                 for i_1, k_1 in T.grid(4, 3):
                     with T.block("C"):
-                        v_i_i = T.axis.spatial(4, i_1)
-                        v_j_i = T.axis.spatial(1, 0)
+                        ...
                         v_k_i = T.axis.reduce(3, k_1)
                         C_local[v_i_o * 4 + v_i_i, v_j_o + v_j_i] = C_local[v_i_o * 4 + v_i_i, v_j_o + v_j_i] + A[v_i_o * 4 + v_i_i, v_k_o * 3 + v_k_i] * B[v_k_o * 3 + v_k_i, v_j_o + v_j_i]
                 for ax0 in range(4):
@@ -414,37 +399,35 @@ def test_what_a_block_allocates_is_not_among_what_it_writes():
 
 def test_what_nothing_was_written_to_is_not_copied_before():
     """Though the block says that it goes on with a reduction: of all others, it alone writes its temporary."""
-    s = Checked(
-        parse(
-            """
-from tir.script import tir as T
+    s = Checked("""
+        from tir.script import tir as T
 
-@T.prim_func
-def main(A: T.Buffer((7, 5), "float32"), C: T.Buffer((7,), "float32")):
-    X = T.alloc_buffer((7,))
-    with T.block("rows"):
-        vt = T.axis.reduce(1, 0)
-        for i in range(7):
-            with T.block("start"):
-                v = T.axis.spatial(7, i)
-                X[v] = T.float32(0.0)
-        for i, k in T.grid(7, 5):
-            with T.block("sum"):
-                v, vk = T.axis.remap("SR", [i, k])
-                X[v] = X[v] + A[v, vk]
-    for i in range(7):
-        with T.block("C"):
-            v = T.axis.spatial(7, i)
-            C[v] = X[v] * T.float32(2.0)
-"""
-        )
-    )
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), C: T.Buffer((7,), "float32")):
+            X = T.alloc_buffer((7,))
+            with T.block("rows"):
+                vt = T.axis.reduce(1, 0)
+                for i in range(7):
+                    with T.block("start"):
+                        v = T.axis.spatial(7, i)
+                        X[v] = T.float32(0.0)
+                for i, k in T.grid(7, 5):
+                    with T.block("sum"):
+                        v, vk = T.axis.remap("SR", [i, k])
+                        X[v] = X[v] + A[v, vk]
+            for i in range(7):
+                with T.block("C"):
+                    v = T.axis.spatial(7, i)
+                    C[v] = X[v] * T.float32(2.0)
+    """)
     s.cache_write("rows", "X", "local")
     s.becomes("""
         X = T.alloc_buffer((7,))
         X_local = T.alloc_buffer((7,), scope="local")
         with T.block("rows"):
-            ...
+            vt = T.axis.reduce(1, 0)
+            for i in range(7):
+                with T.block("start"):
                     v = T.axis.spatial(7, i)
                     X_local[v] = T.float32(0.0)
             for i_1, k in T.grid(7, 5):
@@ -457,27 +440,26 @@ def main(A: T.Buffer((7, 5), "float32"), C: T.Buffer((7,), "float32")):
                 X[v0] = X_local[v0]
         for i_2 in range(7):
             with T.block("C"):
-                ...
+                v = T.axis.spatial(7, i_2)
+                C[v] = X[v] * T.float32(2.0)
     """)
 
 
 def halves(first: str, second: str) -> Checked:
     """Elements that two blocks inside of one write, under conditions over its axes."""
-    return Checked(
-        parse(f"""
-    @T.prim_func
-    def main(A: T.Buffer((7, 9), "float32"), C: T.Buffer((7, 9), "float32")):
-        for i, j in T.grid(7, 9):
-            with T.block("C"):
-                v_i, v_j = T.axis.remap("SS", [i, j])
-                with T.block("first"):
-                    T.where({first})
-                    C[v_i, v_j] = A[v_i, v_j] * T.float32(2)
-                with T.block("second"):
-                    T.where({second})
-                    C[v_i, v_j] = A[v_i, v_j] * T.float32(3)
+    return Checked(f"""
+        @T.prim_func
+        def main(A: T.Buffer((7, 9), "float32"), C: T.Buffer((7, 9), "float32")):
+            for i, j in T.grid(7, 9):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    with T.block("first"):
+                        T.where({first})
+                        C[v_i, v_j] = A[v_i, v_j] * T.float32(2)
+                    with T.block("second"):
+                        T.where({second})
+                        C[v_i, v_j] = A[v_i, v_j] * T.float32(3)
     """)
-    )
 
 
 def test_conditions_of_blocks_inside():
@@ -487,7 +469,9 @@ def test_conditions_of_blocks_inside():
     s.becomes("""
         C_local = T.alloc_buffer((7, 9), scope="local")
         for i, j in T.grid(7, 9):
-            ...
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                with T.block("first"):
                     T.where(v_i < 5)
                     C_local[v_i, v_j] = A[v_i, v_j] * T.float32(2.0)
                 with T.block("second"):
@@ -507,30 +491,28 @@ def test_conditions_of_blocks_inside():
 
 def test_in_a_block_of_a_buffer_from_outside():
     """The axes of the block around count as loops; what the block reads it has written itself before."""
-    s = Checked(
-        parse("""
-    @T.prim_func
-    def main(B: T.Buffer((9, 8), "float32"), C: T.Buffer((9, 8), "float32")):
-        A = T.alloc_buffer((9, 8))
-        for i, j in T.grid(3, 2):
-            with T.block("tile"):
-                v_i, v_j = T.axis.remap("SS", [i, j])
-                for x, y in T.grid(3, 4):
-                    with T.block("A"):
-                        a = T.axis.spatial(9, v_i * 3 + x)
-                        b = T.axis.spatial(8, v_j * 4 + y)
-                        A[a, b] = T.float32(1)
-                for x, y in T.grid(3, 4):
-                    with T.block("B"):
-                        a = T.axis.spatial(9, v_i * 3 + x)
-                        b = T.axis.spatial(8, v_j * 4 + y)
-                        B[a, b] = A[a, b] + T.float32(1)
-        for i, j in T.grid(9, 8):
-            with T.block("C"):
-                a, b = T.axis.remap("SS", [i, j])
-                C[a, b] = A[a, b] * T.float32(2)
+    s = Checked("""
+        @T.prim_func
+        def main(B: T.Buffer((9, 8), "float32"), C: T.Buffer((9, 8), "float32")):
+            A = T.alloc_buffer((9, 8))
+            for i, j in T.grid(3, 2):
+                with T.block("tile"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    for x, y in T.grid(3, 4):
+                        with T.block("A"):
+                            a = T.axis.spatial(9, v_i * 3 + x)
+                            b = T.axis.spatial(8, v_j * 4 + y)
+                            A[a, b] = T.float32(1)
+                    for x, y in T.grid(3, 4):
+                        with T.block("B"):
+                            a = T.axis.spatial(9, v_i * 3 + x)
+                            b = T.axis.spatial(8, v_j * 4 + y)
+                            B[a, b] = A[a, b] + T.float32(1)
+            for i, j in T.grid(9, 8):
+                with T.block("C"):
+                    a, b = T.axis.remap("SS", [i, j])
+                    C[a, b] = A[a, b] * T.float32(2)
     """)
-    )
     s.cache_write("A", 0, "local")
     s.cache_write("tile", "A", "global")
     s.becomes("""
@@ -538,12 +520,7 @@ def test_in_a_block_of_a_buffer_from_outside():
         A_global = T.alloc_buffer((9, 8))
         for i, j in T.grid(3, 2):
             with T.block("tile"):
-                v_i, v_j = T.axis.remap("SS", [i, j])
-                A_local = T.alloc_buffer((9, 8), scope="local")
-                for x, y in T.grid(3, 4):
-                    ...
-                        b = T.axis.spatial(8, v_j * 4 + y)
-                        A_local[a, b] = T.float32(1.0)
+                ...
                 for ax0, ax1 in T.grid(3, 4):
                     with T.block("A_local"):
                         v0 = T.axis.spatial(9, v_i * 3 + ax0)
@@ -582,19 +559,17 @@ def test_of_a_buffer_without_elements():
 
 
 def test_a_copy_inside_of_a_block_is_copied_as_far_as_an_instance_reads_it():
-    s = Checked(
-        parse("""
-            @T.prim_func
-            def main(A: T.Buffer((6,)), B: T.Buffer((6,)), C: T.Buffer((6,))):
-                for i in range(5):
-                    with T.block("B"):
-                        vi = T.axis.spatial(5, i)
-                        B[vi] = A[vi] + T.float32(1)
-                    with T.block("C"):
-                        vi = T.axis.spatial(5, i)
-                        C[vi] = B[vi + 1] * T.float32(3)
-        """)
-    )
+    s = Checked("""
+        @T.prim_func
+        def main(A: T.Buffer((6,)), B: T.Buffer((6,)), C: T.Buffer((6,))):
+            for i in range(5):
+                with T.block("B"):
+                    vi = T.axis.spatial(5, i)
+                    B[vi] = A[vi] + T.float32(1)
+                with T.block("C"):
+                    vi = T.axis.spatial(5, i)
+                    C[vi] = B[vi + 1] * T.float32(3)
+    """)
     s.blockize(["B", "C"])
     s.cache_read("C", "B", "local")
     assert s.cache_write("B_local", "B_local", "shared") == "B_local_shared"
@@ -605,8 +580,7 @@ def test_a_copy_inside_of_a_block_is_copied_as_far_as_an_instance_reads_it():
                 B_local = T.alloc_buffer((6,), scope="local")
                 B_local_shared = T.alloc_buffer((6,), scope="shared")
                 with T.block("B"):
-                    vi = T.axis.spatial(5, v_i)
-                    B[vi] = A[vi] + T.float32(1.0)
+                    ...
                 with T.block("B_local"):
                     v0 = T.axis.spatial(6, v_i + 1)
                     B_local_shared[v0] = B[v0]
@@ -614,6 +588,5 @@ def test_a_copy_inside_of_a_block_is_copied_as_far_as_an_instance_reads_it():
                     v0 = T.axis.spatial(6, v_i + 1)
                     B_local[v0] = B_local_shared[v0]
                 with T.block("C"):
-                    vi = T.axis.spatial(5, v_i)
-                    C[vi] = B_local[vi + 1] * T.float32(3.0)
+                    ...
     """)

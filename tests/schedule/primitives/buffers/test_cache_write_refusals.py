@@ -132,21 +132,17 @@ def test_refuses_overlapping_windows_in_a_shared_loop():
 
 def test_refuses_a_consumer_of_what_is_written_later():
     """The parameter B had values before, which the copy has not."""
-    s = Checked(
-        parse(
-            """
-@T.prim_func
-def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
-    for i in range(7):
-        with T.block("B"):
-            vi = T.axis.spatial(7, i)
-            B[vi] = A[vi] + T.float32(1.0)
-        with T.block("C"):
-            vi = T.axis.spatial(7, i)
-            C[vi] = B[vi + 1] * T.float32(3.0)
-"""
-        )
-    )
+    s = Checked("""
+        @T.prim_func
+        def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+            for i in range(7):
+                with T.block("B"):
+                    vi = T.axis.spatial(7, i)
+                    B[vi] = A[vi] + T.float32(1.0)
+                with T.block("C"):
+                    vi = T.axis.spatial(7, i)
+                    C[vi] = B[vi + 1] * T.float32(3.0)
+    """)
     s.refuses("""
         cache_write('B', 0, 'global', ['C']): `C` may read elements of `B` that `B` has not written by then, and the copy lacks
             8 |         with T.block("B"):

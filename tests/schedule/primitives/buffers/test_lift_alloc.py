@@ -95,7 +95,8 @@ def test_to_the_next_block():
     s = Checked(nested())
     s.lift_alloc("row")
     s.becomes("""
-        ...
+        for i in range(7):
+            with T.block("outer"):
                 v_i = T.axis.spatial(7, i)
                 row = T.alloc_buffer((13,))
                 for one in range(1):
@@ -112,7 +113,10 @@ def test_to_the_function():
     s.becomes("""
         row = T.alloc_buffer((7, 13))
         for i in range(7):
-            ...
+            with T.block("outer"):
+                v_i = T.axis.spatial(7, i)
+                for one in range(1):
+                    with T.block("inner"):
                         v_o = T.axis.spatial(1, one)
                         for j in range(13):
                             with T.block("row"):

@@ -37,7 +37,9 @@ def test_the_block_is_annotated():
     s = Checked(chain())
     s.storage_align("B", 0, 0, 16, 4)
     s.becomes("""
-        ...
+        B = T.alloc_buffer((7, 13))
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
                 v_i, v_j = T.axis.remap("SS", [i, j])
                 T.block_attr({"buffer_dim_align": [[0, 0, 16, 4]]})
                 B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
@@ -51,7 +53,9 @@ def test_a_later_call_replaces_the_first():
     s.storage_align("B", "B", 1, 8, 0)
     s.storage_align("B", 0, -3, 32, 8)
     s.becomes("""
-        ...
+        B = T.alloc_buffer((3, 5, 7))
+        for i, j, k in T.grid(3, 5, 7):
+            with T.block("B"):
                 v_i, v_j, v_k = T.axis.remap("SSS", [i, j, k])
                 T.block_attr({"buffer_dim_align": [[0, 0, 32, 8], [0, 1, 8, 0]]})
                 B[v_i, v_j, v_k] = A[v_i, v_j, v_k] + T.float32(1.0)

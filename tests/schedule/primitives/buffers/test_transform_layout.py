@@ -332,7 +332,9 @@ def test_an_index_that_runs_backwards():
     s = Checked(chain())
     s.transform_layout("C", "B", lambda i, j: (6 - i, j))
     s.becomes("""
-        ...
+        B = T.alloc_buffer((7, 13))
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
                 v_i, v_j = T.axis.remap("SS", [i, j])
                 B[6 - v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
         for i_1, j_1 in T.grid(7, 13):

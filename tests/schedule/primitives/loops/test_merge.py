@@ -105,23 +105,11 @@ def test_rows_of_two_chained_matmuls():
         for i_0_m in range(2):
             for j_0_m in range(3):
                 for rk, i_1_1, j_1_1 in T.grid(5, 7, 3):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(14, i_0_m * 7 + i_1_1)
-                        v_j = T.axis.spatial(9, j_0_m * 3 + j_1_1)
-                        v_rk = T.axis.reduce(5, rk)
-                        with T.init():
-                        ...
-                for i_1_1_1, j_1_1_1 in T.grid(7, 3):
-                    with T.block("D"):
-                        v_i = T.axis.spatial(14, i_0_m * 7 + i_1_1_1)
-                        v_j = T.axis.spatial(9, j_0_m * 3 + j_1_1_1)
-                        D[v_i, v_j] = C[v_i, v_j] * T.float32(2.0)
+                ...
             for j_2, rl, i_2_1 in T.grid(6, 9, 7):
                 with T.block("F"):
                     v_i = T.axis.spatial(14, i_0_m * 7 + i_2_1)
                     v_j = T.axis.spatial(6, j_2)
-                    v_rl = T.axis.reduce(9, rl)
-                    with T.init():
                     ...
     """)
 

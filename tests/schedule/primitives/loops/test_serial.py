@@ -3,7 +3,6 @@ import pytest
 from schedule import Schedule
 from tests.programs import matmul
 from tests.schedule.harness import Checked
-from tir.script import parse
 
 
 @pytest.mark.parametrize("mark", ["parallel", "vectorize", "unroll", "bind"])
@@ -36,15 +35,13 @@ def test_annotations_stay():
 
 
 def test_threads_that_may_wait_for_one_another():
-    s = Checked(
-        parse("""
-@T.prim_func
-def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
-    for i in T.thread_binding(8, thread="threadIdx.x"):
-        T.evaluate(T.tvm_storage_sync("shared"))
-        B[i] = A[i]
-""")
-    )
+    s = Checked("""
+        @T.prim_func
+        def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+            for i in T.thread_binding(8, thread="threadIdx.x"):
+                T.evaluate(T.tvm_storage_sync("shared"))
+                B[i] = A[i]
+    """)
     s.refuses("""
         serial('i'): `i` is bound to a GPU axis, and `T.tvm_storage_sync` may be where its threads wait for one another
             6 |     for i in T.thread_binding(8, thread="threadIdx.x"):

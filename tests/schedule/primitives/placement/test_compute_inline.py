@@ -60,7 +60,9 @@ def test_scalar_into_a_reduction():
     s.compute_inline("S")
     s.becomes("""
         for i, k in T.grid(1, 7):
-            ...
+            with T.block("C"):
+                v_i, v_k = T.axis.remap("SR", [i, k])
+                with T.init():
                     C[v_i] = T.float32(0.0)
                 C[v_i] = C[v_i] + A[v_k] * T.float32(2.0)
     """)

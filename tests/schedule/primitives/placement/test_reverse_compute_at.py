@@ -16,13 +16,7 @@ def test_epilogue_under_a_tile_loop():
         for i_0, j_0 in T.grid(2, 3):
             for k_0, i_1_1, k_1, j_1_1 in T.grid(3, 4, 2, 5):
                 with T.block("C"):
-                    v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
-                    v_j = T.axis.spatial(13, j_0 * 5 + j_1_1)
-                    v_k = T.axis.reduce(5, k_0 * 2 + k_1)
-                    T.where(i_0 * 4 + i_1_1 < 7 and j_0 * 5 + j_1_1 < 13 and k_0 * 2 + k_1 < 5)
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                    ...
             for ax0, ax1 in T.grid(4, 5):
                 with T.block("D"):
                     v_i = T.axis.spatial(7, i_0 * 4 + ax0)
@@ -121,13 +115,7 @@ def test_epilogue_under_the_outermost_loop():
         for i_0 in range(2):
             for j_0, k_0, i_1_1, k_1, j_1_1 in T.grid(3, 3, 4, 2, 5):
                 with T.block("C"):
-                    v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
-                    v_j = T.axis.spatial(13, j_0 * 5 + j_1_1)
-                    v_k = T.axis.reduce(5, k_0 * 2 + k_1)
-                    T.where(i_0 * 4 + i_1_1 < 7 and j_0 * 5 + j_1_1 < 13 and k_0 * 2 + k_1 < 5)
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                    ...
             for ax0, ax1 in T.grid(4, 13):
                 with T.block("D"):
                     v_i = T.axis.spatial(7, i_0 * 4 + ax0)
@@ -146,13 +134,7 @@ def test_under_a_fused_loop():
         for i_0_j_0_fused in range(6):
             for k_0, i_1_1, k_1, j_1_1 in T.grid(3, 4, 2, 5):
                 with T.block("C"):
-                    v_i = T.axis.spatial(7, i_0_j_0_fused // 3 * 4 + i_1_1)
-                    v_j = T.axis.spatial(13, i_0_j_0_fused % 3 * 5 + j_1_1)
-                    v_k = T.axis.reduce(5, k_0 * 2 + k_1)
-                    T.where(i_0_j_0_fused // 3 * 4 + i_1_1 < 7 and i_0_j_0_fused % 3 * 5 + j_1_1 < 13 and k_0 * 2 + k_1 < 5)
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                    ...
             for ax0, ax1 in T.grid(4, 5):
                 with T.block("D"):
                     v_i = T.axis.spatial(7, i_0_j_0_fused // 3 * 4 + ax0)
@@ -173,13 +155,7 @@ def test_split_of_a_split():
         for i, j_0, j_1_1_0 in T.grid(7, 3, 2):
             for j_1_1_1, k in T.grid(3, 5):
                 with T.block("C"):
-                    v_i = T.axis.spatial(7, i)
-                    v_j = T.axis.spatial(13, j_0 * 5 + j_1_1_0 * 3 + j_1_1_1)
-                    v_k = T.axis.reduce(5, k)
-                    T.where(j_0 * 5 + j_1_1_0 * 3 + j_1_1_1 < 13 and j_1_1_0 * 3 + j_1_1_1 < 5)
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                    ...
             for ax0 in range(3):
                 with T.block("D"):
                     v_i = T.axis.spatial(7, i)
@@ -215,9 +191,7 @@ def test_consumer_of_a_part_of_the_producer():
         for i_0 in range(2):
             for i_1_1 in range(8):
                 with T.block("B"):
-                    v_i = T.axis.spatial(13, i_0 * 8 + i_1_1)
-                    T.where(i_0 * 8 + i_1_1 < 13)
-                    B[v_i] = A[v_i] + T.float32(1.0)
+                    ...
             for ax0 in range(8):
                 with T.block("C"):
                     v_i = T.axis.spatial(5, i_0 * 8 + ax0 - 6)
@@ -254,17 +228,9 @@ def test_two_producers_in_one_loop():
     s.reverse_compute_at("C", "i")
     s.reverse_compute_at("D", "i")
     s.becomes("""
-        B = T.alloc_buffer((7, 13))
-        C = T.alloc_buffer((7, 13))
+        ...
         for i in range(7):
-            for j in range(13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-            for ax0 in range(13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i, ax0])
-                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+            ...
             for ax0_1 in range(13):
                 with T.block("D"):
                     v_i, v_j = T.axis.remap("SS", [i, ax0_1])
@@ -341,9 +307,7 @@ def test_a_consumer_that_reads_at_a_sum():
         for i0_0 in range(4):
             for i0_1_1 in range(26):
                 with T.block("B"):
-                    v_i0 = T.axis.spatial(91, i0_0 * 26 + i0_1_1)
-                    T.where(i0_0 * 26 + i0_1_1 < 91)
-                    B[v_i0] = A[v_i0] * T.float32(2.0)
+                    ...
             for ax0 in range(26):
                 with T.block("D"):
                     v0 = T.axis.spatial(91, i0_0 * 26 + ax0)
@@ -363,19 +327,7 @@ def test_a_consumer_of_a_blockized_producer():
     s.becomes("""
         C = T.alloc_buffer((9, 8))
         for i_0, j_0 in T.grid(3, 2):
-            with T.block("C_o"):
-                v_i_o = T.axis.spatial(3, i_0)
-                v_j_o = T.axis.spatial(2, j_0)
-                v_k_o = T.axis.reduce(1, 0)
-                with T.init():
-                    for i_1_1_init, j_1_1_init in T.grid(3, 4):
-                        with T.block("C_init"):
-                            v_i_i, v_j_i = T.axis.remap("SS", [i_1_1_init, j_1_1_init])
-                            C[v_i_o * 3 + v_i_i, v_j_o * 4 + v_j_i] = T.float32(0.0)
-                for i_1_1, j_1_1, k in T.grid(3, 4, 5):
-                    with T.block("C"):
-                        v_i_i, v_j_i, v_k_i = T.axis.remap("SSR", [i_1_1, j_1_1, k])
-                        C[v_i_o * 3 + v_i_i, v_j_o * 4 + v_j_i] = C[v_i_o * 3 + v_i_i, v_j_o * 4 + v_j_i] + A[v_i_o * 3 + v_i_i, v_k_o * 5 + v_k_i] * B[v_k_o * 5 + v_k_i, v_j_o * 4 + v_j_i]
+            ...
             for ax0, ax1 in T.grid(3, 4):
                 with T.block("D"):
                     v_i = T.axis.spatial(9, i_0 * 3 + ax0)
@@ -471,21 +423,19 @@ def test_terms_that_are_left_out_stay_out(terms, condition):
 
 def test_reads_at_parts_of_one_value():
     """Of an axis of 3 values, `v // 8` is 0, and no part of an index map."""
-    s = Checked(
-        parse("""
-    @T.prim_func
-    def main(A: T.Buffer((1, 4, 8, 5), "float32"), C: T.Buffer((3, 20), "float32")):
-        B = T.alloc_buffer((1, 4, 8, 5))
-        for n, i, j, k in T.grid(1, 4, 8, 5):
-            with T.block("B"):
-                v_n, v_i, v_j, v_k = T.axis.remap("SSSS", [n, i, j, k])
-                B[v_n, v_i, v_j, v_k] = A[v_n, v_i, v_j, v_k] + T.float32(1)
-        for j, i in T.grid(3, 20):
-            with T.block("C"):
-                v_j, v_i = T.axis.remap("SS", [j, i])
-                C[v_j, v_i] = B[v_j // 8, v_i // 5, v_j, v_i % 5] * T.float32(3)
+    s = Checked("""
+        @T.prim_func
+        def main(A: T.Buffer((1, 4, 8, 5), "float32"), C: T.Buffer((3, 20), "float32")):
+            B = T.alloc_buffer((1, 4, 8, 5))
+            for n, i, j, k in T.grid(1, 4, 8, 5):
+                with T.block("B"):
+                    v_n, v_i, v_j, v_k = T.axis.remap("SSSS", [n, i, j, k])
+                    B[v_n, v_i, v_j, v_k] = A[v_n, v_i, v_j, v_k] + T.float32(1)
+            for j, i in T.grid(3, 20):
+                with T.block("C"):
+                    v_j, v_i = T.axis.remap("SS", [j, i])
+                    C[v_j, v_i] = B[v_j // 8, v_i // 5, v_j, v_i % 5] * T.float32(3)
     """)
-    )
     s.reverse_compute_at("C", "i")
     s.becomes("""
         B = T.alloc_buffer((1, 4, 8, 5))

@@ -1,7 +1,6 @@
 from tests.programs import chain, relu_of_matmul, stencil, sums_of_chain
 from tests.schedule.harness import Checked
 from tir import te
-from tir.script import parse
 
 
 def test_chain():
@@ -234,21 +233,19 @@ def test_elements_that_are_not_read_are_left_out():
 
 def rows_in_groups(write: str, read: str, domain: str = "12, 7", groups: str = "3, 4, 7") -> Checked:
     """B = A + 1, stored as `write`, and C = 3 B, read as `read`."""
-    return Checked(
-        parse(f"""
-    @T.prim_func
-    def main(A: T.Buffer((12, 7), "float32"), C: T.Buffer(({groups}), "float32")):
-        B = T.alloc_buffer(({groups}))
-        for i, j in T.grid({domain}):
-            with T.block("B"):
-                v_i, v_j = T.axis.remap("SS", [i, j])
-                {write} = A[v_i, v_j] + T.float32(1)
-        for a, b, c in T.grid({groups}):
-            with T.block("C"):
-                v_a, v_b, v_c = T.axis.remap("SSS", [a, b, c])
-                C[v_a, v_b, v_c] = {read} * T.float32(3)
+    return Checked(f"""
+        @T.prim_func
+        def main(A: T.Buffer((12, 7), "float32"), C: T.Buffer(({groups}), "float32")):
+            B = T.alloc_buffer(({groups}))
+            for i, j in T.grid({domain}):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    {write} = A[v_i, v_j] + T.float32(1)
+            for a, b, c in T.grid({groups}):
+                with T.block("C"):
+                    v_a, v_b, v_c = T.axis.remap("SSS", [a, b, c])
+                    C[v_a, v_b, v_c] = {read} * T.float32(3)
     """)
-    )
 
 
 def test_a_producer_that_writes_at_a_map_of_its_axes():
@@ -275,22 +272,20 @@ def test_refuses_a_map_that_leaves_elements_out():
 
 def runs_in_part(condition: str) -> Checked:
     """C = 3 (A + 1) of 6 rows, where the producer has 7, and runs where a condition holds."""
-    return Checked(
-        parse(f"""
-    @T.prim_func
-    def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((6, 13), "float32")):
-        B = T.alloc_buffer((7, 13))
-        for i, j in T.grid(7, 13):
-            with T.block("B"):
-                v_i, v_j = T.axis.remap("SS", [i, j])
-                T.where({condition})
-                B[v_i, v_j] = A[v_i, v_j] + T.float32(1)
-        for i, j in T.grid(6, 13):
-            with T.block("C"):
-                v_i, v_j = T.axis.remap("SS", [i, j])
-                C[v_i, v_j] = B[v_i, v_j] * T.float32(3)
+    return Checked(f"""
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((6, 13), "float32")):
+            B = T.alloc_buffer((7, 13))
+            for i, j in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    T.where({condition})
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1)
+            for i, j in T.grid(6, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3)
     """)
-    )
 
 
 def test_a_producer_that_runs_where_it_is_read():
@@ -318,23 +313,21 @@ def test_a_producer_that_runs_where_it_is_read():
 
 def test_a_producer_with_an_init_that_reduces_nothing():
     """A product of one term: the update reads what the init stores."""
-    s = Checked(
-        parse("""
-    @T.prim_func
-    def main(A: T.Buffer((7, 1), "float32"), E: T.Buffer((1, 13), "float32"), C: T.Buffer((13, 7), "float32")):
-        B = T.alloc_buffer((7, 13))
-        for i, j in T.grid(7, 13):
-            with T.block("B"):
-                v_i, v_j = T.axis.remap("SS", [i, j])
-                with T.init():
-                    B[v_i, v_j] = T.float32(0)
-                B[v_i, v_j] = B[v_i, v_j] + A[v_i, 0] * E[0, v_j]
-        for j, i in T.grid(13, 7):
-            with T.block("C"):
-                v_j, v_i = T.axis.remap("SS", [j, i])
-                C[v_j, v_i] = B[v_i, v_j]
+    s = Checked("""
+        @T.prim_func
+        def main(A: T.Buffer((7, 1), "float32"), E: T.Buffer((1, 13), "float32"), C: T.Buffer((13, 7), "float32")):
+            B = T.alloc_buffer((7, 13))
+            for i, j in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    with T.init():
+                        B[v_i, v_j] = T.float32(0)
+                    B[v_i, v_j] = B[v_i, v_j] + A[v_i, 0] * E[0, v_j]
+            for j, i in T.grid(13, 7):
+                with T.block("C"):
+                    v_j, v_i = T.axis.remap("SS", [j, i])
+                    C[v_j, v_i] = B[v_i, v_j]
     """)
-    )
     s.reverse_compute_inline("C")
     s.becomes("""
         for i, j in T.grid(7, 13):

@@ -41,22 +41,18 @@ def test_before_the_outermost_loop():
 
 
 def test_spatial_loops_as_long_as_where_the_reduction_starts():
-    s = Checked(
-        parse(
-            """
-@T.prim_func
-def main(A: T.Buffer((7,), "float32"), B: T.Buffer((7,), "float32")):
-    for k in range(7):
-        for i in range(7 - k):
-            with T.block("B"):
-                vi = T.axis.spatial(7, i)
-                vk = T.axis.reduce(7, k)
-                with T.init():
-                    B[vi] = T.float32(0.0)
-                B[vi] = B[vi] + A[vk]
-"""
-        )
-    )
+    s = Checked("""
+        @T.prim_func
+        def main(A: T.Buffer((7,), "float32"), B: T.Buffer((7,), "float32")):
+            for k in range(7):
+                for i in range(7 - k):
+                    with T.block("B"):
+                        vi = T.axis.spatial(7, i)
+                        vk = T.axis.reduce(7, k)
+                        with T.init():
+                            B[vi] = T.float32(0.0)
+                        B[vi] = B[vi] + A[vk]
+    """)
     s.decompose_reduction("B", "k")
     s.becomes("""
         for i_init in range(7):
@@ -274,20 +270,16 @@ def test_refuses_threads_that_reduce_together():
 
 
 def test_refuses_an_init_that_reads_what_is_made_in_the_loop():
-    s = Checked(
-        parse(
-            """
-@T.prim_func
-def main(A: T.Buffer((7, 13), "float32"), E: T.Buffer((7,), "float32"), D: T.Buffer((7,), "float32")):
-    for i, k in T.grid(7, 13):
-        with T.block("D"):
-            v_i, v_k = T.axis.remap("SR", [i, k])
-            with T.init():
-                D[v_i] = E[v_i]
-            D[v_i] = D[v_i] + A[v_i, v_k]
-"""
-        )
-    )
+    s = Checked("""
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), E: T.Buffer((7,), "float32"), D: T.Buffer((7,), "float32")):
+            for i, k in T.grid(7, 13):
+                with T.block("D"):
+                    v_i, v_k = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        D[v_i] = E[v_i]
+                    D[v_i] = D[v_i] + A[v_i, v_k]
+    """)
     s.stage_mem("D", "E", "staged", "local")
     s.refuses("""
         decompose_reduction('D', 'k'): `staged` writes `staged` under `k`, and the init, which reads it, would come before
