@@ -34,19 +34,9 @@ def prelu(apply, x, slope):
     return apply("PRelu", x, apply("Reshape", slope, shape=(-1, *(1,) * (len(x.shape) - 2))))
 
 
-@composite("Gemm", 1, 6)
-def gemm(apply, a, b, c, *, broadcast=0, **attributes):
-    return apply("Gemm", a, b, c, **attributes)
-
-
-@composite("Selu", 1, 5)
-def selu(apply, x, *, alpha=1.6732, gamma=1.0507):
-    return apply("Selu", x, alpha=alpha, gamma=gamma)
-
-
-@composite("Concat", 1, 3)
-def concat(apply, *xs, axis=1):
-    return apply("Concat", *xs, axis=axis)
+composite("Gemm", 1, 6)(lambda apply, a, b, c, *, broadcast=0, **attributes: apply("Gemm", a, b, c, **attributes))
+composite("Selu", 1, 5)(lambda apply, x, *, alpha=1.6732, gamma=1.0507: apply("Selu", x, alpha=alpha, gamma=gamma))
+composite("Concat", 1, 3)(lambda apply, *xs, axis=1: apply("Concat", *xs, axis=axis))
 
 
 @composite("Pad", 1, 1)

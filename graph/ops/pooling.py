@@ -140,9 +140,7 @@ def global_average_pool(x):
     return te.compute(total.shape, lambda *i: (total[i] / count).astype(x.dtype), name="average")
 
 
-@operator("GlobalMaxPool")
-def global_max_pool(x):
-    return _over_image(x, te.max, "global_max", lambda e: e)
+operator("GlobalMaxPool")(lambda x: _over_image(x, te.max, "global_max", lambda e: e))
 
 
 @operator("GlobalLpPool")

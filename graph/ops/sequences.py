@@ -34,14 +34,8 @@ def split_to_sequence(apply, x, *, split=None, axis=0, keepdims=1):
     return TensorSequence(tuple(parts))
 
 
-@composite("SequenceConstruct", 11)
-def sequence_construct(apply, *xs):
-    return TensorSequence(xs)
-
-
-@composite("SequenceEmpty", 11)
-def sequence_empty(apply, *, dtype="float32"):
-    return TensorSequence(())
+composite("SequenceConstruct", 11)(lambda apply, *xs: TensorSequence(xs))
+composite("SequenceEmpty", 11)(lambda apply, *, dtype="float32": TensorSequence(()))
 
 
 @composite("SequenceAt", 11, operands={1: "position"})
@@ -69,9 +63,7 @@ def sequence_erase(apply, sequence, *, position=-1):
     return TensorSequence((*sequence.tensors[:index], *sequence.tensors[index + 1 :]))
 
 
-@composite("SequenceLength", 11)
-def sequence_length(apply, sequence):
-    return apply.constant(len(sequence.tensors), "int64")
+composite("SequenceLength", 11)(lambda apply, sequence: apply.constant(len(sequence.tensors), "int64"))
 
 
 @composite("ConcatFromSequence", 11)
