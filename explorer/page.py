@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from codegen.backend import backend
+from codegen.processor import host_name
 from codegen.runtime.timing import duration
 from codegen.target import Target
 from schedule import Schedule
 from search.drawing.html import data, document, resource, side_by_side
-from search.measure.provenance import processor, versions_text
+from search.measure.provenance import versions_text
 from tir.files import write_atomically
 from tir.interpreter import InterpreterError
 from tir.ir import PrimFunc
@@ -64,7 +65,7 @@ def page(
     name = title or stages[0].func.name
     content = contents(stages, times)
     parts, style, script = (resource(f"explorer.{kind}", __file__) for kind in ("html", "css", "js"))
-    where = f"{target} on {processor()}" if any(times) else f"{target}; not measured"
+    where = f"{target} on {host_name()}" if any(times) else f"{target}; not measured"
     sections = [
         f"<h1>{escape(name)}</h1><p>{escape(where)}; {len(stages)} stages</p>",
         f"<div class=explorer>{parts}</div>",

@@ -55,6 +55,11 @@ def ordered(graph: Signature | OpenGraph, inputs: Mapping[str, Any] | Sequence[A
     return list(inputs)
 
 
+def given_in_order(graph: Signature | OpenGraph, inputs: Sequence[Any]) -> list[Any]:
+    """The arrays of a call's arguments in order: one for each input, or a dict of all."""
+    return ordered(graph, inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs)
+
+
 def named_outputs(name: str, values: Sequence[Value], out: Any) -> list[Any]:
     """The arrays given for these outputs of a network, in their order: one, several or a dict of them. Raises GraphError."""
     names = [v.name for v in values]

@@ -41,7 +41,7 @@ from tir.arrays import result_conversion
 from tir.ir import Buffer, PrimFunc, const_shape
 from tir.traverse import fresh
 
-from .arguments import arranged, named_outputs, ordered
+from .arguments import arranged, given_in_order, named_outputs
 from .fusion import Group, fuse
 from .ir import Graph, GraphError, Value
 from .kernels import KernelJob, compiled_jobs
@@ -190,7 +190,7 @@ class DeviceModel:
         a stream that is captured, inputs and `out` are on the device, and live as long as the captured graph. Raises GraphError
         for arrays that do not fit, DeviceError for errors of the driver.
         """
-        given = self._ordered(inputs)
+        given = given_in_order(self, inputs)
         host = not any(map(on_device, given))
         with current_context():
             if is_capturing(stream):
@@ -218,13 +218,13 @@ class DeviceModel:
 
     def bind(self, *inputs: Any, outputs: Any = None, stream: int = 0) -> Callable[[], list[Any]]:
         """A function without arguments: the call with these arrays, kept alive and read anew each time."""
-        given = self._ordered(inputs)
+        given = given_in_order(self, inputs)
         return partial(self, *given, out=outputs, stream=stream)
 
     def profile(self, *inputs: Any, runs: int = 10) -> Profile:
         """The profile of a call: each kernel's median time by CUDA events in `runs` runs of the whole network, after one to warm
         up, launched one by one."""
-        given = self._ordered(inputs)
+        given = given_in_order(self, inputs)
         with current_context():
             run = self._idle()
             run.begin(0)
@@ -252,9 +252,6 @@ class DeviceModel:
         return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), copying)
 
     # --- parts of a call -------------------------------------------------------------------------------------------------
-
-    def _ordered(self, inputs: tuple) -> list[Any]:
-        return ordered(self, inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs)
 
     def _like(self, given: Sequence[Any], outputs: list[np.ndarray]) -> list[Any]:
         back = result_conversion(given)

@@ -13,7 +13,7 @@ from codegen.processor import host_cores
 from codegen.runtime.memory import DECLINED, address, aligned_memory, maker
 from tir.arrays import result_conversion
 
-from .arguments import arranged, named_outputs, ordered, refuse_overlap, writable
+from .arguments import arranged, given_in_order, named_outputs, refuse_overlap, writable
 from .ir import GraphError, Value
 
 if TYPE_CHECKING:
@@ -122,14 +122,14 @@ class Network:
             return self._into(inputs, named_outputs(self.name, self.made, out))
         outputs = [new() for new in self._new_outputs]
         if self._called(self._run, inputs, outputs) == DECLINED:
-            given = self._ordered(inputs)
+            given = given_in_order(self, inputs)
             self._called_at(self._arranged(given), outputs)
             return self._results(given, self._like(given, outputs))
         return self._results(inputs, outputs) if self.donated else outputs
 
     def _into(self, inputs: tuple, outputs: list[Any]) -> list[Any]:
         if self._called(self._run_into, inputs, outputs) == DECLINED:
-            given = self._ordered(inputs)
+            given = given_in_order(self, inputs)
             arrays = self._arranged(given)
             self._called_at(arrays, self._writable(arrays, outputs))
             inputs = tuple(given)
@@ -138,7 +138,7 @@ class Network:
     def bind(self, *inputs, outputs: Any = None) -> Callable[[], list[Any]]:
         """A function without arguments: the call with these arrays, kept alive and read anew each time. `outputs` are arrays to
         write, as `out` of a call; without, each call makes new ones. Raises as a call does."""
-        given = self._ordered(inputs)
+        given = given_in_order(self, inputs)
         arrays = self._arranged(given)
         if outputs is not None:
             own = named_outputs(self.name, self.made, outputs)
@@ -178,10 +178,6 @@ class Network:
         found = {f"output `{v.name}`": writable(v, a, "output") for v, a in zip(self.made, outputs, strict=True)}
         refuse_overlap(self.name, found, {f"input `{v.name}`": a for v, a in zip(self.inputs, inputs, strict=True)})
         return list(found.values())
-
-    def _ordered(self, inputs: tuple) -> list[Any]:
-        by_name = len(inputs) == 1 and isinstance(inputs[0], Mapping)
-        return ordered(self, inputs[0] if by_name else inputs)
 
     def _like(self, inputs: Sequence[Any], outputs: Sequence[np.ndarray], values: Sequence[Value] | None = None) -> list[Any]:
         """Arrays of `values`, by default the outputs that a call makes, as those of the library of the inputs."""
@@ -257,7 +253,7 @@ class Network:
         """
         if self._functions[1] is None:
             raise GraphError(f"{self.name}: a library that was exported takes no times; Model.save writes one that does")
-        arrays = self._arranged(self._ordered(inputs))
+        arrays = self._arranged(given_in_order(self, inputs))
         times = np.empty((self.num_steps + 1, TIMESPEC_WORDS), np.int64)
         samples = np.empty((runs + 1, self.num_steps))
         for row in samples:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tir.arrays import host_array
 
-from .arguments import ordered
+from .arguments import given_in_order
 from .ir import Graph, GraphError
 from .model import Model
 from .network import Network, Profile
@@ -86,8 +86,7 @@ class OpenModel:
 
     def _variant(self, inputs: tuple) -> tuple[Network, Sequence[Any]]:
         """The model for the shapes of these inputs, and the inputs in order."""
-        by_name = len(inputs) == 1 and isinstance(inputs[0], Mapping)
-        given = ordered(self.graph, inputs[0] if by_name else inputs)
+        given = given_in_order(self.graph, inputs)
         shapes = []
         for value, a in zip(self.graph.inputs, given, strict=True):
             shape = getattr(a, "shape", None)

@@ -18,8 +18,8 @@ DTYPES = ("float32", "float64")
 
 INTRINSIC_ROUNDINGS = 8  # roundings allowed to an intrinsic: 4 ulp are 8 unit roundoffs
 
-MAX_BOUND = 0.1  # largest bound that means something, of the size of a result
-MAX_LOOSE = 0.25  # largest share of an output's elements whose bounds may exceed that
+MAX_BOUND = 0.1  # largest useful bound, relative to the size of a result
+MAX_LOOSE = 0.25  # share of the elements of an output that may have a larger bound, as indices of almost equal maxima
 LONG_SUM = 4096  # most products of a sum with random factors; those of longer ones are integers: a lost one is seen in any order
 EXACT_SUM = 2**24  # float32 holds all integers up to this one
 

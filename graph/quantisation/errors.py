@@ -43,16 +43,8 @@ class QuantisationReport:
     def __str__(self) -> str:
         rows = [("layer", "operator", "weights", "alone", "in the network", "")]
         for e in self.layers:
-            rows.append(
-                (
-                    e.name,
-                    e.operator,
-                    " x ".join(map(str, e.weight)),
-                    _decibels(e.own),
-                    _decibels(e.network),
-                    e.why_float and f"float: {e.why_float}",
-                )
-            )
+            weight, why = " x ".join(map(str, e.weight)), e.why_float and f"float: {e.why_float}"
+            rows.append((e.name, e.operator, weight, _decibels(e.own), _decibels(e.network), why))
         kept = sum(not e.why_float for e in self.layers)
         lines = [
             f"{kept} of {count_text(len(self.layers), 'layer')} quantised: {self.about}",

@@ -24,8 +24,7 @@ from codegen import Target
 from ..compilation import compile
 from ..ir import GraphError, Value
 from ..model import Model
-from ..ops import alternatives
-from .importer import Importer, Missing, UnsupportedNodes, array_of, dtype_name, operator_name
+from .importer import Importer, Missing, UnsupportedNodes, array_of, decompositions, dtype_name, operator_name
 from .recurrent import keep_recurrences
 
 OPTIONS = ("cache", "plan", "records", "target", "winograd")  # of `tir.compile`
@@ -52,16 +51,8 @@ def compiled(
     def of_traced(traced: GraphModule, _: Sequence[Any]) -> Callable:
         return CompiledGraph(traced, given, _constant_inputs())
 
-    return aot_autograd(fw_compiler=of_traced, inference_compiler=of_traced, decompositions=decompositions)(module, examples)
-
-
-def decompositions() -> dict[Any, Callable]:
-    """torch's decompositions to core ATen, without those of operators that are supported as they are."""
-    return {
-        operator: rule
-        for operator, rule in core_aten_decompositions().items()
-        if not alternatives(str(operator).removesuffix(".default"))
-    }
+    table = decompositions(core_aten_decompositions())
+    return aot_autograd(fw_compiler=of_traced, inference_compiler=of_traced, decompositions=table)(module, examples)
 
 
 class CompiledGraph:

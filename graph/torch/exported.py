@@ -10,8 +10,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputKind
 
 from ..ir import Graph, GraphError, Value
-from ..ops import alternatives
-from .importer import Importer, dtype_name
+from .importer import Importer, decompositions, dtype_name
 
 MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 KEPT = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -22,7 +21,7 @@ def imported(program: ExportedProgram, shapes: Mapping[str, Sequence[int]] | Non
     if not isinstance(program, ExportedProgram):
         kind = type(program).__name__
         raise TypeError(f"from_torch takes a program, such as torch.export.export(model, args) gives, got {kind}")
-    program = program.run_decompositions(decompositions())
+    program = program.run_decompositions(decompositions(torch.export.default_decompositions()))
     signature = program.graph_signature
     name = "program"
     mutated = set(signature.buffers_to_mutate.values())
@@ -41,15 +40,6 @@ def imported(program: ExportedProgram, shapes: Mapping[str, Sequence[int]] | Non
     changed = [v for v, s in results if s.kind in MUTATIONS]
     outputs = [v for v, s in results if s.kind not in MUTATIONS and isinstance(v, (Value, torch.Tensor))]
     return importer.graph(*map(importer.value, (*outputs, *changed)))
-
-
-def decompositions() -> Any:
-    """torch's decompositions to core ATen, without those of operators that are supported as they are."""
-    table = torch.export.default_decompositions()
-    for operator in list(table):
-        if alternatives(str(operator).removesuffix(".default")):
-            del table[operator]
-    return table
 
 
 def _bound(

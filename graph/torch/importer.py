@@ -192,6 +192,14 @@ class Importer(Builder):
             raise UnsupportedNodes(self.name, lines, self.refused)
 
 
+def decompositions(table: Any) -> Any:
+    """A table of torch's decompositions to core ATen without those of operators that are supported as they are."""
+    for operator in list(table):
+        if alternatives(str(operator).removesuffix(".default")):
+            del table[operator]
+    return table
+
+
 def operator_name(node: torch.fx.Node) -> str:
     """The name of a node's operator, without `default`."""
     return str(node.target).removesuffix(".default")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import platform
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import TYPE_CHECKING
+
+from codegen.processor import host_name
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -43,7 +44,7 @@ def fingerprint(target: str | Target, cpu: str | None = None) -> str:
     else:
         # Measured memory changes no timing; the options `LATER` are missing in older records, and of GPUs.
         named = {k: v for k, v in asdict(target).items() if k != "memory" and (k not in LATER or v)}
-        described = {**named, "cpu": processor() if cpu is None else cpu}
+        described = {**named, "cpu": host_name() if cpu is None else cpu}
     return data_key(described)[:20]
 
 
@@ -52,15 +53,7 @@ def device(target: str | Target) -> str:
     from codegen import Target, backend
 
     found = backend(Target(target)).device
-    return (found() if found is not None else "") or processor()
-
-
-@cache
-def processor() -> str:
-    """The name of this machine's processor."""
-    from codegen.processor import host_name
-
-    return host_name()
+    return (found() if found is not None else "") or host_name()
 
 
 def versions() -> dict[str, str]:

@@ -26,6 +26,7 @@ from tir import dtypes
 from tir.arrays import to_float
 from tir.ir import Axis, PrimFunc, as_int
 from tir.traverse import blocks, loads, loops_to, variables
+from workloads.workload import MAX_BOUND, MAX_LOOSE
 
 from .error_analysis import WIDE, ErrorAnalysis
 
@@ -34,8 +35,6 @@ HALF_SLACK = 1.25  # the same for halves, whose roundings are much larger than t
 LANES = 8
 MIN_ITERATIONS_TO_SCHEDULE = 10_000_000  # of a nest; below, its run takes less than a longer compilation
 ONE_THREAD = "llvm -num-cores 1"
-MAX_BOUND = 0.1  # largest useful bound, relative to the scale of a result
-MAX_LOOSE = 0.25  # share of the elements of an output that may have a larger bound, as indices of almost equal maxima
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from codegen.processor import host_name
 from codegen.runtime.timing import duration
 from tir.display import count_text
 from tir.files import write_atomically
 
 from ..drawing.html import document, section, table, wide
 from ..drawing.svg import Chart, bars
-from ..measure.provenance import processor, versions_text
+from ..measure.provenance import versions_text
 
 MAX_BARS = 24  # tasks in the picture; the others are one bar
 PICTURES = (".png", ".svg")  # names of files that get the picture alone
@@ -72,7 +73,7 @@ def page(report: NetworkReport) -> str:
     """The report as one self-contained HTML page."""
     trials = sum(t.trials for t in report.tasks)
     cores = count_text(report.threads, "thread")
-    where = report.device or processor()
+    where = report.device or host_name()
     times = (("default schedules", report.before), ("tuned", report.after))
     network = [(name, duration(seconds), _times(report.before, seconds)) for name, seconds in times]
     sections = [

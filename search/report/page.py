@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from codegen.backend import backend
+from codegen.processor import host_name
 from codegen.runtime.timing import duration
 from codegen.target import Target
 from schedule import replay_json
@@ -16,7 +17,7 @@ from tir.files import write_atomically
 from tir.ir import buffer_nbytes
 
 from ..drawing.html import document, folded, resource, section, side_by_side, table, wide
-from ..measure.provenance import processor, versions_text
+from ..measure.provenance import versions_text
 from ..tuning.history import first_trials, parents
 from ..tuning.result import Result, failures
 from . import figures
@@ -57,7 +58,7 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         shares += f" It scored {symbolic:,} by formulas that they share, {concrete:,} each as a program of its own."
     sections = [
         f"<h1>{escape(title)}</h1>",
-        f"<p>{escape(task.target)} on {escape(processor())}; {count_text(task.threads, 'thread')}; {tried}</p>",
+        f"<p>{escape(task.target)} on {escape(host_name())}; {count_text(task.threads, 'thread')}; {tried}</p>",
         _timings(result),
         section("Speed by trial", "Each candidate, and the best checked one so far.", wide(figures.tuning_curve(result))),
         section("The line of the winner", LINE, lineage(result)),

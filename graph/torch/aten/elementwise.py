@@ -94,20 +94,21 @@ def _scaling(apply: Apply, operator: str, x: Any, y: Any, dtype: str) -> Value:
     return cast(apply, apply(operator, *together(apply, x, y, dtype=wide)), dtype)
 
 
-def _scaled(apply: Apply, y: Value, alpha: float) -> Value:
+def scaled(apply: Apply, y: Value, alpha: float) -> Value:
+    """A product with a number."""
     return y if alpha == 1 else apply("Mul", y, cast(apply, alpha, y.dtype))
 
 
 @aten("add.Tensor", "add.Scalar")
 def add(apply, x, y, alpha=1):
     a, b = together(apply, x, y)
-    return apply("Or", a, b) if a.dtype == "bool" else apply("Add", a, _scaled(apply, b, alpha))
+    return apply("Or", a, b) if a.dtype == "bool" else apply("Add", a, scaled(apply, b, alpha))
 
 
 @aten("sub.Tensor", "sub.Scalar")
 def subtract(apply, x, y, alpha=1):
     a, b = together(apply, x, y)
-    return apply("Sub", a, _scaled(apply, b, alpha))
+    return apply("Sub", a, scaled(apply, b, alpha))
 
 
 @aten("rsub.Tensor", "rsub.Scalar")
@@ -273,7 +274,7 @@ def interpolated(apply, x, y, weight):
 def elu(apply, x, alpha=1.0, scale=1.0, input_scale=1.0):
     if input_scale != 1:
         raise ValueError("input_scale other than 1 is not supported")
-    return _scaled(apply, apply("Elu", x, alpha=float(alpha)), scale)
+    return scaled(apply, apply("Elu", x, alpha=float(alpha)), scale)
 
 
 @aten("prelu", "_prelu_kernel")
@@ -287,7 +288,7 @@ def prelu(apply, x, weight):
 @aten("softplus")
 def softplus(apply, x, beta=1, threshold=20):
     """log(1 + e^(beta x)) / beta; beta x above the threshold stays."""
-    given = _scaled(apply, x, beta)
+    given = scaled(apply, x, beta)
     result = apply("Softplus", given)
     if beta != 1:
         result = apply("Div", result, cast(apply, beta, x.dtype))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -193,11 +194,15 @@ def pixel_unshuffle(apply, x, factor):
     return reshaped(apply, moved, (*outer, c * factor * factor, h // factor, w // factor))
 
 
-def _of_images(apply: Apply, x: Value, function) -> Value:
-    """A function of images, for tensors with any dimensions before the last three."""
-    *outer, c, h, w = x.shape
-    result = function(reshaped(apply, x, (prod(outer), c, h, w)))
-    return reshaped(apply, result, (*outer, *result.shape[1:]))
+def of_images(apply: Apply, x: Value, dims: int, function: Callable[[Value], Any]) -> Any:
+    """A function of images of `dims` dimensions, of each channel, for tensors with any dimensions before the channels."""
+    outer = x.shape[: -dims - 1]
+    if len(outer) == 1:
+        return function(x)
+    results = function(reshaped(apply, x, (prod(outer), *x.shape[-dims - 1 :])))
+    found = results if isinstance(results, tuple) else (results,)
+    found = tuple(reshaped(apply, r, (*outer, *r.shape[1:])) for r in found)
+    return found if isinstance(results, tuple) else found[0]
 
 
 @aten("channel_shuffle")
@@ -277,8 +282,8 @@ OPERATORS: Table = {
     "stack": lambda apply, tensors, dim=0: concatenate(
         apply, [unsqueeze(apply, x, dim) for x in tensors], dim % (len(tensors[0].shape) + 1)
     ),
-    "pixel_shuffle": lambda apply, x, factor: _of_images(
-        apply, x, lambda image: apply("DepthToSpace", image, blocksize=factor, mode="CRD")
+    "pixel_shuffle": lambda apply, x, factor: of_images(
+        apply, x, 2, lambda image: apply("DepthToSpace", image, blocksize=factor, mode="CRD")
     ),
     "constant_pad_nd": lambda apply, x, pad, value=0: padded(apply, x, pad, "constant", value),
     "reflection_pad1d reflection_pad2d reflection_pad3d": lambda apply, x, padding: padded(apply, x, padding, "reflect"),

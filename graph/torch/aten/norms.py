@@ -34,17 +34,20 @@ def rms_norm(apply, x, shape, weight=None, eps=None):
     return apply("RMSNormalization", x, cast(apply, scale, x.dtype), axis=-len(shape), epsilon=float(epsilon))
 
 
+def _by_channel(apply: Apply, x: Value, weight: Value | None, bias: Value | None) -> Value:
+    """Images with each channel scaled and shifted."""
+    for operator, numbers in (("Mul", weight), ("Add", bias)):
+        x = x if numbers is None else apply(operator, x, reshaped(apply, numbers, (x.shape[1], *(1,) * (len(x.shape) - 2))))
+    return x
+
+
 @aten("native_group_norm")
 def group_norm(apply, x, weight, bias, n, c, size, groups, eps):
     """Each group of channels of an image normalised, then scaled by channel; the means and 1 / the deviations of groups."""
     rows = reshaped(apply, x, (n, groups, c // groups * size))
     ones = filled(apply, (c // groups * size,), 1, x.dtype)
     normal, mean, factor = apply("LayerNormalization", rows, ones, axis=-1, epsilon=float(eps))
-    result, shape = reshaped(apply, normal, x.shape), (c, *(1,) * (len(x.shape) - 2))
-    if weight is not None:
-        result = apply("Mul", result, reshaped(apply, weight, shape))
-    if bias is not None:
-        result = apply("Add", result, reshaped(apply, bias, shape))
+    result = _by_channel(apply, reshaped(apply, normal, x.shape), weight, bias)
     statistics = (cast(apply, reshaped(apply, v, (n, groups)), x.dtype) for v in (mean, factor))
     return result, *statistics
 
@@ -72,18 +75,13 @@ def batch_norm(apply, x, weight, bias, mean, variance, *training_momentum_eps):
 def instance_norm(apply, x, weight, bias, training, momentum, eps):
     """Channels normalised by their own statistics, over the batch; instance norms reach here with a batch of 1."""
     axes = (0, *range(2, len(x.shape)))
-    shape = (1, x.shape[1], *(1,) * (len(x.shape) - 2))
     wide = cast(apply, x, dtypes.computed(x.dtype))
     mean = apply("ReduceMean", wide, axes=axes)
     off = apply("Sub", wide, mean)
     spread = apply("ReduceMean", apply("Mul", off, off), axes=axes)
     factor = apply("Reciprocal", apply("Sqrt", apply("Add", spread, apply.constant(float(eps), wide.dtype))))
     result, mean, factor = (cast(apply, v, x.dtype) for v in (apply("Mul", off, factor), mean, factor))
-    if weight is not None:
-        result = apply("Mul", result, reshaped(apply, weight, shape))
-    if bias is not None:
-        result = apply("Add", result, reshaped(apply, bias, shape))
-    return result, reshaped(apply, mean, (x.shape[1],)), reshaped(apply, factor, (x.shape[1],))
+    return _by_channel(apply, result, weight, bias), reshaped(apply, mean, (x.shape[1],)), reshaped(apply, factor, (x.shape[1],))
 
 
 OPERATORS: Table = {

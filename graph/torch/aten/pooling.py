@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -10,18 +9,8 @@ import numpy as np
 
 from ...ir import Value
 from ...ops.registry import Apply
-from .moving import permute, reshaped
+from .moving import of_images, permute, reshaped
 from .types import aten, cast, pair
-
-
-def of_images(apply: Apply, x: Value, dims: int, function: Callable[[Value], Any]) -> Any:
-    """A function of images of `dims` dimensions, of each channel; of a tensor without a batch, of one image."""
-    if len(x.shape) == dims + 2:
-        return function(x)
-    results = function(reshaped(apply, x, (1, *x.shape)))
-    found = results if isinstance(results, tuple) else (results,)
-    found = tuple(reshaped(apply, r, r.shape[1:]) for r in found)
-    return found if isinstance(results, tuple) else found[0]
 
 
 def _window(dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> dict[str, Any]:

@@ -8,12 +8,9 @@ from tir import dtypes
 
 from ...ir import Value
 from ...ops.registry import Apply
+from .elementwise import scaled
 from .moving import reshaped
-from .types import Table, aten, cast, pair
-
-
-def _times(apply: Apply, x: Value, factor: float) -> Value:
-    return x if factor == 1 else apply("Mul", x, cast(apply, factor, x.dtype))
+from .types import Table, aten, pair
 
 
 @aten("addmm", "addmv", "baddbmm")
@@ -21,8 +18,8 @@ def add_product(apply, bias, a, b, *, beta=1, alpha=1):
     """beta bias + alpha a b, with the bias broadcast."""
     product = apply("MatMul", a, b)
     if beta == 0:
-        return _times(apply, product, alpha)
-    return apply("Add", _times(apply, product, alpha), _times(apply, bias, beta))
+        return scaled(apply, product, alpha)
+    return apply("Add", scaled(apply, product, alpha), scaled(apply, bias, beta))
 
 
 @aten("linear")
