@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -34,9 +35,7 @@ def tir_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tuple[Call,
     graph = tir.load_onnx(file)
     target = tir.Target("llvm", num_cores=threads)
     if kind == "int8":
-        from .static_quantiser import samples
-
-        graph = tir.quantise(graph, samples([v.name for v in graph.inputs], inputs), target=target)
+        graph = quantised(graph, file, inputs)
     precision: Any = kind if kind == "bfloat16" else None
     with tempfile.TemporaryDirectory() as folder:
         cache = ObjectCache(Path(folder))
@@ -44,6 +43,20 @@ def tir_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tuple[Call,
         del model
         warm, model = timed(lambda: tir.compile(graph, target, cache=cache, precision=precision))
     return model.bind(*inputs), {"compile_s": cold, "again_s": warm}, lambda: model.profile(*inputs)
+
+
+def quantised(graph: Any, file: Path, inputs: Arrays) -> Any:
+    """What `tir.quantise` makes of a network, kept beside its file for other numbers of threads, at one commit."""
+    import tir
+
+    from .runner import commit
+    from .static_quantiser import samples
+
+    kept = file.with_name(f"{file.name.split('.')[0]}.{commit()}.pickle")
+    if commit().endswith("+") or not kept.exists():
+        made = tir.quantise(graph, samples([v.name for v in graph.inputs], inputs))
+        kept.write_bytes(pickle.dumps(made))
+    return pickle.loads(kept.read_bytes())
 
 
 def onnxruntime_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tuple[Call, dict[str, Any], Any]:

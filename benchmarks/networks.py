@@ -144,9 +144,10 @@ def wrong(about: dict[str, Any], most: float = TOLERANCE) -> str:
 
 def exported(network: str, export: str, folder: Path) -> Path:
     """The file of an export, which is made in a process of its own if it is not there. RuntimeError if it cannot be."""
-    file = folder / f"{network}.{'folded' if export in NARROW else export}.onnx"
+    name = f"{network}.{'folded' if export in NARROW else export}"
+    file = folder / f"{name}.onnx"
     if not file.exists() or not (folder / f"{network}.npz").exists():
-        _make(file, "exported", "benchmarks.torch_networks", str(folder), network)
+        _make(file, "exported", "benchmarks.torch_networks", str(folder), name)
     if not (narrow := typed(file, export if export in NARROW else "float32")).exists():
         _make(narrow, "quantised", "benchmarks.static_quantiser", str(file), str(narrow))
     return file

@@ -1,6 +1,6 @@
 """Networks in torch, with random weights under which every layer matters, exported to ONNX in three ways:
 
-    python -m benchmarks.torch_networks DIR [NETWORK ...]
+    python -m benchmarks.torch_networks DIR [NETWORK[.EXPORT] ...]
 
 writes `NETWORK.EXPORT.onnx` for each of EXPORTS, and `NETWORK.npz` with inputs and the outputs for them in float64. It needs the
 extra `networks`: torch, torchvision, transformers, onnxscript.
@@ -240,9 +240,9 @@ def reference(module: nn.Module, inputs: Tensors) -> list[np.ndarray]:
     return [x.numpy() for x in (found if isinstance(found, (tuple, list)) else (found,))]
 
 
-def export(name: str, folder: Path) -> dict[str, str]:
+def export(name: str, folder: Path, kinds: Sequence[str] = EXPORTS) -> dict[str, str]:
     """Write the files of a network that are not there yet; the exports that failed, each with the reason."""
-    missing = [kind for kind in EXPORTS if not path(folder, name, kind).exists()]
+    missing = [kind for kind in kinds if not path(folder, name, kind).exists()]
     kept = folder / f"{name}.npz"
     if not missing and kept.exists():
         return {}
@@ -284,9 +284,11 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path(arguments[0])
     folder.mkdir(parents=True, exist_ok=True)
     status = 0
-    for name in arguments[1:] or NETWORKS:
-        failed = export(name, folder)
-        print(f"{name}: {', '.join(kind for kind in EXPORTS if kind not in failed)}", flush=True)
+    for argument in arguments[1:] or NETWORKS:
+        name, _, kind = argument.partition(".")
+        kinds = (kind,) if kind else EXPORTS
+        failed = export(name, folder, kinds)
+        print(f"{name}: {', '.join(kind for kind in kinds if kind not in failed)}", flush=True)
         for kind, reason in failed.items():
             status = 1
             print(f"{name} {kind}: {reason}", file=sys.stderr, flush=True)
