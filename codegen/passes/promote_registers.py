@@ -10,8 +10,9 @@ from tir.analysis.context import accesses
 from tir.analysis.positions import position
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval
-from tir.arith.polynomial import Polynomial, add, as_constant
+from tir.arith.polynomial import Polynomial, add, as_constant, nonpositive, polynomial, to_expr
 from tir.arith.prove import prove
+from tir.arith.simplify import simplify
 from tir.ir import (
     Allocate,
     Binary,
@@ -301,7 +302,8 @@ def _unguarded(s: Stmt, tiles: dict[str, _RegisterTile], own: set[str], ranges, 
             conditions = list(conjuncts(condition))
             inner = [x for x in walk_stmts(then) if not isinstance(x, (For, Seq))]
             if all(isinstance(x, Store) and _only_there(x, conditions, tiles) for x in inner):
-                new = _predicated(then, conditions, own, ranges, facts)
+                lanes = {t.lane.name for t in tiles.values() if t.lane is not None}
+                new = _predicated(then, conditions, own, lanes, ranges, facts)
                 if new is not None:
                     return new
             return s.with_(then=_unguarded(then, tiles, own, ranges, [*facts, *conditions]))
@@ -321,11 +323,12 @@ def _only_there(s: Store, conditions: list[Expr], tiles: dict[str, _RegisterTile
     return all(c in there for c in conditions)
 
 
-def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: list[Expr]) -> Stmt | None:
+def _predicated(s: Stmt, conditions: list[Expr], own: set[str], lanes: set[str], ranges, facts: list[Expr]) -> Stmt | None:
     """`s` without the conditions around it, each load under those that keep it in bounds; None where that is unproved.
 
     A load drops conditions that hold where their tile variables are 0, if its indices and other conditions do not depend on
-    these variables: that iteration of the tile does the same load.
+    these variables: that iteration of the tile does the same load. An index that is below an open bound, and is that of no
+    lane, stops there: the row before the bound is loaded again.
     """
     failed, lets = False, own - ranges.keys()  # lets: variables of unknown dependences
 
@@ -347,9 +350,31 @@ def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: l
         if wanted is None:
             failed = True
             return e
+        if wanted and (stopped := clamped(e, wanted, known)) is not None:
+            return stopped
         known = [*known, *wanted]
         moved = map_children(e, lambda c: visit(c, known))
         return Select(conjunction(*wanted), moved, other, lazy=True) if wanted else moved
+
+    def clamped(e: Load, wanted: list[Expr], known: list[Expr]) -> Load | None:
+        """The load with indices that stop below the bounds in `wanted`, all of which the first iteration of the tile passes."""
+        first = [substitute(c, dict.fromkeys(variables(c) & own, Const(0))) for c in wanted]
+        if variables(*wanted) & (lanes | lets) or not all(prove(c, ranges, facts) for c in first):
+            return None
+        indices = list(e.indices)
+        for c in wanted:
+            excess = nonpositive(c)
+            last = [simplify(to_expr(add(polynomial(i), excess or {}, -1)), ranges) for i in e.indices]
+            at = [n for n, x in enumerate(last) if excess and not variables(x) & own and not isinstance(x, Const)]
+            if len(at) != 1 or loads(c):
+                return None
+            indices[at[0]] = Binary("min", e.indices[at[0]], last[at[0]])
+            if not all(prove(b, ranges, [*known, *first]) for b in _inside(last[at[0]], e.buffer.shape[at[0]])):
+                return None
+        others = [i for i, new in zip(e.indices, indices, strict=True) if i is new]
+        fits = zip(e.indices, e.buffer.shape, strict=True)
+        inside = all(prove(b, ranges, known) for i, dim in fits if any(i is o for o in others) for b in _inside(i, dim))
+        return e.with_(indices=tuple(indices)) if inside else None
 
     def visit(n: Node, known: list[Expr]) -> Node:
         nonlocal failed
@@ -375,10 +400,12 @@ def _predicated(s: Stmt, conditions: list[Expr], own: set[str], ranges, facts: l
 
 
 def _load_in_bounds(e: Load, ranges, known: list[Expr]) -> bool:
-    return all(
-        prove(Binary(">=", i, Const(0)), ranges, known) and prove(Binary("<", i, dim), ranges, known)
-        for i, dim in zip(e.indices, e.buffer.shape, strict=True)
-    )
+    return all(prove(b, ranges, known) for i, dim in zip(e.indices, e.buffer.shape, strict=True) for b in _inside(i, dim))
+
+
+def _inside(index: Expr, dim: Expr) -> tuple[Expr, Expr]:
+    """The conditions under which an index is one of a dimension."""
+    return Binary(">=", index, Const(0)), Binary("<", index, dim)
 
 
 def _start(s: Stmt, promoted: list[Promoted], lanes: Loops) -> Const | None:

@@ -5,7 +5,7 @@ import pytest
 import codegen
 from codegen import Target, lower
 from schedule import Schedule
-from tests.codegen.harness import ONE, after, same
+from tests.codegen.harness import ONE, after, integers, same
 from tests.programs import matmul, vector
 from tests.tir.script.parsing import parsed
 from tir import te
@@ -403,3 +403,19 @@ def test_what_is_bound_below_is_no_test_outside():
     )
     lowered = lower(func, Target("llvm -mcpu haswell"), after="version_guards")
     assert "if" not in lowered.outline().split("q = ")[0]
+
+
+def test_a_tile_of_an_open_number_of_rows_has_versions_for_few():
+    """Rows of a tile that are not there are computed, too, so that each version has at most some more than there are."""
+    s = Schedule(matmul(Var("m"), 5, 16))
+    s.split("i", [None, 13])
+    s.split("j", [None, 8])
+    s.reorder("i_0", "j_0", "k", "i_1", "j_1")
+    s.unroll("i_1")
+    s.vectorize("j_1")
+    s.decompose_reduction("C", "k")
+    found = lower(s.func, Target("llvm", num_cores=1, vector_bits=256), after="version_guards")
+    unrolled = {x.extent.value for x in walk_stmts(found.body) if isinstance(x, For) and x.kind is Kind.UNROLLED}
+    assert {13, 9, 6, 3} <= unrolled
+    for m in (1, 3, 4, 6, 7, 9, 10, 13, 14, 16, 17, 22, 25, 27):
+        same(s.func, integers(s.func, 0, {"m": m}))
