@@ -219,13 +219,12 @@ class Machine:
     @classmethod
     @cache
     def here(cls) -> Machine:
-        from codegen.processor import host_cores
+        from codegen.processor import host_cores, host_name
         from codegen.target import Target
-        from search.measure.provenance import processor
 
         target = Target("llvm")
         isa = next((name for name in ("avx512f", "avx2", "avx", "neon", "sse2") if name in target.features), platform.machine())
-        return cls(processor(), host_cores(), target.mcpu, isa, target.vector_bits, target.l1, target.l2, target.l3)
+        return cls(host_name(), host_cores(), target.mcpu, isa, target.vector_bits, target.l1, target.l2, target.l3)
 
 
 @cache

@@ -86,10 +86,10 @@ def machine(name: str) -> str:
 def write(name: str, printed: dict[int, str]) -> None:
     """Keep what a lesson prints."""
     from codegen import Target
-    from search.measure.provenance import processor
+    from codegen.processor import host_name
 
     marks = {c.number: " (depends on the machine)" for c in cells((COURSE / f"{name}.py").read_text()) if c.of_machine}
-    parts = [f"# On {processor()} ({Target('llvm')})\n", *(f"# %% {n}{marks.get(n, '')}\n{text}" for n, text in printed.items())]
+    parts = [f"# On {host_name()} ({Target('llvm')})\n", *(f"# %% {n}{marks.get(n, '')}\n{text}" for n, text in printed.items())]
     PRINTED.mkdir(exist_ok=True)
     (PRINTED / f"{name}.txt").write_text("\n".join(parts))
 
