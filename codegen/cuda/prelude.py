@@ -29,6 +29,19 @@ __device__ __forceinline__ void mma_m16n8k{depth}_{factor}_f32(float* c, const {
 }}"""
 
 
+def _mma_bytes(left: str, right: str) -> str:
+    kinds = {"s": "signed char", "u": "unsigned char"}
+    name = left if left == right else left + right
+    return f"""// c += a * b for matrices of 16 x 8, 16 x 32 and 32 x 8, which the lanes of a warp hold together; sums wrap.
+__device__ __forceinline__ void mma_m16n8k32_{name}_s32(int* c, const {kinds[left[0]]}* a, const {kinds[right[0]]}* b) {{
+  const unsigned *x = (const unsigned*)a, *y = (const unsigned*)b;
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.{left}.{right}.s32 "
+      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+}}"""
+
+
 # In order: later ones may call earlier ones.
 FUNCTIONS = {
     "minimum": """template <typename T> __device__ __forceinline__ T minimum(T a, T b) { return b < a ? b : a; }""",
@@ -96,6 +109,15 @@ __device__ __forceinline__ float tf32(float x) {
     "mma_m16n8k16_f16_f32": _mma("f16", 16),
     "mma_m16n8k16_bf16_f32": _mma("bf16", 16),
     "mma_m16n8k8_tf32_f32": _mma("tf32", 8),
+    **{f"mma_m16n8k32_{a if a == b else a + b}_s32": _mma_bytes(a, b) for a in ("s8", "u8") for b in ("s8", "u8")},
+    "mma_m16n8k8_f64_f64": """// c += a * b for matrices of 16 x 8, 16 x 8 and 8 x 8, of a warp: four instructions.
+__device__ __forceinline__ void mma_m16n8k8_f64_f64(double* c, const double* a, const double* b) {
+#pragma unroll
+  for (int n = 0; n < 4; ++n)
+    asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+        : "+d"(c[n % 2 * 2]), "+d"(c[n % 2 * 2 + 1])
+        : "d"(a[n]), "d"(b[n / 2]));
+}""",
     "mma_m16n8k16_f16_f16": """// c += a * b for matrices of 16 x 8, 16 x 16 and 16 x 8, which the lanes of a warp hold together.
 __device__ __forceinline__ void mma_m16n8k16_f16_f16(unsigned short* c, const unsigned short* a, const unsigned short* b) {
   unsigned* z = (unsigned*)c;

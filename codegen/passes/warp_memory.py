@@ -9,7 +9,7 @@ it: each lane runs the iterations whose elements it holds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from schedule.intrinsics import INSTRUCTION
@@ -102,9 +102,15 @@ _HALVES = Product(
 _TF32 = Product(
     WarpLayout((16, 8), (1, 0), (0, 1), ((2, 0, 4), (2, 8, 0)), True), WarpLayout((8, 8), (0, 1), (1, 0), ((2, 4, 0),), True)
 )
+_BYTES = Product(
+    WarpLayout((16, 32), (1, 0), (0, 4), ((2, 0, 16), (2, 8, 0), (4, 0, 1))),
+    WarpLayout((32, 8), (0, 1), (4, 0), ((2, 16, 0), (4, 1, 0))),
+)
+_DOUBLES = Product(replace(_TF32.left, rounded=False), replace(_TF32.right, rounded=False))
 PRODUCTS = {
     "mma_m16n8k16_f16_f32": _HALVES, "mma_m16n8k16_bf16_f32": _HALVES, "mma_m16n8k16_f16_f16": _HALVES,
-    "mma_m16n8k8_tf32_f32": _TF32,
+    "mma_m16n8k8_tf32_f32": _TF32, "mma_m16n8k8_f64_f64": _DOUBLES,
+    **{f"mma_m16n8k32_{factors}_s32": _BYTES for factors in ("s8", "u8", "s8u8", "u8s8")},
 }  # fmt: skip
 
 
@@ -263,9 +269,9 @@ class _WarpLowering:
         crossing = 0 if layout.group == (1, 0) else 1
         transposed = sides[crossing] in variables(source.indices[-1])
         if transposed and width != 8:
-            raise GPUError(f"{name} cannot transpose `{source.buffer.name}`, whose elements have 32 bits; leave out tensorize, "
-                           "and each lane loads its own elements")  # fmt: skip
-        per = 2 if width == 8 else 1  # elements of a register
+            raise GPUError(f"{name} cannot transpose `{source.buffer.name}`, whose elements have {8 * ROW // width} bits; "
+                           "leave out tensorize, and each lane loads its own elements")  # fmt: skip
+        per = width // 4  # elements of a register
         registers: list[tuple[RowColumn, RowColumn]] = []  # of each, the tile and the place in it
         counts = [int(within[v].extent.value) // n for v, n in zip(sides, layout.tile, strict=True)]  # type: ignore[attr-defined]
         for a in range(counts[0]):
@@ -396,7 +402,7 @@ def _down_to(s: For, missing: set[str], accesses: str) -> tuple[list[For], list[
 
 def _origins(layout: WarpLayout, per: int) -> Iterator[RowColumn]:
     """The place in the tile of the first element of each register of lane 0."""
-    parts = layout.parts[:-1] if per == 2 else layout.parts
+    parts = layout.parts[:-1] if per > 1 else layout.parts
     places: list[RowColumn] = [(0, 0)]
     for count, rows, columns in parts:
         places = [(r + n * rows, c + n * columns) for r, c in places for n in range(count)]

@@ -8,7 +8,9 @@ threads holds together, in the layout of the instruction (codegen/passes/warp_me
     mma_m16n8k16_{nn,nt,tn,tt}_f16_f16           the same, summed in float16
     mma_m16n8k8_{nn,nt,tn,tt}_tf32_f32           C[16, 8] += A[16, 8] * B[8, 8] of float32, rounded to 10 bits of mantissa as they
                                                  are loaded into scope `warp`: a choice that the schedule states by this name
-    ldmatrix_16x16_{f16,bf16}, ldmatrix_16x8_f32  a tile from shared memory to scope `warp`
+    mma_m16n8k8_{nn,nt,tn,tt}_f64_f64            the same of float64, exact
+    mma_m16n8k32_{nn,nt,tn,tt}_{s8,u8,s8u8,u8s8}_s32  C[16, 8] += A[16, 32] * B[32, 8] of int8 and uint8, summed in int32
+    ldmatrix_16x16_{f16,bf16}, ldmatrix_16x8_f32, ldmatrix_16x32_{s8,u8}  a tile from shared memory to scope `warp`
 
 The letters say how A, then B, lie in their buffers: `n` as rows by columns of the product (A[i, k], B[k, j]), `t` transposed.
 """
@@ -19,11 +21,19 @@ from tir.ir import PrimFunc
 
 from . import marked
 
-DTYPES = {"f16": "float16", "bf16": "bfloat16", "tf32": "float32", "f32": "float32"}
+DTYPES = {
+    "f16": "float16", "bf16": "bfloat16", "tf32": "float32", "f32": "float32", "f64": "float64", "s8": "int8", "u8": "uint8",
+    "s32": "int32",
+}  # fmt: skip
+
+MIXED = {"s8u8": ("s8", "u8"), "u8s8": ("u8", "s8")}  # the left and the right factor
+# Each product's factors and sum, and the steps that it adds up.
+PRODUCTS = (("f16", "f32", 16), ("bf16", "f32", 16), ("f16", "f16", 16), ("tf32", "f32", 8), ("f64", "f64", 8),
+            *((factors, "s32", 32) for factors in ("s8", "u8", *MIXED)))  # fmt: skip
 
 _PRODUCT = """
 @T.prim_func
-def main(A: T.Buffer({a}, "{factor}"), B: T.Buffer({b}, "{factor}"), C: T.Buffer((16, 8), "{total}")):
+def main(A: T.Buffer({a}, "{first}"), B: T.Buffer({b}, "{second}"), C: T.Buffer((16, 8), "{total}")):
     for i in {outer}:
         for j, k in T.grid(8, {depth}):
             with T.block("mma"):
@@ -45,18 +55,19 @@ def main(S: T.Buffer((16, {columns}), "{dtype}"), W: T.Buffer((16, {columns}), "
 def _product(order: str, factor: str, total: str, depth: int) -> tuple[PrimFunc, PrimFunc]:
     a, left = ((16, depth), "A[vi, vk]") if order[0] == "n" else ((depth, 16), "A[vk, vi]")
     b, right = ((depth, 8), "B[vk, vj]") if order[1] == "n" else ((8, depth), "B[vj, vk]")
-    if DTYPES[factor] != DTYPES[total]:
+    first, second = (DTYPES[x] for x in MIXED.get(factor, (factor, factor)))
+    if first != DTYPES[total]:
         left, right = (f'T.cast({x}, "{DTYPES[total]}")' for x in (left, right))
     return marked(_PRODUCT, f"mma_m16n8k{depth}_{factor}_{total}", a=a, b=b, left=left, right=right, depth=depth,
-                 factor=DTYPES[factor], total=DTYPES[total])  # fmt: skip
+                 first=first, second=second, total=DTYPES[total])  # fmt: skip
 
 
 # By name: the description of the instruction, and its implementation.
 INTRINSICS = {
     f"mma_m16n8k{depth}_{order}_{factor}_{total}": _product(order, factor, total, depth)
     for order in ("nn", "nt", "tn", "tt")
-    for factor, total, depth in (("f16", "f32", 16), ("bf16", "f32", 16), ("f16", "f16", 16), ("tf32", "f32", 8))
+    for factor, total, depth in PRODUCTS
 } | {
     (name := f"ldmatrix_16x{columns}_{dtype}"): marked(_LOAD, name, columns=columns, dtype=DTYPES[dtype])
-    for dtype, columns in (("f16", 16), ("bf16", 16), ("f32", 8))
+    for dtype, columns in (("f16", 16), ("bf16", 16), ("f32", 8), ("s8", 32), ("u8", 32))
 }

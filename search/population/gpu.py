@@ -165,7 +165,8 @@ class _TiledBlock:
         if not self.cores:
             return np.prod(rows[:, self.columns("vs")], axis=1)
         across, down = (rows[:, c] for c in self.columns("f"))
-        return FRAGMENT_REGISTERS * (2 * across * down + across + down)
+        words = 2 if any(access.nbytes == 8 for access in self.reads) else 1
+        return FRAGMENT_REGISTERS * words * (2 * across * down + across + down)
 
     def shared(self, rows: np.ndarray) -> np.ndarray:
         """An upper bound of the bytes of shared memory, a vector; each tile starts at a multiple of MAX_ACCESS_BYTES."""
@@ -184,12 +185,13 @@ class _TiledBlock:
         return total * (1 if self.stages is None else rows[:, self.stages])
 
     def _row(self, span: np.ndarray, nbytes: int) -> np.ndarray:
-        """The elements of a row with its padding. For tensor cores it ends 16 bytes off a multiple of 64, or 32 off one of
-        128."""
+        """The elements of a row with its padding. For tensor cores it ends 16 bytes off a multiple of 64, or as elements
+        that come by themselves do (`tensor_cores.align`)."""
         if not self.cores:
             return -(-span // 8) * 8 + 4
         rest = (16 // nbytes - span) % (64 // nbytes)
-        return span + (np.maximum(rest, (8 - span) % 32) if nbytes == 4 else rest)
+        offset, multiple = (8, 32) if nbytes == 1 else (32 // nbytes, 128 // nbytes)
+        return span + (rest if nbytes == 2 else np.maximum(rest, (offset - span) % multiple))
 
 
 def _tiled_blocks(sketch: Sketch) -> list[_TiledBlock]:

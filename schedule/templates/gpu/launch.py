@@ -10,6 +10,7 @@ from schedule.machine import MAX_ACCESS_BYTES
 from schedule.open_schedule import OpenSchedule
 from schedule.open_trace import Role
 from tir import dtypes
+from tir.arith.symbolic import map_choice
 from tir.ir import Binary, Block, Call, Const, Expr, Load, Store, Var
 from tir.traverse import loads, stores, variables, walk
 
@@ -18,6 +19,7 @@ from ..marks import fuse_all
 
 MAX_GROUPED_ROWS = 8  # most rows of blocks that run together
 MIN_ROW_FOR_WARP = 32  # least elements of a row that are worth a warp
+APART = ((1, 1), (2, 4))  # of eight rows of a tile, which are copied one after another: all, or those that are four apart
 RESIDENT_BLOCKS = (1, 2, 3)  # blocks for which an SM has registers
 
 
@@ -95,6 +97,15 @@ def choose_unroll(s: OpenSchedule, block: str, loop: str, options: tuple[int, ..
     """Leave open the most statements that unrolling in a loop of a block may make."""
     most = s.choose(f"{block} unroll", options, seed=seed, block=block, role=Role.PRAGMA)
     s.annotate(loop, "pragma_auto_unroll_max_step", most)
+
+
+def choose_row_order(s: OpenSchedule, block: str, copy: str, nbytes: int) -> None:
+    """Leave open the order in which the rows of a tile are copied. Rows four apart are better where two of them are 128 bytes,
+    which are stored at once: the next row begins 80 bytes on, in banks of the first."""
+    row, _ = s.get_loops(copy)[-2:]
+    apart = s.choose(f"{copy} rows apart", APART, seed=APART[2 * nbytes == 128], block=block)
+    _, two, four = s.split(row, [None, map_choice(apart, lambda v: v[0]), map_choice(apart, lambda v: v[1])])
+    s.reorder(four, two)
 
 
 def load_together(s: OpenSchedule, block: str, copy: str, buffer: str, threads: Sequence[int], lanes: int = 1) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import ceil, prod
 from typing import Protocol, TypeVar
 
 from schedule.error import ScheduleError
@@ -31,6 +31,7 @@ from .launch import (
     bind_blocks,
     bind_group,
     choose_pipeline,
+    choose_row_order,
     choose_unroll,
     grouped,
     inline_producers,
@@ -42,6 +43,8 @@ from .launch import (
 )
 
 UNROLL_LIMITS = (16, 0, 64, 512, 1024)
+LOAD_PRODUCTS = 8  # multiply-adds of float32 of an SM (128 a clock) while L2 delivers an element (64 bytes a clock): sm_80, sm_90
+READ_PRODUCTS = 2  # of them while shared memory gives one (128 bytes a clock), half of which threads of a warp have in common
 STAGES = (2, 1, 3, 4)  # tiles of shared memory that take turns
 REGISTER_BYTES = 4  # bytes of a register of a thread
 MAX_ACCUMULATORS = 64  # registers of a thread that hold results: half of those that two blocks on an SM leave it
@@ -64,6 +67,10 @@ class BlockTile:
         return self.rows, self.columns, self.depth
 
     @property
+    def held(self) -> tuple[int, int]:
+        return self.thread_rows, self.thread_columns
+
+    @property
     def threads(self) -> int:
         return (self.rows // self.thread_rows) * (self.columns // self.thread_columns)
 
@@ -75,12 +82,14 @@ TILES = (
 
 
 class Shape(Protocol):
-    """The rows and columns of a block's tile."""
+    """The rows and columns of a block's tile, and of the part that a thread or a warp holds in registers."""
 
     @property
     def rows(self) -> int: ...
     @property
     def columns(self) -> int: ...
+    @property
+    def held(self) -> tuple[int, int]: ...
 
 
 Chosen = TypeVar("Chosen", bound=Shape)
@@ -103,18 +112,19 @@ def few_results(block: Block, gpu: GPU) -> bool:
     return results < size(it for it in block.iters if not is_spatial(it)) and results <= gpu.threads
 
 
-def choose(tiles: Sequence[Chosen], c: Contraction, gpu: GPU) -> Chosen:
-    """The largest tile that has blocks for half of the SMs and less than 40 % padding; else the one of least padding and rows."""
+def choose(tiles: Sequence[Chosen], c: Contraction, gpu: GPU, load: int = LOAD_PRODUCTS, read: int = READ_PRODUCTS) -> Chosen:
+    """The tile for which the SM with most blocks takes least time, of several the smallest.
+
+    A step of a block multiplies, loads elements that take the time of `load` multiply-adds each, and reads others from its tile,
+    of `read` each. The longest of the three hides half of the others."""
     rows, columns = size(c.rows), size(c.columns)
 
-    def padded(t: Chosen) -> int:
-        return -(-rows // t.rows) * t.rows * -(-columns // t.columns) * t.columns
+    def cost(t: Chosen) -> tuple[float, int]:
+        results, blocks = t.rows * t.columns, -(-rows // t.rows) * -(-columns // t.columns) * size(c.batch)
+        parts = results, load * (t.rows + t.columns), read * results * sum(1 / n for n in t.held)
+        return ceil(blocks / gpu.sms) * (max(parts) + sum(parts)) / 2, results
 
-    for tile in tiles:
-        blocks = -(-rows // tile.rows) * -(-columns // tile.columns) * size(c.batch)
-        if blocks >= gpu.sms // 2 and rows * columns > 0.6 * padded(tile):
-            return tile
-    return min(tiles, key=lambda t: (padded(t), t.rows))
+    return min(tiles, key=cost)
 
 
 def padded_length(n: int) -> int:
@@ -219,9 +229,11 @@ def build(s: OpenSchedule, block: str, tile: BlockTile | None = None, ours: bool
     threads = [*others, spatial[-1].lengths[1]]
     _bind_result(s, after, dims, spatial)
     for copy, buffer in copies.items():
+        across = tile is not None and c is not None and buffer == c.right.buffer.name and _lies_across(c)
         if ours:
-            across = tile is not None and c is not None and buffer == c.right.buffer.name and _lies_across(c)
             _skew(s, block, copy, buffer, SKEWS[1] if across else SKEWS[0])
+        if across and tile is not None:
+            choose_row_order(s, block, copy, tile.depth * dtypes.nbytes(stored(s.block(copy)).buffer.dtype))
         load_together(s, block, copy, buffer, threads, 1 if tile is None or c is None else _lanes(s, copy, buffer, c, tile))
     if tile is None:
         if ours:

@@ -13,13 +13,23 @@ from math import prod
 from schedule.machine import GPU
 from schedule.open_schedule import OpenSchedule, Stage, extent
 from tir import dtypes
-from tir.arith.symbolic import map_choice
 from tir.ir import Block, Load, Var, annotation
 from tir.memory import WARP, WARP_SCOPE
 
 from ..block_analysis import Contraction, last_axis, loop_of, size, stored
 from ..template import Template, Verdict
-from .launch import accumulate, bind_blocks, choose_pipeline, grouped, inline_producers, lanes_of, load_together, pad, source_of
+from .launch import (
+    accumulate,
+    bind_blocks,
+    choose_pipeline,
+    choose_row_order,
+    grouped,
+    inline_producers,
+    lanes_of,
+    load_together,
+    pad,
+    source_of,
+)
 from .products import choose, is_matrices, padded_length
 from .products import matches as product
 
@@ -27,7 +37,9 @@ TF32 = "tf32"  # an annotation of a block: its factors may be rounded to 10 bits
 MIN_EXTENT = 16  # least rows, columns and steps of a product that are worth a tile
 FRAGMENT = 16  # rows and columns that `ldmatrix` loads; an instruction makes half as many columns of the result
 STAGES = (3, 2, 4, 5, 1)  # tiles of shared memory that take turns
-APART = ((1, 1), (2, 4))  # of eight rows of a tile, which are copied one after another: all, or those that are four apart
+BYTE_ROW_OFFSET = 8  # bytes beyond a multiple of 32 of rows whose bytes come by themselves
+LOAD_PRODUCTS = 32  # multiply-adds of an SM (of halves, 1024 a clock) while L2 delivers an element (64 bytes a clock)
+READ_PRODUCTS = 16  # of them while shared memory gives one (128 bytes a clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +54,10 @@ class WarpTile:
     stages: int
 
     @property
+    def held(self) -> tuple[int, int]:
+        return self.warp_rows, self.warp_columns
+
+    @property
     def warps(self) -> tuple[int, int]:
         """The warps along rows and columns."""
         return self.rows // self.warp_rows, self.columns // self.warp_columns
@@ -52,6 +68,7 @@ TILES = (
     WarpTile(32, 32, 32, 16, 16, 4),
 )  # fmt: skip
 TF32_TILES = (WarpTile(128, 128, 32, 64, 64, 3), WarpTile(64, 64, 32, 32, 32, 4), WarpTile(32, 32, 32, 16, 16, 4))
+DOUBLE_TILES = (WarpTile(64, 64, 16, 32, 32, 4), WarpTile(32, 32, 16, 16, 16, 4))  # an accumulator has two registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +84,10 @@ _BY_DTYPE = {
     ("float16", "float32"): TensorCoreInstruction("f16", "f32", 16),
     ("bfloat16", "float32"): TensorCoreInstruction("bf16", "f32", 16),
     ("float16", "float16"): TensorCoreInstruction("f16", "f16", 16),
+    ("float64", "float64"): TensorCoreInstruction("f64", "f64", 8),
 }
+_BYTES = {"int8": "s8", "uint8": "u8"}
+_LOADED = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", **_BYTES}  # types by their names in `ldmatrix`
 
 
 def matches(block: Block) -> tuple[Contraction, TensorCoreInstruction] | None:
@@ -79,12 +99,15 @@ def matches(block: Block) -> tuple[Contraction, TensorCoreInstruction] | None:
     if c is None or not is_matrices(c) or min(size(c.rows), size(c.columns), size(c.reduction)) < MIN_EXTENT:
         return None
     factors, accumulators = {c.left.buffer.dtype, c.right.buffer.dtype}, c.store.buffer.dtype
-    if len(factors) != 1:
-        return None
     for x, inner in ((c.left, c.rows), (c.right, c.columns), (c.store, (*c.rows, *c.columns))):
         wanted = {it.var.name for it in (inner if x is c.store else (*inner, *c.reduction))}
         if {i.name for i in x.indices[-2:] if isinstance(i, Var)} != wanted:
             return None
+    if factors <= set(_BYTES) and accumulators == "int32":
+        left, right = (_BYTES[x.buffer.dtype] for x in (c.left, c.right))
+        return c, TensorCoreInstruction(left if left == right else left + right, "s32", 32)
+    if len(factors) != 1:
+        return None
     (factor,) = factors
     if factor == accumulators == "float32":
         return (c, TensorCoreInstruction("tf32", "f32", 8)) if annotation(block.annotations, TF32, False) else None
@@ -94,14 +117,17 @@ def matches(block: Block) -> tuple[Contraction, TensorCoreInstruction] | None:
 
 def seed(c: Contraction, how: TensorCoreInstruction, gpu: GPU) -> WarpTile:
     """The tile of a product, no larger than that is, in units of an instruction."""
-    tile = choose(TF32_TILES if how.factors == "tf32" else TILES, c, gpu)
+    tile = choose({"tf32": TF32_TILES, "f64": DOUBLE_TILES}.get(how.factors, TILES), c, gpu, LOAD_PRODUCTS, READ_PRODUCTS)
+    if how.accumulators == "s32":  # rows of as many bytes
+        tile = replace(tile, depth=2 * tile.depth)
     rows, columns = (padded_length(-(-size(axes) // FRAGMENT)) * FRAGMENT for axes in (c.rows, c.columns))
     depth = padded_length(-(-size(c.reduction) // how.depth)) * how.depth
     return replace(tile, rows=min(tile.rows, rows), columns=min(tile.columns, columns), depth=min(tile.depth, depth))
 
 
 class TileForTensorCores(Template):
-    """Matrix products for m16n8k16 (float16, bfloat16), or m16n8k8 (float32 annotated `tf32`), from sm_80 on."""
+    """Matrix products for m16n8k16 (float16, bfloat16), m16n8k32 (int8, uint8) or m16n8k8 (float64, and float32 annotated
+    `tf32`), from sm_80 on."""
 
     name = "tiling for tensor cores"
 
@@ -162,7 +188,9 @@ def build(s: OpenSchedule, block: str) -> None:
     for copy, factor in zip(shared, (c.left, c.right), strict=True):
         shape = [sizes[i.name] for i in factor.indices[-2:] if isinstance(i, Var)]
         lanes = lanes_of(source_of(s, copy), shape, prod(tile.warps) * WARP)
-        _choose_row_order(s, block, copy, shape[-1] * dtypes.nbytes(factor.buffer.dtype))
+        if dtypes.nbytes(factor.buffer.dtype) == 1 and not by_ldmatrix(factor, step.var.name):
+            lanes = min(lanes, BYTE_ROW_OFFSET)  # where rows start
+        choose_row_order(s, block, copy, shape[-1] * dtypes.nbytes(factor.buffer.dtype))
         load_together(s, block, copy, factor.buffer.name, [warp_columns, warp_rows, WARP], lanes)
         align(s, copy, factor, step.var.name)
     load_fragments(s, held, (c.left, c.right), step.var.name, how)
@@ -190,31 +218,28 @@ def _bind_warps(s: OpenSchedule, loops: list[str]) -> None:
         s.bind(loop, f"threadIdx.{axis}")
 
 
-def _choose_row_order(s: OpenSchedule, block: str, copy: str, nbytes: int) -> None:
-    """Leave open the order in which the rows of a tile are copied. Rows four apart are better where two of them are 128 bytes,
-    which are stored at once. The next row begins 80 bytes on, in banks of the first."""
-    row, _ = s.get_loops(copy)[-2:]
-    apart = s.choose(f"{copy} rows apart", APART, seed=APART[2 * nbytes == 128], block=block)
-    _, two, four = s.split(row, [None, map_choice(apart, lambda v: v[0]), map_choice(apart, lambda v: v[1])])
-    s.reorder(four, two)
-
-
 def align(s: OpenSchedule, copy: str, factor: Load, step: str) -> None:
     """Have the rows of a tile end where the threads of a warp meet different banks. For `ldmatrix`, which loads 8 rows of 16
     bytes at once, they are 16 bytes off a multiple of 64. For elements that come by themselves, from 4 rows of 8, they are 32
-    bytes off a multiple of 128."""
+    bytes off a multiple of 128; for bytes, from 4 rows that are four apart, 8 off one of 32."""
     nbytes = dtypes.nbytes(factor.buffer.dtype)
-    multiple, offset = (128, 32) if nbytes == 4 and last_axis(factor) != step else (64, 16)
+    multiple, offset = (64, 16) if by_ldmatrix(factor, step) else (32, BYTE_ROW_OFFSET) if nbytes == 1 else (128, 32)
     s.storage_align(copy, 0, -2, multiple // nbytes, offset // nbytes)
 
 
 def load_fragments(s: OpenSchedule, held: list[str], factors: tuple[Load, Load], step: str, how: TensorCoreInstruction) -> None:
-    """Load fragments by `ldmatrix`, but for elements of 32 bits that would have to be transposed."""
+    """Load fragments by `ldmatrix` where it can."""
     for copy, factor in zip(held, factors, strict=True):
-        if how.depth == 8 and last_axis(factor) != step:
+        if not by_ldmatrix(factor, step):
             continue
         i, j = s.get_loops(copy)[-2:]
         io, ii = s.split(i, [None, 16])
         jo, ji = s.split(j, [None, how.depth])
         s.reorder(io, jo, ii, ji)
-        s.tensorize(ii, f"ldmatrix_16x{how.depth}_{'f32' if how.depth == 8 else how.factors}")
+        s.tensorize(ii, f"ldmatrix_16x{how.depth}_{_LOADED[factor.buffer.dtype]}")
+
+
+def by_ldmatrix(factor: Load, step: str) -> bool:
+    """True where `ldmatrix` loads the fragments of a factor: no elements of 64 bits, and only those of 16 transposed."""
+    nbytes = dtypes.nbytes(factor.buffer.dtype)
+    return nbytes == 2 or (nbytes < 8 and last_axis(factor) == step)

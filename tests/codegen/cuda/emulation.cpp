@@ -101,7 +101,8 @@ void shuffle_xor(unsigned mask, const void* value, void* result, size_t bytes, i
 
 // --- instructions of a warp: all of its lanes bring what they have, and then each takes what it gets -----------------------
 
-static uint32_t brought[2][1024][6];
+const int WORDS = 12;  // that a lane brings, at most
+static uint32_t brought[2][1024][WORDS];
 static const uint32_t* gather(const uint32_t* mine, int words, int line) {
   int me = current, slot = fibers[me].shuffles++ & 1;
   memcpy(brought[slot][me], mine, words * 4);
@@ -110,20 +111,20 @@ static const uint32_t* gather(const uint32_t* mine, int words, int line) {
 }
 
 // The bits of element `e` of what lane `lane` brought, `first` words on: 16 bits each, or 32.
-static unsigned half_of(const uint32_t* all, int lane, int first, int e) { return all[lane * 6 + first + e / 2] >> (e % 2 * 16) & 0xffff; }
-static float word_of(const uint32_t* all, int lane, int first, int e) { return __uint_as_float(all[lane * 6 + first + e]); }
+static unsigned half_of(const uint32_t* all, int lane, int first, int e) { return all[lane * WORDS + first + e / 2] >> (e % 2 * 16) & 0xffff; }
+static float word_of(const uint32_t* all, int lane, int first, int e) { return __uint_as_float(all[lane * WORDS + first + e]); }
 static inline float float16_of(unsigned bits) { return float16_value((unsigned short)bits); }
 static inline float bfloat16_of(unsigned bits) { return __uint_as_float(bits << 16); }
 
 // Where element (row, column) of a matrix is, from the tables of the PTX ISA, section "mma": the lane, and its number there.
 // `each` elements follow one another in a lane, `span` = 4 * each columns further on (or 8 rows) the lane has the next ones.
-template <int each> static float product(const uint32_t* all, int row, int column, int depth, float (*value)(const uint32_t*, int, int, int)) {
-  float sum = 0;
+template <int each, typename T> static T product(const uint32_t* all, int row, int column, int depth, T (*left)(const uint32_t*, int, int, int), T (*right)(const uint32_t*, int, int, int)) {
+  T sum = 0;
   const int span = 4 * each;
   for (int k = 0; k < depth; ++k) {
     int lane = k % span / each;
     int a = (k / span * 2 + row / 8) * each + k % each, b = k / span * each + k % each;
-    sum += value(all, row % 8 * 4 + lane, 0, a) * value(all, column * 4 + lane, 4, b);
+    sum += left(all, row % 8 * 4 + lane, 0, a) * right(all, column * 4 + lane, sizeof(T), b);
   }
   return sum;
 }
@@ -134,17 +135,19 @@ static float tf32_at(const uint32_t* all, int lane, int first, int e) {
   return word_of(all, lane, first, e);
 }
 
-template <int each> static void mma(float sums[4], const void* a, const void* b, int depth, float (*value)(const uint32_t*, int, int, int), int line) {
-  uint32_t mine[6];
-  memcpy(mine, a, 16);
-  memcpy(mine + 4, b, 8);
-  const uint32_t* all = gather(mine, 6, line);
+// The type of sums has 8 bytes where factors have.
+template <int each, typename T> static void mma(T sums[4], const void* a, const void* b, int depth, T (*left)(const uint32_t*, int, int, int), T (*right)(const uint32_t*, int, int, int), int line) {
+  uint32_t mine[WORDS];
+  const int words = sizeof(T);
+  memcpy(mine, a, words * 4);
+  memcpy(mine + words, b, words * 2);
+  const uint32_t* all = gather(mine, words * 3 / 2, line);
   int lane = current % 32;
-  for (int e = 0; e < 4; ++e) sums[e] = product<each>(all, lane / 4 + e / 2 * 8, lane % 4 * 2 + e % 2, depth, value);
+  for (int e = 0; e < 4; ++e) sums[e] = product<each>(all, lane / 4 + e / 2 * 8, lane % 4 * 2 + e % 2, depth, left, right);
 }
 template <int each> static void mma_f32(float* c, const void* a, const void* b, int depth, float (*value)(const uint32_t*, int, int, int), int line) {
   float sums[4];
-  mma<each>(sums, a, b, depth, value, line);
+  mma<each>(sums, a, b, depth, value, value, line);
   for (int e = 0; e < 4; ++e) c[e] += sums[e];
 }
 void mma_f16_f32(float* c, const void* a, const void* b, int line) { mma_f32<2>(c, a, b, 16, f16_at, line); }
@@ -152,8 +155,26 @@ void mma_bf16_f32(float* c, const void* a, const void* b, int line) { mma_f32<2>
 void mma_tf32_f32(float* c, const void* a, const void* b, int line) { mma_f32<1>(c, a, b, 8, tf32_at, line); }
 void mma_f16_f16(unsigned short* c, const void* a, const void* b, int line) {
   float sums[4];
-  mma<2>(sums, a, b, 16, f16_at, line);
+  mma<2>(sums, a, b, 16, f16_at, f16_at, line);
   for (int e = 0; e < 4; ++e) c[e] = float16_bits(float16_value(c[e]) + sums[e]);
+}
+
+static uint32_t s8_at(const uint32_t* all, int lane, int first, int e) { return (int8_t)(half_of(all, lane, first, e / 2) >> e % 2 * 8); }
+static uint32_t u8_at(const uint32_t* all, int lane, int first, int e) { return (uint8_t)(half_of(all, lane, first, e / 2) >> e % 2 * 8); }
+void mma_bytes(int* c, const void* a, const void* b, bool left, bool right, int line) {
+  uint32_t sums[4];
+  mma<4>(sums, a, b, 32, left ? s8_at : u8_at, right ? s8_at : u8_at, line);
+  for (int e = 0; e < 4; ++e) c[e] = (int)((uint32_t)c[e] + sums[e]);
+}
+static double f64_at(const uint32_t* all, int lane, int first, int e) {
+  double value;
+  memcpy(&value, all + lane * WORDS + first + 2 * e, 8);
+  return value;
+}
+void mma_f64_f64(double* c, const void* a, const void* b, int line) {
+  double sums[4];
+  mma<1>(sums, a, b, 8, f64_at, f64_at, line);
+  for (int e = 0; e < 4; ++e) c[e] += sums[e];
 }
 
 void ldmatrix(void* r0, void* r1, void* r2, void* r3, const int4* row, bool transposed, int line) {

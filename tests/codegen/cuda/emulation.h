@@ -105,6 +105,13 @@ void mma_f16_f32(float* c, const void* a, const void* b, int line);
 void mma_bf16_f32(float* c, const void* a, const void* b, int line);
 void mma_tf32_f32(float* c, const void* a, const void* b, int line);
 void mma_f16_f16(unsigned short* c, const void* a, const void* b, int line);
+void mma_bytes(int* c, const void* a, const void* b, bool left_signed, bool right_signed, int line);
+void mma_f64_f64(double* c, const void* a, const void* b, int line);
+#define mma_m16n8k32_s8_s32(c, a, b) mma_bytes(c, a, b, true, true, __LINE__)
+#define mma_m16n8k32_u8_s32(c, a, b) mma_bytes(c, a, b, false, false, __LINE__)
+#define mma_m16n8k32_s8u8_s32(c, a, b) mma_bytes(c, a, b, true, false, __LINE__)
+#define mma_m16n8k32_u8s8_s32(c, a, b) mma_bytes(c, a, b, false, true, __LINE__)
+#define mma_m16n8k8_f64_f64(c, a, b) mma_f64_f64(c, a, b, __LINE__)
 #define mma_m16n8k16_f16_f32(c, a, b) mma_f16_f32(c, a, b, __LINE__)
 #define mma_m16n8k16_bf16_f32(c, a, b) mma_bf16_f32(c, a, b, __LINE__)
 #define mma_m16n8k8_tf32_f32(c, a, b) mma_tf32_f32(c, a, b, __LINE__)

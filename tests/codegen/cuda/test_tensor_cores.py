@@ -27,11 +27,13 @@ no_nvrtc = pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is
 
 
 def product(
-    M: int, N: int, K: int, factor: str, total: str = "float32", result: str = "", a: str = "n", b: str = "n"
+    M: int, N: int, K: int, factor: str | tuple[str, str], total: str = "float32", result: str = "", a: str = "n", b: str = "n"
 ) -> PrimFunc:
-    """A product whose factors lie as `a` and `b` say, summed in `total` and, where `result` is given, converted to that."""
-    A = te.placeholder((M, K) if a == "n" else (K, M), factor, name="A")
-    B = te.placeholder((K, N) if b == "n" else (N, K), factor, name="B")
+    """A product whose factors, of one type or two, lie as `a` and `b` say, summed in `total` and, where `result` is given,
+    converted to that."""
+    first, second = (factor, factor) if isinstance(factor, str) else factor
+    A = te.placeholder((M, K) if a == "n" else (K, M), first, name="A")
+    B = te.placeholder((K, N) if b == "n" else (N, K), second, name="B")
     k = te.reduce_axis((0, K), "k")
 
     def element(i, j):
@@ -63,6 +65,12 @@ def test_products_of_any_shape_and_order() -> None:
         (product(37, 41, 109, "bfloat16", result="bfloat16", b="t"), False, ("mma_m16n8k16_bf16_f32(",)),
         (product(40, 24, 56, "float16", "float16"), False, ("mma_m16n8k16_f16_f16(",)),
         (product(48, 40, 36, "float32"), True, ("mma_m16n8k8_tf32_f32(", "ldmatrix_x4(", "tf32(B_shared")),
+        (product(64, 72, 96, "int8", "int32", b="t"), False, ("mma_m16n8k32_s8_s32(", "ldmatrix_x4(")),
+        (product(33, 65, 47, "uint8", "int32", "float32"), False, ("mma_m16n8k32_u8_s32(",)),
+        (product(37, 41, 109, ("uint8", "int8"), "int32", a="t", b="t"), False, ("mma_m16n8k32_u8s8_s32(",)),
+        (product(40, 24, 56, ("int8", "uint8"), "int32"), False, ("mma_m16n8k32_s8u8_s32(",)),
+        (product(40, 24, 56, "float64", "float64"), False, ("mma_m16n8k8_f64_f64(",)),
+        (product(33, 41, 109, "float64", "float64", a="t", b="t"), False, ("mma_m16n8k8_f64_f64(",)),
         (product(17, 29, 109, "float32", a="t", b="t"), True, ("mma_m16n8k8_tf32_f32(", "tf32(A_shared")),
     ]  # fmt: skip
     texts = check_all([(gpu.schedule(f, tf32=tf32).func, f) for f, tf32, _ in cases])

@@ -48,6 +48,9 @@ PRODUCTS = {
     "bfloat16, batch": [(3, 37, 41, 53)],
     "tf32": [(48, 40, 36)],
     "tf32, transposed": [(17, 29, 59)],
+    "int8": [(33, 65, 47)],
+    "uint8, transposed": [(17, 29, 109)],
+    "float64": [(33, 25, 47)],
 }
 
 
@@ -80,10 +83,11 @@ def case(name: str, shape: tuple[int, ...]) -> Case:
 
 
 def product(name: str, *shape: int) -> PrimFunc:
-    """A product (batch, M, N, K) summed in float32: the name begins with the type of the factors, and says whether the result is
+    """A product (batch, M, N, K) summed in float32, int32 or float64: the name begins with the type of the factors, and says whether the result is
     converted to float16, the second factor lies transposed, and there is a batch. Those of tf32 may be rounded."""
     *batch, M, N, K = shape
     factor, flipped = ("float32" if "tf32" in name else name.split(",")[0].split(" ")[0]), "transposed" in name
+    total = {"int8": "int32", "uint8": "int32", "float64": "float64"}.get(factor, "float32")
     A = te.placeholder((*batch, M, K), factor, name="A")
     B = te.placeholder((*batch, *((N, K) if flipped else (K, N))), factor, name="B")
     k = te.reduce_axis((0, K), "k")
@@ -91,7 +95,7 @@ def product(name: str, *shape: int) -> PrimFunc:
     def element(*axes):
         *b, i, j = axes
         left, right = A[(*b, i, k)], B[(*b, j, k) if flipped else (*b, k, j)]
-        return te.sum(left * right if factor == "float32" else left.astype("float32") * right.astype("float32"), axis=k)
+        return te.sum(left * right if factor == total else left.astype(total) * right.astype(total), axis=k)
 
     # te names axes by parameters, of which a batch has one more.
     formula = (lambda b, i, j: element(b, i, j)) if batch else (lambda i, j: element(i, j))
