@@ -261,7 +261,10 @@ def power(x, y):
 
     def formula(*i: Expr) -> Expr:
         a, b = at(x, i), at(y, i)
-        fraction = te.all(b < zero(b), te.not_equal(a * a, one(a)))  # which is truncated to 0
+        units = [
+            like(a, v) for v in ((1, -1) if dtypes.TABLE[x.dtype].kind == "int" else (1,))
+        ]  # powers of others are truncated to 0
+        fraction = te.all(b < zero(b), *(te.not_equal(a, unit) for unit in units))
         return te.select(fraction, zero(a), product[i])
 
     return te.compute(product.shape, formula, name="pow")

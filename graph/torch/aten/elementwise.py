@@ -17,7 +17,7 @@ OF_FLOATS = {  # of integers, too, which then are floats
     "log2": "Log2", "reciprocal": "Reciprocal", "sigmoid": "Sigmoid", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt",
     "tan": "Tan", "tanh": "Tanh",
 }  # fmt: skip
-ACTIVATIONS = {"celu": "Celu", "mish": "Mish", "selu": "Selu"}
+SELU = {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}  # ONNX's defaults are those of float32
 OF_NUMBERS = {"abs": "Abs", "neg": "Neg", "relu": "Relu"}
 ROUNDINGS = {"ceil": "Ceil", "floor": "Floor", "round": "Round", "trunc": "Trunc"}  # which leave integers alone
 COMPARISONS = {"eq": "Equal", "ge": "GreaterOrEqual", "gt": "Greater", "le": "LessOrEqual", "lt": "Less"}
@@ -30,8 +30,6 @@ def _register() -> None:
         aten(name)(lambda apply, x, operator=operator: apply(operator, cast(apply, x, floating(x.dtype))))
     for name, operator in OF_NUMBERS.items():
         aten(name)(lambda apply, x, operator=operator: x if x.dtype == "bool" else apply(operator, x))
-    for name, operator in ACTIVATIONS.items():
-        aten(name)(lambda apply, x, operator=operator, **attributes: apply(operator, x, **attributes))
     for name, operator in ROUNDINGS.items():
         aten(name)(lambda apply, x, operator=operator: apply(operator, x) if dtypes.is_float(x.dtype) else x)
     for name, operator in COMPARISONS.items():
@@ -113,7 +111,7 @@ def subtract(apply, x, y, alpha=1):
 
 @aten("rsub.Tensor", "rsub.Scalar")
 def reverse_subtract(apply, x, y, alpha=1):
-    return subtract(apply, y, x, alpha) if alpha == 1 else subtract(apply, y, apply("Mul", *together(apply, x, alpha)))
+    return subtract(apply, y, x, alpha)
 
 
 @aten("mul.Tensor", "mul.Scalar")
@@ -138,8 +136,8 @@ def divide_rounded(apply, x, y, *, rounding_mode=None):
         return apply("Trunc", quotient) if rounding_mode == "trunc" else _floored(apply, a, b, quotient)
     if rounding_mode == "trunc" or dtypes.TABLE[a.dtype].kind == "uint":
         return quotient
-    rest = apply("Mod", a, b)  # of the divisor's sign
-    return apply("Div", apply("Sub", a, rest), b)
+    _, moved = _rest(apply, a, b)
+    return apply("Sub", quotient, cast(apply, moved, a.dtype))
 
 
 def _floored(apply: Apply, a: Value, b: Value, quotient: Value) -> Value:
@@ -153,7 +151,7 @@ def _floored(apply: Apply, a: Value, b: Value, quotient: Value) -> Value:
 
 
 def _rest(apply: Apply, a: Value, b: Value) -> tuple[Value, Value]:
-    """The remainder of floats with the sign of the dividend, and where the divisor has the other sign."""
+    """The remainder with the sign of the dividend, and where the divisor has the other sign."""
     zero, rest = apply.constant(0, a.dtype), apply("Mod", a, b, fmod=1)
     other_sign = apply("Xor", apply("Less", rest, zero), apply("Less", b, zero))
     return rest, apply("And", other_sign, apply("Not", apply("Equal", rest, zero)))
@@ -232,8 +230,11 @@ def minimum(apply, x, y):
 
 @aten("clamp")
 def clamp(apply, x, min=None, max=None):
-    """Numbers as near as bounds allow. The lower bound comes first, so that the upper one decides where they cross."""
+    """Numbers as near as bounds allow, NaN where one is. The lower bound comes first, so that the upper one decides where they
+    cross."""
     dtype = promoted(x, min, max)
+    if any(bound is not None and math.isnan(bound) for bound in (min, max)):
+        return apply("Mul", cast(apply, x, dtype), cast(apply, math.nan, dtype))
     low, high = (None if bound is None else _bound(bound, dtype) for bound in (min, max))
     return apply("Clip", cast(apply, x, dtype), min=low, max=high)
 
@@ -308,7 +309,42 @@ def hard_shrink(apply, x, lambd=0.5):
 
 @aten("threshold")
 def threshold(apply, x, threshold, value):
-    return apply("Where", compared(apply, "Greater", x, threshold), x, cast(apply, value, x.dtype))
+    return apply("Where", compared(apply, "LessOrEqual", x, threshold), cast(apply, value, x.dtype), x)
+
+
+def celu(apply, x, alpha=1.0):
+    if alpha < 0:
+        raise ValueError("a negative alpha is not supported")
+    return apply("Celu", x, alpha=float(alpha))
+
+
+@aten("softshrink")
+def soft_shrink(apply, x, lambd=0.5):
+    """x nearer to 0 by a number, and 0 in between; a NaN stays."""
+    found = apply("Shrink", x, bias=float(lambd), lambd=float(lambd))
+    return apply("Where", compared(apply, "Greater", apply("Abs", x), lambd), found, apply("Mul", x, cast(apply, 0, x.dtype)))
+
+
+def _shifted(direction: str) -> Any:
+    def shift(apply, x, y):
+        """A shift by y bits; by a negative number as by all bits."""
+        a, b = together(apply, x, y)
+        if dtypes.TABLE[b.dtype].kind == "int":
+            all_bits = cast(apply, dtypes.TABLE[b.dtype].bits, b.dtype)
+            b = apply("Where", apply("Less", b, cast(apply, 0, b.dtype)), all_bits, b)
+        return apply("BitShift", a, b, direction=direction)
+
+    return shift
+
+
+def _with_term(term: Any) -> Any:
+    """x and a factor times a product or quotient, all in the element type to which they promote."""
+
+    def added(apply, x, a, b, *, value=1):
+        x, a, b = together(apply, x, a, b)
+        return add(apply, x, term(apply, scaled(apply, a, value), b))
+
+    return added
 
 
 @aten("glu")
@@ -330,12 +366,8 @@ OPERATORS: Table = {
     "rsqrt": lambda apply, x: apply("Reciprocal", apply("Sqrt", cast(apply, x, floating(x.dtype)))),
     "square": lambda apply, x: apply("Mul", x, x),
     "atan2": lambda apply, y, x: apply("Atan2", *together(apply, y, x, dtype=floating(promoted(y, x)))),
-    "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Scalar __lshift__.Tensor": lambda apply, x, y: apply(
-        "BitShift", *together(apply, x, y), direction="LEFT"
-    ),
-    "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Scalar __rshift__.Tensor": lambda apply, x, y: apply(
-        "BitShift", *together(apply, x, y), direction="RIGHT"
-    ),
+    "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Scalar __lshift__.Tensor": _shifted("LEFT"),
+    "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Scalar __rshift__.Tensor": _shifted("RIGHT"),
     "hardtanh": lambda apply, x, min=-1.0, max=1.0: cast(apply, clamp(apply, x, min, max), x.dtype),
     "clamp_min clamp_min.Tensor": lambda apply, x, low: (
         clamp_to(apply, x, low) if isinstance(low, Value) else clamp(apply, x, low)
@@ -347,8 +379,11 @@ OPERATORS: Table = {
         "Where", cast(apply, condition, "bool"), *together(apply, x, y)
     ),
     "masked_fill.Scalar masked_fill.Tensor": lambda apply, x, mask, value: apply("Where", mask, cast(apply, value, x.dtype), x),
-    "addcmul": lambda apply, x, a, b, *, value=1: add(apply, x, multiply(apply, a, b), value),
-    "addcdiv": lambda apply, x, a, b, *, value=1: add(apply, x, divide(apply, a, b), value),
+    "addcmul": _with_term(multiply),
+    "addcdiv": _with_term(divide),
+    "celu": celu,
+    "mish": lambda apply, x: apply("Mish", x),
+    "selu": lambda apply, x: apply("Selu", x, **SELU),
     "gelu": lambda apply, x, *, approximate="none": apply("Gelu", x, approximate=approximate),
     "silu": lambda apply, x: apply("Swish", x),
     "leaky_relu": lambda apply, x, negative_slope=0.01: apply("LeakyRelu", x, alpha=float(negative_slope)),
@@ -357,7 +392,6 @@ OPERATORS: Table = {
     "relu6": lambda apply, x: clamp(apply, x, 0, 6),
     # The result, and a buffer that inference does not read.
     "log_sigmoid_forward": lambda apply, x: (log_sigmoid(apply, x), x),
-    "softshrink": lambda apply, x, lambd=0.5: apply("Shrink", x, bias=float(lambd), lambd=float(lambd)),
     # A conversion, of floats to integers toward zero.
     "_to_copy prims.convert_element_type to.dtype": lambda apply, x, dtype=None: cast(apply, x, dtype or x.dtype),
     "view.dtype": lambda apply, x, dtype: apply("BitCast", x, to=dtype),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from math import prod
 from typing import Any
@@ -23,7 +24,7 @@ def reduced(apply: Apply, operator: str, x: Value, dims: Any, keepdim: bool = Fa
     return apply(operator, x, axes=axes, keepdims=int(keepdim))
 
 
-def _reduction(operator: str, typed: Callable[[str, str | None], str] = lambda own, _: own) -> Callable:
+def _reduction(operator: str, typed: Callable[[str, str | None], str]) -> Callable:
     """A reduction of elements cast to a type, which follows from their own and the one that is asked for."""
 
     def reduction(apply, x, dim=None, keepdim=False, *, dtype=None):
@@ -32,8 +33,27 @@ def _reduction(operator: str, typed: Callable[[str, str | None], str] = lambda o
     return reduction
 
 
+def extreme(apply: Apply, operator: str, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    """The largest or smallest elements along dimensions; a NaN is both."""
+    found = reduced(apply, operator, x, dim, keepdim)
+    if not dtypes.is_float(x.dtype):
+        return found
+    spoilt = reduced(apply, "ReduceMax", apply("IsNaN", x), dim, keepdim)
+    return apply("Where", spoilt, cast(apply, math.nan, x.dtype), found)
+
+
 def _index(apply: Apply, operator: str, x: Value, dim: int | None, keepdim: bool) -> Value:
-    """The index of the first largest, or smallest, element along a dimension, or in the tensor as a vector."""
+    """The index of the first largest, or smallest, element along a dimension, or in the tensor as a vector; of the first NaN."""
+    if dtypes.is_float(x.dtype):
+        spoilt = apply("IsNaN", x)
+        first = _index(apply, "ArgMax", spoilt, dim, keepdim)
+        return apply(
+            "Where", reduced(apply, "ReduceMax", spoilt, dim, keepdim), first, _index_of(apply, operator, x, dim, keepdim)
+        )
+    return _index_of(apply, operator, x, dim, keepdim)
+
+
+def _index_of(apply: Apply, operator: str, x: Value, dim: int | None, keepdim: bool) -> Value:
     x = cast(apply, x, "uint8") if x.dtype == "bool" else x
     if dim is None or not x.shape:
         found = apply(operator, reshaped(apply, x, (prod(x.shape),)), axis=0, keepdims=0)
@@ -48,7 +68,7 @@ def _variance(apply: Apply, x: Value, dim: Any, correction: float | None, keepdi
     x = cast(apply, x, dtypes.computed(x.dtype))
     centre = reduced(apply, "ReduceMean", x, dim, True)
     off = apply("Sub", x, centre)
-    count = prod(x.shape[n] for n in axes)
+    count = prod(x.shape[n] for n in axes) if x.shape else 1
     less = 1 if correction is None else correction
     total = reduced(apply, "ReduceSum", apply("Mul", off, off), dim, keepdim)
     spread = apply("Div", total, apply.constant(float(max(0, count - less)), x.dtype))
@@ -69,7 +89,7 @@ def vector_norm(apply, x, order=2, dim=None, keepdim=False, *, dtype=None):
         return reduced(apply, f"ReduceL{int(order)}", x, dim, keepdim)
     size = apply("Abs", x)
     if order in (float("inf"), float("-inf")):
-        return reduced(apply, "ReduceMax" if order > 0 else "ReduceMin", size, dim, keepdim)
+        return extreme(apply, "ReduceMax" if order > 0 else "ReduceMin", size, dim, keepdim)
     if order == 0:
         there = cast(apply, cast(apply, x, "bool"), x.dtype)
         return reduced(apply, "ReduceSum", there, dim, keepdim)
@@ -113,15 +133,15 @@ def _spread(apply: Apply, x: Value, dim: Any, correction: float | None, keepdim:
 
 
 def _with_index(operator: str, place: str) -> Callable:
-    return lambda apply, x, dim, keepdim=False: (reduced(apply, operator, x, dim, keepdim), _index(apply, place, x, dim, keepdim))
+    return lambda apply, x, dim, keepdim=False: (extreme(apply, operator, x, dim, keepdim), _index(apply, place, x, dim, keepdim))
 
 
 OPERATORS: Table = {
     "sum sum.dim_IntList": _reduction("ReduceSum", summed),
     "prod prod.dim_int": _reduction("ReduceProd", summed),
     "mean mean.dim": _reduction("ReduceMean", lambda own, wanted: wanted or own),
-    "amax max": _reduction("ReduceMax"),
-    "amin min": _reduction("ReduceMin"),
+    "amax max": lambda apply, x, dim=None, keepdim=False: extreme(apply, "ReduceMax", x, dim, keepdim),
+    "amin min": lambda apply, x, dim=None, keepdim=False: extreme(apply, "ReduceMin", x, dim, keepdim),
     "any any.dim any.dims": _reduction("ReduceMax", lambda *_: "bool"),
     "all all.dim all.dims": _reduction("ReduceMin", lambda *_: "bool"),
     "logsumexp": _reduction("ReduceLogSumExp", lambda own, _: floating(own)),
