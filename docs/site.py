@@ -29,7 +29,7 @@ GUIDES = {
     "Schedules": ("primitives", "legality", "first-primitive", "library", "explorer", "ladder", "examples"),
     "Kernels": ("targets", "codegen", "cuda"),
     "Search": ("tuning", "searching", "sketch-rules", "cost-model", "policies", "experiments", "distributed"),
-    "Networks": ("networks", "torch", "one-convolution", "low-precision"),
+    "Networks": ("networks", "torch", "one-convolution", "low-precision", "generation"),
     "Own parts": ("adding",),
 }
 

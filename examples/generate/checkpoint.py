@@ -1,0 +1,277 @@
+"""Weights and sizes of a model: from a GGUF file, a folder of safetensors, or drawn at random.
+
+Matrices stay in the bits of the file. `Blocks` is one form for all block formats of GGUF: weight = scale * (number - zero).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+class CheckpointError(ValueError):
+    """A file that is not a model of the Llama family, or has a part that is not supported."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of a model; `heads` of queries share `kv_heads` of keys and values."""
+
+    layers: int = 12
+    width: int = 768
+    heads: int = 12
+    kv_heads: int = 4
+    hidden: int = 2048
+    vocabulary: int = 32000
+    epsilon: float = 1e-5
+    base: float = 10000.0  # of the wavelengths of positions
+    interleaved: bool = False  # pairs that turn together are neighbours, not halves of a head
+    room: int = 2048  # positions that the model was trained for
+
+    @property
+    def head(self) -> int:
+        return self.width // self.heads
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """A matrix (rows, columns) whose rows have blocks: numbers of `bits` bits, scales and zero points (rows, blocks),
+    by default the middle number."""
+
+    numbers: np.ndarray
+    bits: int
+    scales: np.ndarray
+    zeros: np.ndarray | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.numbers.shape
+
+    def floats(self) -> np.ndarray:
+        """The weights in float32."""
+        split = self.numbers.reshape(*self.scales.shape, -1).astype(np.float32)
+        zeros = 1 << (self.bits - 1) if self.zeros is None else self.zeros[..., None]
+        return (self.scales[..., None] * (split - zeros)).reshape(self.shape)
+
+
+Weight = np.ndarray | Blocks
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A model by the names that GGUF gives its weights. `tokenizer` has `encode` and `decode`; None for bytes as tokens."""
+
+    config: Config
+    weights: Mapping[str, Weight]
+    tokenizer: Any = None
+    stops: frozenset[int] = frozenset()  # tokens that end a text
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text."""
+        return list(text.encode()) if self.tokenizer is None else self.tokenizer.encode(text).ids
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens; without a tokenizer, their numbers."""
+        return " ".join(map(str, tokens)) if self.tokenizer is None else self.tokenizer.decode(list(tokens))
+
+    def with_weights(self, change: Callable[[Weight], Weight]) -> Checkpoint:
+        """The model with each weight changed."""
+        return replace(self, weights={name: change(weight) for name, weight in self.weights.items()})
+
+
+def load(path: Path) -> Checkpoint:
+    """The model in a GGUF file, or in a folder with config.json, *.safetensors and tokenizer.json. Raises CheckpointError."""
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist; expected a .gguf file or a folder with config.json and *.safetensors")
+    return _folder(path) if path.is_dir() else _gguf(path)
+
+
+def drawn(config: Config, rng: np.random.Generator) -> Checkpoint:
+    """A model of random weights of variance 1 / columns."""
+    square, narrow = (config.width, config.width), (config.kv_heads * config.head, config.width)
+    layer = {"attn_q": square, "attn_k": narrow, "attn_v": narrow, "attn_output": square}
+    layer |= {
+        "ffn_gate": (config.hidden, config.width),
+        "ffn_up": (config.hidden, config.width),
+        "ffn_down": (config.width, config.hidden),
+    }
+    shapes = {f"blk.{n}.{name}.weight": shape for n in range(config.layers) for name, shape in layer.items()}
+    shapes["token_embd.weight"] = (config.vocabulary, config.width)
+    weights: dict[str, Weight] = {
+        name: rng.standard_normal(shape, np.float32) * np.float32(shape[1] ** -0.5) for name, shape in shapes.items()
+    }
+    norms = ["output_norm", *(f"blk.{n}.{part}_norm" for n in range(config.layers) for part in ("attn", "ffn"))]
+    return Checkpoint(config, weights | {f"{name}.weight": np.ones(config.width, np.float32) for name in norms})
+
+
+def quantised(weight: Weight, bits: int, block: int = 32) -> Weight:
+    """A matrix of floats in blocks whose largest number is that of the largest weight; others as they are."""
+    if isinstance(weight, Blocks) or weight.ndim != 2 or weight.shape[1] % block:
+        return weight
+    split = weight.astype(np.float32).reshape(len(weight), -1, block)
+    middle = 1 << (bits - 1)
+    scales = np.abs(split).max(-1) / (middle - 1)
+    numbers = np.rint(split / np.where(scales, scales, 1)[..., None]) + middle
+    return Blocks(numbers.reshape(weight.shape).astype(np.uint8), bits, scales)
+
+
+# --- safetensors -------------------------------------------------------------------------------------------------------
+
+_NAMES = {  # of Hugging Face, within model.layers.N
+    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}  # fmt: skip
+_WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+
+def _folder(path: Path) -> Checkpoint:
+    from safetensors.numpy import load_file
+
+    try:
+        given = json.loads((path / "config.json").read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise CheckpointError(f"{path / 'config.json'}: {error}") from None
+    _need_kind(path, given.get("model_type"), ("llama", "mistral", "qwen2"))
+    scaling = given.get("rope_scaling")
+    if scaling:
+        raise CheckpointError(f"{path}: scaled positions are not supported, got rope_scaling={scaling}")
+    config = Config(
+        given["num_hidden_layers"], given["hidden_size"], given["num_attention_heads"],
+        given.get("num_key_value_heads", given["num_attention_heads"]), given["intermediate_size"], given["vocab_size"],
+        given["rms_norm_eps"], given.get("rope_theta", 10000.0), room=given["max_position_embeddings"],
+    )  # fmt: skip
+    weights = {_renamed(n): array for file in sorted(path.glob("*.safetensors")) for n, array in load_file(file).items()}
+    tokenizer = None
+    if (file := path / "tokenizer.json").exists():
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(file))
+    stops = given.get("eos_token_id")
+    return Checkpoint(config, weights, tokenizer, frozenset([stops] if isinstance(stops, int) else stops or ()))
+
+
+def _renamed(name: str) -> str:
+    stem, kind = name.rsplit(".", 1)
+    if stem.startswith("model.layers."):
+        number, part = stem.removeprefix("model.layers.").split(".", 1)
+        return f"blk.{number}.{_NAMES.get(part, part)}.{kind}"
+    return f"{_WHOLE.get(stem, stem)}.{kind}"
+
+
+def _need_kind(path: Path, kind: Any, known: tuple[str, ...]) -> None:
+    if kind not in known:
+        raise CheckpointError(f"{path}: expected a model of one of {', '.join(known)}, got {kind}")
+
+
+# --- GGUF --------------------------------------------------------------------------------------------------------------
+
+
+def _gguf(path: Path) -> Checkpoint:
+    from gguf import GGUFReader
+
+    try:
+        reader = GGUFReader(path)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: {error}") from None
+    known = {name: f.contents() for name, f in reader.fields.items()}
+    kind = known.get("general.architecture")
+    _need_kind(path, kind, ("llama", "qwen2"))
+    of_kind = {name.removeprefix(f"{kind}."): value for name, value in known.items()}
+    heads = of_kind["attention.head_count"]
+    config = Config(
+        of_kind["block_count"], of_kind["embedding_length"], heads, of_kind.get("attention.head_count_kv", heads),
+        of_kind["feed_forward_length"], len(known["tokenizer.ggml.tokens"]), of_kind["attention.layer_norm_rms_epsilon"],
+        of_kind.get("rope.freq_base", 10000.0), kind == "llama", of_kind["context_length"],
+    )  # fmt: skip
+    weights = {t.name: _tensor(path, t) for t in reader.tensors}
+    return Checkpoint(config, weights, _tokenizer(path, known), frozenset({known.get("tokenizer.ggml.eos_token_id", -1)}))
+
+
+def _tensor(path: Path, tensor: Any) -> Weight:
+    kind, shape = tensor.tensor_type.name, tuple(int(n) for n in reversed(tensor.shape))
+    if kind in ("F32", "F16"):
+        return tensor.data.reshape(shape)
+    if kind == "BF16":
+        return (tensor.data.view(np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
+    if kind not in _BLOCKS:
+        raise CheckpointError(f"{path}: `{tensor.name}` is {kind}; supported are F32, F16, BF16, {', '.join(_BLOCKS)}")
+    nbytes, bits, unpack = _BLOCKS[kind]
+    numbers, scales, zeros = unpack(tensor.data.reshape(-1, nbytes))
+    rows = shape[0]
+    return Blocks(
+        numbers.reshape(shape).astype(np.uint8), bits, scales.astype(np.float32).reshape(rows, -1),
+        None if zeros is None else zeros.astype(np.float32).reshape(rows, -1),
+    )  # fmt: skip
+
+
+_Unpacked = tuple[np.ndarray, np.ndarray, np.ndarray | None]  # numbers, scales and zero points of blocks
+
+
+def _halves(raw: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(raw).view(np.float16).astype(np.float32)
+
+
+def _q4_0(raw: np.ndarray) -> _Unpacked:
+    """A scale, then 16 bytes with the numbers n and n + 16."""
+    return np.concatenate([raw[:, 2:] & 15, raw[:, 2:] >> 4], axis=1), _halves(raw[:, :2]), None
+
+
+def _q8_0(raw: np.ndarray) -> _Unpacked:
+    """A scale, then 32 signed bytes."""
+    return raw[:, 2:] ^ 128, _halves(raw[:, :2]), None
+
+
+def _q4_k(raw: np.ndarray) -> _Unpacked:
+    """Eight blocks of 32 with scales and least values of 6 bits, in units of two floats. Two blocks share their bytes."""
+    units, packed, numbers = _halves(raw[:, :4]), raw[:, 4:16], raw[:, 16:].reshape(-1, 4, 1, 32)
+    low, high, last = packed[:, :4], packed[:, 4:8], packed[:, 8:]
+    scales = np.concatenate([low & 63, (last & 15) | (low >> 6 << 4)], axis=1) * units[:, :1]
+    least = np.concatenate([high & 63, (last >> 4) | (high >> 6 << 4)], axis=1) * units[:, 1:]
+    flat = scales == 0  # a block of one value
+    scales = np.where(flat, 1e-30, scales)
+    return np.concatenate([numbers & 15, numbers >> 4], axis=2).reshape(len(raw), -1), scales, least / scales
+
+
+def _q6_k(raw: np.ndarray) -> _Unpacked:
+    """Sixteen blocks of 16: 4 low bits, 2 high bits, scales of 8 bits in units of a float."""
+    low, high = raw[:, :128].reshape(-1, 2, 2, 32), raw[:, 128:192].reshape(-1, 2, 1, 32)
+    nibbles = np.concatenate([low & 15, low >> 4], axis=2)
+    pairs = high >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
+    scales = raw[:, 192:208].view(np.int8) * _halves(raw[:, 208:])
+    return (nibbles | pairs << 4).reshape(len(raw), -1) + (128 - 32), scales, None  # the middle of 6 bits is that of 8
+
+
+_BLOCKS: dict[str, tuple[int, int, Callable[[np.ndarray], _Unpacked]]] = {  # bytes of a block, bits of a number
+    "Q4_0": (18, 4, _q4_0), "Q8_0": (34, 8, _q8_0), "Q4_K": (144, 4, _q4_k), "Q6_K": (210, 8, _q6_k),
+}  # fmt: skip
+
+
+def _tokenizer(path: Path, known: Mapping[str, Any]) -> Any:
+    """The tokenizer of a GGUF file: byte-level pairs with merges, or pairs of pieces that are merged by their scores."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    tokens = known["tokenizer.ggml.tokens"]
+    vocabulary = {text: n for n, text in enumerate(tokens)}
+    kind = known["tokenizer.ggml.model"]
+    if kind == "gpt2":
+        made = Tokenizer(models.BPE(vocabulary, [tuple(m.split(" ")) for m in known["tokenizer.ggml.merges"]]))
+        made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        return made
+    if kind != "llama":
+        raise CheckpointError(f"{path}: the tokenizer {kind} is not supported; expected gpt2 or llama")
+    scores = known["tokenizer.ggml.scores"]
+    cuts = ((text, n) for text in tokens for n in range(1, len(text)))
+    pairs = [(t[:n], t[n:]) for t, n in cuts if t[:n] in vocabulary and t[n:] in vocabulary]
+    pairs.sort(key=lambda pair: -scores[vocabulary["".join(pair)]])
+    made = Tokenizer(models.BPE(vocabulary, pairs, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    made.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return made

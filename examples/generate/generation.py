@@ -1,0 +1,84 @@
+"""Texts from a model: prompts in blocks of tokens, then a token of each text a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+import tir
+
+from .checkpoint import Checkpoint
+from .network import cache_shape, caches, donated, network
+
+WINDOW = 64  # positions by which the length that attention reads grows: the model has kernels for a few lengths, not for each
+
+Sampler = Callable[[np.ndarray], np.ndarray]  # tokens (batch) of scores (batch, vocabulary)
+
+
+def greedy(scores: np.ndarray) -> np.ndarray:
+    """The tokens of the largest scores."""
+    return scores.argmax(-1)
+
+
+def sampled(rng: np.random.Generator, temperature: float, most: int) -> Sampler:
+    """Tokens drawn by softmax(scores / temperature) among the `most` largest scores."""
+
+    def sample(scores: np.ndarray) -> np.ndarray:
+        top = np.argpartition(scores, -most, axis=-1)[:, -most:]
+        noise = rng.gumbel(size=top.shape)  # the largest of scores with such noise is drawn by softmax
+        best = (np.take_along_axis(scores, top, -1) / temperature + noise).argmax(-1)
+        return np.take_along_axis(top, best[:, None], -1)[:, 0]
+
+    return sample
+
+
+class Generator:
+    """A compiled model for `batch` texts of at most `room` tokens, with caches of its own. Prompts are read `block` tokens a
+    step."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, *, batch: int = 1, room: int | None = None, block: int = 128, target: str | None = None
+    ):
+        config = checkpoint.config
+        wanted = config.room if room is None else min(room, config.room)
+        self.room, self.block, self.batch = -(-wanted // WINDOW) * WINDOW, block, batch
+        self.stops = checkpoint.stops
+        graph = network(checkpoint, batch, self.room)
+        sizes = {"tokens": (1, block), "length": (min(WINDOW, self.room), self.room)}
+        self.model = tir.compile(graph, target, sizes=sizes, donate=donated(config))
+        self.caches = [np.zeros(cache_shape(config, batch, self.room), np.float32) for _ in caches(config)]
+
+    def step(self, ids: np.ndarray, at: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """Scores (batch, vocabulary) after token `last` (batch) of `ids` (batch, tokens), which begin at places `at` (batch)."""
+        length = min(self.room, -(-int(at.max() + ids.shape[1]) // WINDOW) * WINDOW)
+        return self.model(ids, at, last, np.arange(length), *self.caches)[0]
+
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> np.ndarray:
+        """Scores (batch, vocabulary) after the prompts, which fill the caches."""
+        ends = np.array([len(p) for p in prompts])
+        if len(prompts) != self.batch or ends.min() < 1 or ends.max() > self.room:
+            raise ValueError(f"expected {self.batch} prompts of 1 to {self.room} tokens, got {ends.tolist()}")
+        blocks = -(-ends.max() // self.block)
+        ids = np.zeros((self.batch, blocks * self.block), np.int64)
+        for row, prompt in zip(ids, prompts, strict=True):
+            row[: len(prompt)] = prompt
+        for n in range(blocks):  # what a shorter text writes behind its end is written anew before it is read
+            first = n * self.block
+            last = np.clip(ends - 1 - first, 0, self.block - 1)
+            found = self.step(ids[:, first : first + self.block], np.full(self.batch, first), last)
+            scores = found if n == 0 else np.where((ends > first)[:, None], found, scores)  # of the block where a prompt ends
+        return scores
+
+    def generate(self, prompts: Sequence[Sequence[int]], tokens: int, sample: Sampler = greedy) -> Iterator[np.ndarray]:
+        """The next tokens (batch) of the texts, at most `tokens` times, until each has had a token that ends it, or no room."""
+        scores, at = self.prefill(prompts), np.array([len(p) for p in prompts])
+        ended = np.zeros(self.batch, bool)
+        for _ in range(tokens):
+            found = sample(scores)
+            yield found
+            ended |= np.isin(found, list(self.stops))
+            if ended.all() or at.max() >= self.room:
+                return
+            scores = self.step(found[:, None], at, np.zeros(self.batch, np.int64))
+            at = at + 1

@@ -1,0 +1,146 @@
+"""The network of one step: tokens of a batch of texts, each at its own place, through all layers to scores of the next token.
+
+Two sizes are open: `tokens` of a step, and `length`, the positions of the cache that attention reads. Caches of all layers are
+inputs (batch, kv heads, places, head) that are donated to outputs, so that a step writes its own rows alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import numpy as np
+
+from graph import Builder, Graph, OpenGraph, Value
+from graph.ops.unpacked import packed
+from graph.sizes import OpenInput
+
+from .checkpoint import Blocks, Checkpoint, Config
+
+
+def network(checkpoint: Checkpoint, batch: int, room: int) -> OpenGraph:
+    """The graph of a step for `batch` texts of at most `room` tokens."""
+    config = checkpoint.config
+    matrices = _Matrices(checkpoint)
+    inputs = [
+        OpenInput("ids", (batch, "tokens"), "int64"),
+        OpenInput("at", (batch,), "int64"),  # place of the first token of each text
+        OpenInput("last", (batch,), "int64"),  # token of the step after which scores are asked
+        OpenInput("places", ("length",), "int64"),  # 0, 1, …
+        *(OpenInput(name, cache_shape(config, batch, room), "float32") for name in caches(config)),
+    ]
+    outputs = ("scores", *donated(config).values())
+    return OpenGraph("generate", tuple(inputs), outputs, lambda shapes: _step(config, matrices, inputs, shapes))
+
+
+def cache_shape(config: Config, batch: int, room: int) -> tuple[int, ...]:
+    """The shape of a cache, with a row more than the longest length, so that attention reads a part of it at all lengths."""
+    return batch, config.kv_heads, room + 1, config.head
+
+
+def caches(config: Config) -> list[str]:
+    """The names of the caches: keys and values of each layer."""
+    return [f"{kind}.{n}" for n in range(config.layers) for kind in ("keys", "values")]
+
+
+def donated(config: Config) -> dict[str, str]:
+    """Outputs by the caches whose memory they take."""
+    return {name: f"new.{name}" for name in caches(config)}
+
+
+class _Matrices:
+    """Constants of a checkpoint as products read them, each made once for the graphs of all sizes."""
+
+    def __init__(self, checkpoint: Checkpoint):
+        self.weights = checkpoint.weights
+        self.operands = cache(self._operands)
+
+    def _operands(self, name: str) -> tuple[np.ndarray, ...]:
+        weight = self.weights[f"{name}.weight"]
+        if not isinstance(weight, Blocks):
+            return (np.ascontiguousarray(weight.T),)
+        blocks = weight.scales.shape[1]
+        zeros = () if weight.zeros is None else (np.ascontiguousarray(weight.zeros.T),)
+        words = packed(weight.numbers.T, weight.shape[1] // blocks, blocks, weight.bits)
+        return words, np.ascontiguousarray(weight.scales.T), *zeros
+
+    def bits(self, name: str) -> int | None:
+        """The bits of a number of a matrix in blocks."""
+        weight = self.weights[f"{name}.weight"]
+        return weight.bits if isinstance(weight, Blocks) else None
+
+
+def _step(config: Config, matrices: _Matrices, inputs: Sequence[OpenInput], shapes: Mapping[str, Sequence[int]]) -> Graph:
+    b = Builder("generate")
+    ids, at, last, places, *kept = (b.input(v.name, shapes[v.name], v.dtype) for v in inputs)
+    (batch, tokens), (length,) = ids.shape, places.shape
+    heads, shared, head, width = config.heads, config.kv_heads, config.head, config.width
+
+    def linear(x: Value, name: str) -> Value:
+        operands = [b.constant(array, "float32" if array.dtype.kind == "f" else None) for array in matrices.operands(name)]
+        rows = b("Reshape", x, shape=(batch * x.shape[1], x.shape[2])) if len(x.shape) == 3 else x
+        made = b("MatMul" if len(operands) == 1 else "BlockProduct", rows, *operands, bits=matrices.bits(name))
+        if (bias := matrices.weights.get(f"{name}.bias")) is not None:
+            made = b("Add", made, b.constant(np.asarray(bias, np.float32)))
+        return b("Reshape", made, shape=(*x.shape[:-1], made.shape[-1]))
+
+    def embedded() -> Value:
+        """Vectors of the tokens (batch * tokens, width), which are columns of the operands of a product."""
+        parts = [b("Gather", b.constant(a), b("Reshape", ids, shape=(-1,)), axis=-1) for a in matrices.operands("token_embd")]
+        return b(
+            "Transpose",
+            parts[0] if len(parts) == 1 else b("UnpackBlocks", *parts, length=width, bits=matrices.bits("token_embd")),
+            perm=(1, 0),
+        )
+
+    def norm(x: Value, name: str) -> Value:
+        scale = b.constant(np.asarray(matrices.weights[f"{name}.weight"], np.float32))
+        return b("RMSNormalization", x, scale, epsilon=config.epsilon)
+
+    def by_head(x: Value, count: int) -> Value:
+        return b("Transpose", b("Reshape", x, shape=(batch, tokens, count, head)), perm=(0, 2, 1, 3))
+
+    own = b("Add", b("Reshape", at, shape=(batch, 1)), b.constant(np.arange(tokens)))  # place of each token (batch, tokens)
+    angles = np.arange(kept[0].shape[2])[:, None] * config.base ** (-np.arange(0, head, 2) / head)
+    turns = [own, *(b.constant(f(angles).astype(np.float32)) for f in (np.cos, np.sin))]
+    read = b("LessOrEqual", places, b("Reshape", own, shape=(batch, 1, 1, tokens, 1)))
+    hidden = b("Where", read, b.constant(0, "float32"), b.constant(-1e30, "float32"))
+
+    def attention(x: Value, n: int) -> tuple[Value, Value, Value]:
+        name = f"blk.{n}.attn"
+        query, key = (
+            b(
+                "com.microsoft.RotaryEmbedding",
+                by_head(linear(x, f"{name}_{which}"), count),
+                *turns,
+                interleaved=int(config.interleaved),
+            )
+            for which, count in (("q", heads), ("k", shared))
+        )
+        value = by_head(linear(x, f"{name}_v"), shared)
+        key, value = (b("TensorScatter", kept[2 * n + i], new, at, axis=2) for i, new in enumerate((key, value)))
+        keys, values = (
+            b("Reshape", b("Slice", v, starts=(0,), ends=(length,), axes=(2,)), shape=(batch, shared, 1, length, head))
+            for v in (key, value)
+        )
+        query = b("Mul", query, b.constant(head**-0.5, "float32"))
+        query = b("Reshape", query, shape=(batch, shared, heads // shared, tokens, head))
+        scores = b("MatMul", query, b("Transpose", keys, perm=(0, 1, 2, 4, 3)))
+        found = b("MatMul", b("Softmax", b("Add", scores, hidden), axis=-1), values)
+        found = b("Transpose", b("Reshape", found, shape=(batch, heads, tokens, head)), perm=(0, 2, 1, 3))
+        return linear(b("Reshape", found, shape=(batch, tokens, heads * head)), f"{name}_output"), key, value
+
+    x = b("Reshape", embedded(), shape=(batch, tokens, width))
+    made = []
+    for n in range(config.layers):
+        found, *rows = attention(norm(x, f"blk.{n}.attn_norm"), n)
+        made += rows
+        x = b("Add", x, found)
+        y = norm(x, f"blk.{n}.ffn_norm")
+        gate = linear(y, f"blk.{n}.ffn_gate")
+        gate = b("Mul", b("Mul", gate, b("Sigmoid", gate)), linear(y, f"blk.{n}.ffn_up"))
+        x = b("Add", x, linear(gate, f"blk.{n}.ffn_down"))
+    index = b("Expand", b("Reshape", last, shape=(batch, 1, 1)), shape=(batch, 1, width))
+    x = b("Reshape", b("GatherElements", x, index, axis=1), shape=(batch, width))
+    scores = linear(norm(x, "output_norm"), "output" if "output.weight" in matrices.weights else "token_embd")
+    return b.graph(scores=scores, **dict(zip(donated(config).values(), made, strict=True)))

@@ -1,0 +1,199 @@
+"""examples/generate against a model of the Llama family in numpy, in float64 and without a cache."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from examples.generate.checkpoint import Blocks, Checkpoint, CheckpointError, Config, drawn, load, quantised
+from examples.generate.generation import Generator, sampled
+
+from .sweeps import quick
+
+TINY = Config(layers=2, width=32, heads=4, kv_heads=2, hidden=48, vocabulary=67, room=100)
+PROMPTS = [[5, 1, 66, 0, 13, 7, 9], [3], list(range(19))]
+
+
+def reference(checkpoint: Checkpoint, tokens: list[int]) -> np.ndarray:
+    """Scores (tokens, vocabulary) after each token."""
+    c = checkpoint.config
+    floats = {n: (w.floats() if isinstance(w, Blocks) else w).astype(np.float64) for n, w in checkpoint.weights.items()}
+
+    def norm(x, name):
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + c.epsilon) * floats[f"{name}.weight"]
+
+    def linear(x, name):
+        return x @ floats[f"{name}.weight"].T + floats.get(f"{name}.bias", 0)
+
+    def turned(x):  # (tokens, heads, head)
+        angles = np.arange(len(x))[:, None] * c.base ** (-np.arange(0, c.head, 2) / c.head)
+        a, b = (x[..., ::2], x[..., 1::2]) if c.interleaved else np.split(x, 2, axis=-1)
+        turns = (a + 1j * b) * np.exp(1j * angles)[:, None]
+        parts = [turns.real, turns.imag]
+        return np.stack(parts, axis=-1).reshape(x.shape) if c.interleaved else np.concatenate(parts, axis=-1)
+
+    x = floats["token_embd.weight"][tokens]
+    later = np.triu(np.full((len(tokens),) * 2, -np.inf), 1)
+    for n in range(c.layers):
+        h = norm(x, f"blk.{n}.attn_norm")
+        q, k, v = (linear(h, f"blk.{n}.attn_{p}").reshape(len(tokens), -1, c.head) for p in "qkv")
+        q, k = turned(q), turned(k)
+        found = []
+        for i in range(c.heads):
+            j = i // (c.heads // c.kv_heads)
+            scores = np.exp(q[:, i] @ k[:, j].T / np.sqrt(c.head) + later)
+            found.append(scores / scores.sum(-1, keepdims=True) @ v[:, j])
+        x = x + linear(np.concatenate(found, axis=-1), f"blk.{n}.attn_output")
+        h = norm(x, f"blk.{n}.ffn_norm")
+        gate = linear(h, f"blk.{n}.ffn_gate")
+        x = x + linear(gate / (1 + np.exp(-gate)) * linear(h, f"blk.{n}.ffn_up"), f"blk.{n}.ffn_down")
+    return linear(norm(x, "output_norm"), "output" if "output.weight" in floats else "token_embd")
+
+
+def continued(checkpoint: Checkpoint, prompt: list[int], tokens: int) -> list[int]:
+    text = list(prompt)
+    for _ in range(tokens):
+        text.append(int(reference(checkpoint, text)[-1].argmax()))
+    return text[len(prompt) :]
+
+
+def biased(checkpoint: Checkpoint, rng: np.random.Generator) -> Checkpoint:
+    more = {f"blk.{n}.attn_{p}.bias": rng.standard_normal(32 if p == "q" else 16) for n in range(2) for p in "qkv"}
+    return replace(checkpoint, weights=checkpoint.weights | more | {"output.weight": rng.standard_normal((67, 32))})
+
+
+@quick(lambda bits, variant: (bits, variant) in ((4, "halves"), (0, "pairs and biases")))
+@pytest.mark.parametrize("bits", [0, 4, 8])
+@pytest.mark.parametrize("variant", ["halves", "pairs and biases"])
+def test_texts_of_a_batch_are_those_of_the_reference(bits: int, variant: str):
+    rng = np.random.default_rng(3)
+    checkpoint = drawn(replace(TINY, interleaved=variant != "halves"), rng)
+    if variant != "halves":
+        checkpoint = biased(checkpoint, rng)
+    if bits:
+        checkpoint = checkpoint.with_weights(lambda w: quantised(w, bits, 16))
+    generator = Generator(checkpoint, batch=3, room=70, block=8, target="llvm -num-cores 1")
+    exact = np.array([reference(checkpoint, p)[-1] for p in PROMPTS])
+    scores = generator.prefill(PROMPTS)
+    np.testing.assert_allclose(scores, exact, atol=1e-4 * np.abs(exact).max())
+    found = np.array(list(generator.generate(PROMPTS, 50)))  # beyond the length that attention reads at first
+    for text, prompt in zip(found.T.tolist(), PROMPTS, strict=True):
+        assert text == continued(checkpoint, prompt, 50)
+
+
+def test_a_text_ends_at_its_stop_or_where_there_is_no_room():
+    checkpoint = drawn(TINY, np.random.default_rng(0))
+    generator = Generator(checkpoint, room=64, block=8, target="llvm -num-cores 1")
+    free = [int(t) for (t,) in generator.generate([[1, 2, 3]], 100)]
+    assert len(free) == 64 - 3 + 1
+    generator.stops = frozenset({free[5]})
+    assert [int(t) for (t,) in generator.generate([[1, 2, 3]], 100)] == free[: free.index(free[5]) + 1]
+    with pytest.raises(ValueError, match=r"^expected 1 prompts of 1 to 64 tokens, got \[0\]$"):
+        generator.prefill([[]])
+
+
+def test_drawn_tokens_follow_the_softmax_of_the_largest_scores():
+    scores = np.tile(np.log([8.0, 1.0, 4.0, 2.0, 4.0]), (20000, 1))
+    counts = np.bincount(sampled(np.random.default_rng(0), 1.0, 3)(scores), minlength=5) / len(scores)
+    wanted = np.array([8, 0, 4, 0, 4]) / 16
+    assert np.abs(counts - wanted).max() < 4 * np.sqrt(0.25 / len(scores))
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q8_0", "Q4_K", "Q6_K"])
+def test_blocks_of_files_are_those_of_the_library_gguf(kind: str, tmp_path):
+    gguf = pytest.importorskip("gguf")
+    from examples.generate.checkpoint import _tensor
+
+    type_ = gguf.GGMLQuantizationType[kind]
+    elements, nbytes = gguf.GGML_QUANT_SIZES[type_]
+    raw = np.random.default_rng(5).integers(0, 256, (3, 512 // elements * nbytes), np.uint8)
+    halves = raw.reshape(-1, nbytes)[:, slice(-2, None) if kind == "Q6_K" else slice(0, 4 if kind == "Q4_K" else 2)]
+    halves[:, 1::2] = 0x30 + (halves[:, 1::2] & 0x0F)  # scales between 0.1 and 2
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
+    writer.add_tensor("x", raw, raw_dtype=type_)
+    for step in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file", "close"):
+        getattr(writer, step)()
+    (tensor,) = gguf.GGUFReader(tmp_path / "x.gguf").tensors
+    found = _tensor(tmp_path, tensor)
+    exact = gguf.dequantize(raw, type_)
+    assert isinstance(found, Blocks) and found.numbers.max() < 1 << found.bits
+    np.testing.assert_allclose(found.floats(), exact, atol=4 * np.finfo("float32").eps * np.abs(exact).max())
+
+
+def test_a_file_of_gguf_and_a_folder_of_safetensors_are_one_model(tmp_path):
+    gguf, safetensors = pytest.importorskip("gguf"), pytest.importorskip("safetensors.numpy")
+    tokenizers = pytest.importorskip("tokenizers")
+    model = drawn(TINY, np.random.default_rng(1))
+    letters = [*map(chr, range(97, 123)), "ab", "abc", *(f"<{n}>" for n in range(39))]
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "qwen2")
+    numbers = {"block_count": 2, "context_length": 100, "embedding_length": 32, "feed_forward_length": 48, "head_count": 4,
+               "head_count_kv": 2, "layer_norm_rms_eps": 1e-5}  # fmt: skip
+    for name, value in numbers.items():
+        getattr(writer, f"add_{name}")(value)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(letters)
+    writer.add_token_merges(["a b", "ab c"])
+    writer.add_eos_token_id(2)
+    for name, array in model.weights.items():
+        assert isinstance(array, np.ndarray)
+        writer.add_tensor(name, array)
+    for step in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file", "close"):
+        getattr(writer, step)()
+
+    folder = tmp_path / "m"
+    folder.mkdir()
+    theirs = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+              "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+              "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}  # fmt: skip
+    whole = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
+
+    def name(ours: str) -> str:
+        if ours in whole:
+            return whole[ours]
+        _, n, part, kind = ours.split(".")
+        return f"model.layers.{n}.{theirs[part]}.{kind}"
+
+    safetensors.save_file({name(n): a for n, a in model.weights.items()}, folder / "model.safetensors")
+    config = {"model_type": "qwen2", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "vocab_size": 67,
+              "num_key_value_heads": 2, "intermediate_size": 48, "rms_norm_eps": 1e-5, "max_position_embeddings": 100,
+              "eos_token_id": 2}  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    vocabulary = {text: n for n, text in enumerate(letters)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, [("a", "b"), ("ab", "c")]))
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+    for found in (load(tmp_path / "m.gguf"), load(folder)):
+        assert replace(found.config, epsilon=1e-5) == TINY and found.stops == {2}
+        assert found.weights.keys() == model.weights.keys()
+        assert all(np.array_equal(found.weights[n], a) for n, a in model.weights.items())
+        assert found.encode("abcb") == [27, 1] and found.decode([27, 1]).replace(" ", "") == "abcb"
+
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "gpt_neox"}))
+    with pytest.raises(CheckpointError, match="expected a model of one of llama, mistral, qwen2, got gpt_neox"):
+        load(folder)
+    with pytest.raises(CheckpointError, match="does not exist"):
+        load(tmp_path / "missing.gguf")
+
+
+def test_pieces_with_scores_become_merges():
+    pytest.importorskip("tokenizers")
+    from pathlib import Path
+
+    from examples.generate.checkpoint import _tokenizer
+
+    pieces = ["<unk>", "<0x0A>", "▁", "a", "b", "▁a", "ab", "▁ab"]
+    known = {"tokenizer.ggml.tokens": pieces, "tokenizer.ggml.model": "llama"}
+    tokenizer = _tokenizer(Path("x"), known | {"tokenizer.ggml.scores": [0, 0, -9, -9, -9, -2, -1, -3]})
+    assert tokenizer.encode("ab a\n").ids == [7, 5, 1]  # "ab" before "▁a", by its score
+    assert tokenizer.decode([7, 5, 1]) == "ab a\n"
+
+
+@pytest.mark.parametrize("arguments", [["nothing.gguf"]])
+def test_a_missing_file_is_an_error_of_the_command(arguments):
+    done = subprocess.run([sys.executable, "-m", "examples.generate", *arguments], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: nothing.gguf does not exist") and not done.stdout
