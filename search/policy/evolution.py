@@ -23,7 +23,7 @@ import numpy as np
 
 from codegen.target import Target
 from costmodel import CostModel, Explains, SketchPrograms, WarmUp
-from costmodel.metrics import rank_correlation, ranks
+from costmodel.metrics import ranks
 
 from ..measure import Candidate, Measurement, Origin
 from ..population.mutate import Mutation, mutants_of, neighbours
@@ -33,6 +33,7 @@ from ..population.sample import legalize, sample
 from ..space.sketch import Sketch
 from .lineage import Generation, Lineage, coordinates
 from .ranking import TrustedModel, is_ready, model_name, ordered_pairs, score_rows
+from .rows import seconds_of_rows
 from .shared_model import SharedModel
 
 MAX_FAILURES = 3  # trials after which a sketch without a valid candidate is given up
@@ -81,25 +82,29 @@ class Settings:
 
 @dataclass
 class _Island:
-    """A sketch, its programs for cost models, its measured rows, and the variants scored so far."""
+    """A sketch, its programs for cost models, the seconds of its measured rows, and the variants scored so far."""
 
     sketch: Sketch
     programs: SketchPrograms
-    rows: list[tuple[int, ...]] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
+    measured: dict[tuple[int, ...], float] = field(default_factory=dict)
     seen: dict[tuple[int, ...], None] = field(default_factory=dict)
     under_way: dict[tuple[int, ...], None] = field(default_factory=dict)  # rows proposed and not yet measured
 
     @property
     def slow(self) -> float:
         """The seconds by which a sketch is judged: of its best row after ENOUGH_TRIALS, infinite after MAX_FAILURES, 0 before."""
-        best = min(self.seconds, default=math.inf)
-        return best if len(self.rows) >= (ENOUGH_TRIALS if best < math.inf else MAX_FAILURES) else 0.0
+        best = min(self.measured.values(), default=math.inf)
+        return best if len(self.measured) >= (ENOUGH_TRIALS if best < math.inf else MAX_FAILURES) else 0.0
 
     def best(self, count: int) -> np.ndarray:
         """The fastest measured rows, best first."""
-        order = np.argsort(self.seconds, kind="stable")[:count]
-        return self.sketch.matrix(self.rows[n] for n in order if math.isfinite(self.seconds[n]))
+        valid = (row for row, seconds in self.measured.items() if math.isfinite(seconds))
+        return self.sketch.matrix(sorted(valid, key=self.measured.__getitem__)[:count])
+
+    def unknown(self, rows: np.ndarray) -> np.ndarray:
+        """A mask of the rows that were neither measured nor proposed."""
+        found = [row not in self.measured and row not in self.under_way for row in map(tuple, rows.tolist())]
+        return np.array(found, dtype=bool)
 
 
 @dataclass
@@ -129,9 +134,8 @@ class Evolution:
     `mutations` by name, with their probabilities, replace those of `population.mutate`. The `rng` of `propose` is the only source
     of randomness: the same seed and measurements give the same candidates.
 
-    A live display shows `scored` (rows, symbolic and concrete), `scored_per_second`, `shares` (trials by sketch), and
-    `rank_correlation`. That is Spearman's, of scores and measured speed, in recent batches; None before the first. A report shows
-    `generations`, some rows of each.
+    A live display shows `scored` (rows, symbolic and concrete), `scored_per_second` and `shares` (trials by sketch). A report
+    shows `generations`, some rows of each.
     """
 
     def __init__(
@@ -161,9 +165,7 @@ class Evolution:
         self._islands = [_Island(s, sketch_programs(s)) for s in sketches]
         self._numbers = {s.name: n for n, s in enumerate(sketches)}
         self._start = [(self._numbers[sketch.name], row) for sketch, row in start or ()]
-        self._known: set[tuple[int, tuple[int, ...]]] = set()  # measured, or proposed and under way
         self._predicted: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}
-        self._correlations: list[float] = []
         self._scored, self._concrete, self._scoring = 0, 0, 0.0
         self._batch = 0  # the number of the last proposal
         self.generations: list[Generation] = []
@@ -180,13 +182,8 @@ class Evolution:
         return {"symbolic": self._scored - self._concrete, "concrete": self._concrete}
 
     @property
-    def rank_correlation(self) -> float | None:
-        recent = self._correlations[-4:]
-        return float(np.mean(recent)) if recent else None
-
-    @property
     def shares(self) -> dict[str, int]:
-        return {island.sketch.name: len(island.rows) for island in self._islands}
+        return {island.sketch.name: len(island.measured) for island in self._islands}
 
     # --- the protocol of autotune ---
 
@@ -222,37 +219,30 @@ class Evolution:
     def _order_of_sketches(self, picked: np.ndarray) -> list[int]:
         """The sketches in the order in which they should get the next trial: by their number of trials, with `picked` ones; last
         those that are slow or never worked."""
-        fastest = min((s for island in self._islands for s in island.seconds), default=math.inf)
+        fastest = min((s for island in self._islands for s in island.measured.values()), default=math.inf)
         late = [island.slow > MAX_SLOWDOWN * fastest or island.slow == math.inf for island in self._islands]
-        trials = [len(island.rows) + int(n) for island, n in zip(self._islands, picked, strict=True)]
+        trials = [len(island.measured) + int(n) for island, n in zip(self._islands, picked, strict=True)]
         return sorted(range(len(trials)), key=lambda k: (late[k], trials[k]))
 
     def begin(self, n: int) -> list[Candidate]:
         """At most `n` candidates of the start that were not proposed before."""
-        new = ((number, row) for number, row in self._start if len(self._unknown(number, row[None])))
+        new = ((number, row) for number, row in self._start if self._islands[number].unknown(row[None])[0])
         return [self._candidate(number, row, Origin("seed")) for number, row in islice(new, n)]
 
     def update(self, measurements: Sequence[Measurement]) -> None:
         """Update the models. Candidates of unknown sketches are ignored."""
-        own: dict[tuple[int, str], list[tuple[tuple[int, ...], float]]] = {}
-        for m in measurements:
-            number = self._numbers.get(m.candidate.sketch)
-            row = tuple(int(v) for v in m.candidate.row)
-            if number is not None and len(row) == self.sketches[number].columns:
-                own.setdefault((number, m.elsewhere), []).append((row, m.seconds))
-        if here := {number: measured for (number, elsewhere), measured in own.items() if not elsewhere}:
+        own = seconds_of_rows(self.sketches, measurements)
+        if here := {number: measured for (number, device), measured in own.items() if not device}:
             self._review(here)
-        for (number, elsewhere), measured in own.items():
+        for (number, device), measured in own.items():
             island = self._islands[number]
-            programs = replace(island.programs, device=elsewhere) if elsewhere else island.programs
-            rows, seconds = island.sketch.matrix(row for row, _ in measured), np.array([s for _, s in measured])
+            programs = replace(island.programs, device=device) if device else island.programs
+            rows, seconds = island.sketch.matrix(measured), np.array(list(measured.values()))
             for trusted in self._models:
                 trusted.model.update(programs, rows, seconds)
-            for row, s in measured:
-                self._known.add((number, row))
+            for row in measured:
                 island.under_way.pop(row, None)
-                island.rows.append(row)
-                island.seconds.append(s)
+            island.measured |= measured
 
     def warm_up(self) -> None:
         """Load the libraries that the models need."""
@@ -295,8 +285,7 @@ class Evolution:
     def _candidate(self, number: int, row: np.ndarray, origin: Origin | Lineage) -> Candidate:
         sketch, values = self.sketches[number], tuple(row.tolist())
         if isinstance(origin, Lineage):
-            origin = origin.origin(values, {*self._islands[number].rows}) or Origin("sample", self._batch)
-        self._known.add((number, values))
+            origin = origin.origin(values, self._islands[number].measured) or Origin("sample", self._batch)
         self._islands[number].under_way[values] = None
         scores = self._predicted.get((number, values))
         if scores is None or not len(scores):
@@ -308,9 +297,9 @@ class Evolution:
         """The best row of the pool at a distance from those picked before, or a random row if `blindly`; None from an empty
         pool."""
         if blindly:
-            rows = self._unknown(number, sample(self.sketches[number], self.target, 8, rng))
-            if len(rows):
-                return rows[0]
+            rows = sample(self.sketches[number], self.target, 8, rng)
+            if (new := self._islands[number].unknown(rows)).any():
+                return rows[np.argmax(new)]
         left = np.flatnonzero(pool.left)
         if not len(left):
             return None
@@ -326,11 +315,6 @@ class Evolution:
         row = pool.rows[k]
         self._predicted[(number, tuple(row.tolist()))] = pool.scores[k]
         return row
-
-    def _unknown(self, number: int, rows: np.ndarray) -> np.ndarray:
-        """The rows that were neither measured nor proposed, without repeats, in their order."""
-        new = (row for row in map(tuple, rows.tolist()) if (number, row) not in self._known)
-        return self.sketches[number].matrix(dict.fromkeys(new))
 
     # --- evolving ---
 
@@ -425,8 +409,7 @@ class Evolution:
         self, island: _Island, rows: np.ndarray, scores: np.ndarray, near: np.ndarray, lineage: Lineage, rng: np.random.Generator
     ) -> _Pool:
         """The pool of unknown rows, best first."""
-        number = self._numbers[island.sketch.name]
-        new = np.array([(number, tuple(row)) not in self._known for row in rows.tolist()], dtype=bool)
+        new = island.unknown(rows)
         rows, scores = rows[new], scores[new]
         order = np.argsort(self._order(scores, rng), kind="stable")
         rows, scores = rows[order], scores[order]
@@ -457,24 +440,19 @@ class Evolution:
             result += trusted.trust / total * ranks(-column) / max(1, len(scores))
         return result
 
-    def _review(self, measured: dict[int, list[tuple[tuple[int, ...], float]]]) -> None:
+    def _review(self, measured: dict[int, dict[tuple[int, ...], float]]) -> None:
         """Compare the scores of a batch with the measured times."""
         batch = []  # for each sketch the scores and the seconds of its scored candidates
         for number, results in measured.items():
-            known = [(self._predicted.pop((number, row)), s) for row, s in results if (number, row) in self._predicted]
+            known = [(self._predicted.pop((number, row)), s) for row, s in results.items() if (number, row) in self._predicted]
             if known:
                 batch.append((np.stack([scores for scores, _ in known]), np.array([s for _, s in known])))
-        new = not any(island.rows for island in self._islands)
+        new = not any(island.measured for island in self._islands)
         for k, trusted in enumerate(self._models):
             own = [(scores[:, k], seconds) for scores, seconds in batch]
             trusted.review(own)
             if new and isinstance(trusted.model, SharedModel):
                 trusted.model.count(*ordered_pairs(own))
-        if batch and self._models:
-            predicted = np.concatenate([scores[:, 0] for scores, _ in batch])
-            correlation = rank_correlation(predicted, np.concatenate([seconds for _, seconds in batch]))
-            if correlation is not None and len(predicted) > 2:
-                self._correlations.append(correlation)
 
 
 def _operators(made_by: Mapping[str, np.ndarray], count: int) -> list[str]:

@@ -61,7 +61,7 @@ def is_ready(model: CostModel | None) -> bool:
     return bool(getattr(model, "ready", False))
 
 
-def correlation(measurements: Sequence[Measurement]) -> float | None:
+def correlation(measurements: Iterable[Measurement]) -> float | None:
     """The rank correlation of the scores of measured candidates with their speed, each program once; None for fewer than three
     scores, or equal ones."""
     scored = [m for m in measurements if m.candidate.score is not None and m.outcome == "ok" and not m.duplicate]

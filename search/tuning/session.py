@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -40,6 +41,7 @@ from .result import Result
 
 MAX_COPIES = 100  # successive candidates that copy earlier ones before the space counts as exhausted
 BASELINE_SHARE = 0.06  # largest share of a budget in seconds for the program as written
+RANKED_CANDIDATES = 64  # latest candidates of which a display shows the rank correlation
 ONE_THREAD_SECONDS = 3.0  # seconds for the program as written on one thread of a GPU
 
 
@@ -74,6 +76,7 @@ class Session:
         self._warm = False  # the policy has learned of other tasks
         self.under_way = 0
         self._untaught: list[Measurement] = []  # not yet passed to the policy
+        self._recent: deque[Measurement] = deque(maxlen=RANKED_CANDIDATES)
 
     def __enter__(self) -> Session:
         return self
@@ -355,8 +358,8 @@ class Session:
         journal.scored_per_second = getattr(policy, "scored_per_second", None)
         journal.scored = dict(getattr(policy, "scored", {}))
         journal.generations = tuple(getattr(policy, "generations", ()))
-        ranked = getattr(policy, "rank_correlation", None)
-        ranked = correlation(measured) if ranked is None else ranked
+        self._recent.extend(measured)
+        ranked = correlation(self._recent)
         journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))
 
     def _abandon(self) -> None:

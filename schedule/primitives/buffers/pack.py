@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from tir.arith.mixed_radix import mixed_radix
 from tir.arith.polynomial import polynomial
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import is_one
@@ -89,7 +91,8 @@ def _walk_order(block: Block, source: Buffer, loops: Sequence[For], units: bool)
             hint=f"cache_read({block.name!r}, {source.name!r}, ...) copies it as it is",
         )
     iters = {it.var.name: it for it in block.iters}
-    found: dict[str, tuple[int, int, int | None]] = {}  # by loop: the dimension, the step, and the step of the next slower loop
+    single = {x.name for x in loops if x.extent.is_one}
+    found: dict[str, tuple[int, Any, Any]] = {}  # by loop: the dimension, the step, and the step of the next slower loop
     whole: list[int] = []
     seen: set[str] = set()
     for dim, index in enumerate(places.pop()):
@@ -105,27 +108,19 @@ def _walk_order(block: Block, source: Buffer, loops: Sequence[For], units: bool)
             )
         seen.add(axis)
         binding = simplify(iters[axis].binding)
-        steps: list[tuple[int, For]] = []
-        for monomial, step in polynomial(binding).items():
-            loop = next((x for x in loops if monomial == (x.var,)), None)
-            if loop is None:
-                raise _not_counted(block, axis, binding)
-            if units or not loop.extent.is_one:
-                steps.append((step, loop))
-        steps.sort(key=lambda x: (x[0], -loops.index(x[1])))
+        digits = mixed_radix(polynomial(binding), {x.name: x.extent for x in loops})
+        if digits is None or any(name in found or not isinstance(step, int) for name, step in digits[0]):
+            raise ScheduleError(
+                f"`{axis}` = `{binding}` is not counted by the loops around `{block.name}`, one after the other",
+                (block, "the block"),
+                hint="pack after split and reorder, before fuse",
+            )
+        steps = [(name, step) for name, step in digits[0] if units or name not in single]
+        found |= {
+            name: (dim, step, above) for (name, step), above in zip(steps, [*(s for _, s in steps[1:]), None], strict=False)
+        }
         if not steps:
             whole.append(dim)
-            continue
-        reach = 1
-        for n, (step, loop) in enumerate(steps):
-            last = n == len(steps) - 1
-            if step != reach or loop.name in found:
-                raise _not_counted(block, axis, binding)
-            found[loop.name] = (dim, step, None if last else steps[n + 1][0])
-            if isinstance(loop.extent, Const):
-                reach *= loop.extent.value
-            elif not last:
-                raise _not_counted(block, axis, binding)
     inputs = tuple(Var(f"d{n}") for n in range(len(source.shape)))
     outputs: list[Expr] = [inputs[dim] for dim in whole]
     for loop in loops:
@@ -143,11 +138,3 @@ def _index_axis(index: Expr) -> str | None:
             return name
         case _:
             return None
-
-
-def _not_counted(block: Block, axis: str, binding) -> ScheduleError:
-    return ScheduleError(
-        f"`{axis}` = `{binding}` is not counted by the loops around `{block.name}`, one after the other",
-        (block, "the block"),
-        hint="pack after split and reorder, before fuse",
-    )

@@ -216,15 +216,11 @@ def test_what_was_told_before_the_first_proposal_is_not_proposed():
 
 def test_a_display_is_told():
     search, rng = evolution(model=Likes(2, 4.1, 3.3, 2.7, 17, 4.9, 2.2), generations=1), np.random.default_rng(0)
-    assert search.scored_per_second is None and search.rank_correlation is None
+    assert search.scored_per_second is None
     batch = search.propose(16, rng)
-    search.update([measured(c, 1.0 if c.score is None else -c.score) for c in batch])  # the model is right
+    search.update([measured(c) for c in batch])
     assert search.scored["symbolic"] > 0 == search.scored["concrete"] and search.scored_per_second > 0
-    assert search.rank_correlation == pytest.approx(1.0)
     assert sum(search.shares.values()) == 16
-    batch = search.propose(16, rng)
-    search.update([measured(c, 1.0 if c.score is None else 100 + c.score) for c in batch])  # now it is wrong
-    assert search.rank_correlation == pytest.approx(0.0)
 
 
 def test_a_search_needs_sketches():
