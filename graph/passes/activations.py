@@ -57,11 +57,11 @@ def recognise_activations(graph: Graph) -> Graph:
     return rewrite(graph, _rule)
 
 
-def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+def _rule(r: Rewriting, call: Call) -> Value | None:
     if call.operator not in ("Add", "Mul", "Div", "Reciprocal") or not dtypes.is_float(call.outputs[0].dtype):
         return None
     if (x := _logistic(r, call)) is not None:
-        return [r.call("Sigmoid", [x], call.outputs)]
+        return r("Sigmoid", x)
     kind = call.outputs[0].dtype
     for function in _functions(r, call):
         argument = function.values[0]
@@ -72,7 +72,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
                     _near(function.attribute(n, _DEFAULTS.get(n)), v, kind) for n, v in form.bounds.items()
                 )
                 if same and _equal(given, form.argument, kind) and _equal(found, form.result, kind):
-                    return [r.call(form.operator, [x], call.outputs, **form.attributes)]
+                    return r(form.operator, x, **form.attributes)
     return None
 
 

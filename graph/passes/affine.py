@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from tir import dtypes
@@ -26,7 +24,7 @@ def fold_affine(graph: Graph) -> Graph:
     return rewrite(graph, _rule)
 
 
-def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+def _rule(r: Rewriting, call: Call) -> Value | None:
     if (affine := _affine(r, call)) is None:
         return None
     source, factor, shift = affine
@@ -34,8 +32,8 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     if merged is not None or call.operator != "BatchNormalization":
         return merged
     name, dtype = call.outputs[0].name, source.dtype
-    scaled = r.call("Mul", [source, r.constant(rounded(factor, dtype), name=f"{name}_factor")], f"{name}_scaled")
-    return [scaled, r.call("Add", [scaled.outputs[0], r.constant(rounded(shift, dtype), name=f"{name}_shift")], call.outputs)]
+    scaled = r("Mul", source, r.constant(rounded(factor, dtype), name=f"{name}_factor"))
+    return r("Add", scaled, r.constant(rounded(shift, dtype), name=f"{name}_shift"))
 
 
 def _affine(r: Rewriting, call: Call) -> tuple[Value, np.ndarray, np.ndarray] | None:
@@ -69,8 +67,8 @@ def _affine(r: Rewriting, call: Call) -> tuple[Value, np.ndarray, np.ndarray] | 
             return None
 
 
-def _into_weights(r: Rewriting, source: Value, factor: np.ndarray, shift: np.ndarray, result: Value) -> list[Call] | None:
-    """The calls of `result` = source * factor + shift with both folded into the source's producer; None where it has no room."""
+def _into_weights(r: Rewriting, source: Value, factor: np.ndarray, shift: np.ndarray, result: Value) -> Value | None:
+    """The value `result` = source * factor + shift with both folded into the source's producer; None where it has no room."""
     linear, bias = _linear(r, source)
     weight = None if linear is None else r.known(linear.inputs[1])
     if linear is None or weight is None:
@@ -86,10 +84,8 @@ def _into_weights(r: Rewriting, source: Value, factor: np.ndarray, shift: np.nda
     moved = b * f + g
     added = [r.constant(moved.astype(w.dtype), name=f"{name}_bias")] if moved.any() else []
     if product and added:
-        scaled = r.call("MatMul", [x, w], f"{name}_product")
-        return [scaled, r.call("Add", [scaled.outputs[0], *added], (result,))]
-    attributes = tuple((n, a) for n, a in linear.attributes if n != "beta")
-    return [replace(linear, inputs=(x, w, *added), outputs=(result,), attributes=attributes)]
+        return r("Add", r("MatMul", x, w), *added)
+    return r(linear.operator, x, w, *added, **{n: a for n, a in linear.attributes if n != "beta"})
 
 
 def _linear(r: Rewriting, source: Value) -> tuple[Call | None, np.ndarray | None]:

@@ -10,7 +10,7 @@ import numpy as np
 from ..ir import Call, Graph, Value
 from ..kinds import elementwise, moves
 from .integers import along, attributes_of, quantised
-from .rewriting import Replacement, Rewriting, fits_elementwise, rewrite, windows_of
+from .rewriting import Rewriting, fits_elementwise, rewrite, windows_of
 
 TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # the orders of dimensions that move the channels of images
 
@@ -21,12 +21,11 @@ def keep_channels_last(graph: Graph) -> Graph:
     return rewrite(graph, _rule)
 
 
-def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+def _rule(write: Rewriting, call: Call) -> Value | None:
     if call.operator == "Transpose" and call.attribute("perm") == TO_LAST:
-        source = _last(r, call.values[0])
-        return None if source is None else [r.call("Reshape", [source], call.outputs, shape=source.shape)]
-    write, result = Replacement(r, call.outputs[0].name), call.outputs[0]
-    if len(call.outputs) > 1 or len(result.shape) != 4:
+        source = _last(write, call.values[0])
+        return None if source is None else write("Reshape", source, shape=source.shape)
+    if len(call.outputs) > 1 or len(call.outputs[0].shape) != 4:
         return None
     match call.operator:
         case "Concat":
@@ -39,10 +38,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
             made = _depthwise(write, call)
         case _:
             made = _elementwise(write, call)
-    if made is None:
-        return None
-    write("Transpose", made, perm=TO_FIRST)
-    return write.ended(call.outputs)
+    return None if made is None else write("Transpose", made, perm=TO_FIRST)
 
 
 def _last(r: Rewriting, value: Value | None) -> Value | None:
@@ -51,36 +47,36 @@ def _last(r: Rewriting, value: Value | None) -> Value | None:
     return moved.values[0] if moved is not None and moved.attribute("perm") == TO_FIRST else None
 
 
-def _elementwise(write: Replacement, call: Call) -> Value | None:
+def _elementwise(write: Rewriting, call: Call) -> Value | None:
     if moves(call) or not elementwise(call):
         return None
-    found = {v: image for v in call.values if (image := _last(write.r, v)) is not None}
+    found = {v: image for v in call.values if (image := _last(write, v)) is not None}
     if not found:
         return None
     for value in set(call.values) - set(found):
-        array = write.r.known(value)
+        array = write.known(value)
         if prod(value.shape) == 1 and len(value.shape) <= 1:
             continue
         if array is None:
             return None
         own = array.reshape((1,) * (4 - array.ndim) + array.shape)
-        found[value] = write.r.constant(np.ascontiguousarray(own.transpose(TO_LAST)), name=f"{value.name}_last")
-    n, c, h, w = call.outputs[0].shape
-    new = replace(call.with_inputs(found), outputs=(write.r.value(f"{write.name}_last", (n, h, w, c), call.outputs[0].dtype),))
+        found[value] = write.constant(np.ascontiguousarray(own.transpose(TO_LAST)), name=f"{value.name}_last")
+    result, (n, c, h, w) = call.outputs[0], call.outputs[0].shape
+    new = replace(call.with_inputs(found), outputs=(write.value(f"{result.name}_last", (n, h, w, c), result.dtype),))
     if not fits_elementwise(new):
         return None
     write.calls.append(new)
     return new.outputs[0]
 
 
-def _concatenation(write: Replacement, call: Call) -> Value | None:
-    parts = [_last(write.r, v) for v in call.values]
+def _concatenation(write: Rewriting, call: Call) -> Value | None:
+    parts = [_last(write, v) for v in call.values]
     return None if None in parts else write("Concat", *parts, axis=TO_LAST.index(call.attribute("axis") % 4))
 
 
-def _pool(write: Replacement, call: Call) -> Value | None:
+def _pool(write: Rewriting, call: Call) -> Value | None:
     """A pool of images as one of volumes, whose third dimension, the channels, it leaves alone."""
-    image = _last(write.r, call.values[0])
+    image = _last(write, call.values[0])
     if image is None:
         return None
     (n, h, w, c), (_, _, oh, ow) = image.shape, call.outputs[0].shape
@@ -99,17 +95,17 @@ def _averages_images(call: Call) -> bool:
     return axes is not None and sorted(axis % 4 for axis in axes) == [2, 3]
 
 
-def _mean(write: Replacement, call: Call) -> Value | None:
-    image = _last(write.r, call.values[0])
+def _mean(write: Rewriting, call: Call) -> Value | None:
+    image = _last(write, call.values[0])
     return None if image is None else write("ReduceMean", image, axes=(1, 2))
 
 
-def _depthwise(write: Replacement, call: Call) -> Value | None:
+def _depthwise(write: Rewriting, call: Call) -> Value | None:
     """A convolution of each channel of a quantised image by constant weights of its own."""
-    r, (outputs, each, *_) = write.r, call.values[1].shape
-    image, weight = _last(r, call.values[0]), quantised(r, call.values[1])
-    x = None if image is None else quantised(r, image)
-    if x is None or weight is None or (array := r.known(weight.numbers)) is None:
+    outputs, each, *_ = call.values[1].shape
+    image, weight = _last(write, call.values[0]), quantised(write, call.values[1])
+    x = None if image is None else quantised(write, image)
+    if x is None or weight is None or (array := write.known(weight.numbers)) is None:
         return None
     if each != 1 or call.attribute("group", 1) != outputs or x.numbers.shape[3] != outputs:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -19,7 +18,7 @@ def move_factors(graph: Graph) -> Graph:
     return rewrite(graph, _rule)
 
 
-def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+def _rule(r: Rewriting, call: Call) -> Value | None:
     if call.outputs[0].dtype not in FULL_RANGE:
         return None
     return _after(r, call) if call.operator == "MatMul" else _joined(r, call) if call.operator == "Mul" else None
@@ -33,20 +32,19 @@ def _factor(r: Rewriting, value: Value | None) -> tuple[Value, float] | None:
     return source, float(r.number(number) or 0)
 
 
-def _after(r: Rewriting, call: Call) -> list[Call] | None:
+def _after(r: Rewriting, call: Call) -> Value | None:
     found, result = [_factor(r, v) for v in call.inputs], call.outputs[0]
     if not any(found):
         return None
-    inputs = [v if f is None else f[0] for v, f in zip(call.inputs, found, strict=True)]
+    x, y = (v if f is None else f[0] for v, f in zip(call.values, found, strict=True))
     number = r.constant(rounded(np.array(prod(f[1] for f in found if f is not None)), result.dtype), name=f"{result.name}_factor")
-    product = replace(call, inputs=tuple(inputs), outputs=(r.value(f"{result.name}_product", result.shape, result.dtype),))
-    return [product, r.call("Mul", [product.outputs[0], number], (result,))]
+    return r("Mul", r("MatMul", x, y), number)
 
 
-def _joined(r: Rewriting, call: Call) -> list[Call] | None:
+def _joined(r: Rewriting, call: Call) -> Value | None:
     number, scaled = parted(call, lambda v: r.number(v) is not None)
     before = _factor(r, scaled)
     if number is None or before is None or before[0].shape != call.outputs[0].shape:
         return None
     factor = rounded(np.array(before[1] * (r.number(number) or 0)), number.dtype)
-    return [r.call("Mul", [before[0], r.constant(factor, name=f"{call.outputs[0].name}_factor")], call.outputs)]
+    return r("Mul", before[0], r.constant(factor, name=f"{call.outputs[0].name}_factor"))

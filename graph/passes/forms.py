@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -38,7 +39,7 @@ def canonicalise(graph: Graph) -> Graph:
     return rewrite(graph, _rule)
 
 
-def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+def _rule(r: Rewriting, call: Call) -> Value | Sequence[Call] | None:
     (x, *others), result = call.inputs or (None,), call.outputs[0]
     if x is None or len(call.outputs) > 1:
         return None
@@ -46,29 +47,30 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     match call.operator:
         case "GlobalAveragePool" | "GlobalMaxPool":
             kind = "ReduceMean" if call.operator == "GlobalAveragePool" else "ReduceMax"
-            return [r.call(kind, [x], call.outputs, axes=tuple(range(2, rank)))]
+            return r(kind, x, axes=tuple(range(2, rank)))
         case "AveragePool" if call.attribute("kernel_shape") == x.shape[2:] and not any(call.attribute("pads", ())):
             whole = result.shape[2:] == (1,) * (rank - 2) and call.attribute("auto_pad", "NOTSET") in ("NOTSET", "VALID")
-            return [r.call("ReduceMean", [x], call.outputs, axes=tuple(range(2, rank)))] if whole else None
+            return r("ReduceMean", x, axes=tuple(range(2, rank))) if whole else None
         case operator if operator in REDUCTIONS and not call.attribute("keepdims", 1):
-            return _keeping(r, call)
+            attributes = {n: a for n, a in call.attributes if n != "keepdims"}
+            return r("Reshape", r(operator, *call.inputs, **attributes), shape=result.shape)
         case "Softmax" if 0 < call.opset < 13 and call.attribute("axis", 1) in (rank - 1, -1):
-            return [r.call("Softmax", [x], call.outputs, axis=rank - 1)]
+            return r("Softmax", x, axis=rank - 1)
         case "Softmax" if call.attribute("axis", -1) < 0 and not 0 < call.opset < 13:
-            return [r.call("Softmax", [x], call.outputs, axis=call.attribute("axis", -1) + rank)]
+            return r("Softmax", x, axis=call.attribute("axis", -1) + rank)
         case "Sum" if len(call.values) == 2:
-            return [r.call("Add", call.values, call.outputs)]
+            return r("Add", *call.values)
         case "Clip" if call.attribute("min") == 0 and call.attribute("max") is None:
-            return [r.call("Relu", [x], call.outputs)]
+            return r("Relu", x)
         case "Max":
             zero = next((v for v in call.values if r.number(v) == 0), None)
             source = None if zero is None else other(call.values, zero)
-            return [r.call("Relu", [source], call.outputs)] if source is not None and source.shape == result.shape else None
+            return r("Relu", source) if source is not None and source.shape == result.shape else None
         case "Div" if dtypes.is_float(result.dtype) and (array := r.known(others[0])) is not None:
             with np.errstate(all="ignore"):
                 inverse = 1 / array
             exact = np.isfinite(inverse).all() and (np.abs(inverse) >= dtypes.TABLE[result.dtype].tiny).all()  # to one rounding
-            return [r.call("Mul", [x, r.constant(inverse, name=f"{result.name}_factor")], call.outputs)] if exact else None
+            return r("Mul", x, r.constant(inverse, name=f"{result.name}_factor")) if exact else None
         case operator if (
             operator in WITH_BIAS and len(others) > 1 and _all_zero(r, others[1]) and call.attribute("alpha", 1.0) > 0
         ):
@@ -77,9 +79,11 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
         case "Conv":
             return _one_pixel(r, call) or _padded(r, call) or _without_padding_taps(r, call)
         case "MatMul" if rank > 2 and len(others[0].shape) == 2:  # type: ignore[union-attr]
-            return _all_rows(r, call)
-        case "Gemm":
-            return _layer(r, call)
+            rows = r("Reshape", x, shape=(prod(x.shape[:-1]), x.shape[-1]))
+            return r("Reshape", r("MatMul", rows, others[0]), shape=result.shape)
+        case "Gemm" if r.known(others[0]) is not None:
+            plain = not call.attribute("transA", 0) and all(call.attribute(n, 1.0) == 1.0 for n in ("alpha", "beta"))
+            return _layer(r, x, call.values[1], call.values[2:], bool(call.attribute("transB", 0))) if plain else None
         case _:
             return _unexpanded(r, call)
 
@@ -89,21 +93,20 @@ def _all_zero(r: Rewriting, value: Value | None) -> bool:
     return array is not None and not array.any()
 
 
-def _one_pixel(r: Rewriting, call: Call) -> list[Call] | None:
+def _one_pixel(r: Rewriting, call: Call) -> Value | None:
     """A convolution of images as large as its kernel, with one result each, as a product of matrices."""
     (x, weight, *bias), result = call.values, call.outputs[0]
     if x.shape[1:] != weight.shape[1:] or prod(result.shape[2:]) != 1 or any(call.attribute("pads", ())):
         return None
     if call.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         return None
-    rows, columns = (r.call("Reshape", [v], f"{v.name}_rows", shape=(v.shape[0], prod(v.shape[1:]))) for v in (x, weight))
-    if (array := r.known(weight)) is not None:
-        columns_value = r.constant(array.reshape(columns.outputs[0].shape), name=f"{weight.name}_rows")
-        views = [rows]
+    rows, shape = r("Reshape", x, shape=(x.shape[0], prod(x.shape[1:]))), (weight.shape[0], prod(weight.shape[1:]))
+    array = r.known(weight)
+    if array is None:
+        product = r("Gemm", rows, r("Reshape", weight, shape=shape), *bias, transB=1)
     else:
-        columns_value, views = columns.outputs[0], [rows, columns]
-    product = r.call("Gemm", [rows.outputs[0], columns_value, *bias], f"{result.name}_product", transB=1)
-    return [*views, *(_layer(r, product) or [product]), r.call("Reshape", product.outputs, call.outputs, shape=result.shape)]
+        product = _layer(r, rows, r.constant(array.reshape(shape), name=f"{weight.name}_rows"), bias, True)
+    return r("Reshape", product, shape=result.shape)
 
 
 def _padded(r: Rewriting, call: Call) -> list[Call] | None:
@@ -126,7 +129,7 @@ def _padded(r: Rewriting, call: Call) -> list[Call] | None:
     return [replace(call, inputs=(pad.values[0], *call.inputs[1:]), attributes=tuple(sorted(attributes.items())))]
 
 
-def _without_padding_taps(r: Rewriting, call: Call) -> list[Call] | None:
+def _without_padding_taps(r: Rewriting, call: Call) -> Value | None:
     """A convolution without the outer taps that meet padding in every window, as of a kernel that is dilated further than the
     image."""
     weight = r.known(call.inputs[1])
@@ -145,28 +148,13 @@ def _without_padding_taps(r: Rewriting, call: Call) -> list[Call] | None:
         "group": call.attribute("group", 1),
     }
     inputs = [call.inputs[0], r.constant(np.ascontiguousarray(cut), name=f"{call.values[1].name}_taps"), *call.inputs[2:]]
-    return [r.call("Conv", inputs, call.outputs, **attributes)]
+    return r("Conv", *inputs, **attributes)
 
 
-def _all_rows(r: Rewriting, call: Call) -> list[Call]:
-    """A product of many matrices with one of two dimensions, as one product of all their rows."""
-    (x, weight), result = call.values, call.outputs[0]
-    rows = r.call("Reshape", [x], f"{x.name}_rows", shape=(prod(x.shape[:-1]), x.shape[-1]))
-    product = r.call("MatMul", [rows.outputs[0], weight], f"{result.name}_rows")
-    return [rows, product, r.call("Reshape", product.outputs, call.outputs, shape=result.shape)]
-
-
-def _layer(r: Rewriting, call: Call) -> list[Call] | None:
-    """Gemm of a matrix and a constant one, without factors, as MatMul and Add."""
-    (x, weight, *bias), result = call.values, call.outputs[0]
-    if r.known(weight) is None or call.attribute("transA", 0) or any(call.attribute(a, 1.0) != 1.0 for a in ("alpha", "beta")):
-        return None
-    if call.attribute("transB", 0):
-        weight = r.transposed(weight)
-    if not bias:
-        return [r.call("MatMul", [x, weight], call.outputs)]
-    product = r.call("MatMul", [x, weight], f"{result.name}_product")
-    return [product, r.call("Add", [product.outputs[0], *bias], call.outputs)]
+def _layer(r: Rewriting, x: Value, weight: Value, bias: Sequence[Value], transposed: bool) -> Value:
+    """A product by a constant matrix, and a bias, as MatMul and Add."""
+    product = r("MatMul", x, r.transposed(weight) if transposed else weight)
+    return r("Add", product, *bias) if bias else product
 
 
 def _unexpanded(r: Rewriting, call: Call) -> list[Call] | None:
@@ -175,10 +163,3 @@ def _unexpanded(r: Rewriting, call: Call) -> list[Call] | None:
         return None
     new = call.with_inputs(expanded)
     return [new] if fits_elementwise(new) else None
-
-
-def _keeping(r: Rewriting, call: Call) -> list[Call]:
-    """A reduction whose axes stay with extent 1, and a view without them."""
-    attributes = tuple((n, a) for n, a in call.attributes if n != "keepdims")
-    kept = r.call(call.operator, call.inputs, f"{call.outputs[0].name}_kept", **dict(attributes))
-    return [replace(kept, opset=call.opset), r.call("Reshape", kept.outputs, call.outputs, shape=call.outputs[0].shape)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..ir import Call, Graph, Value
 from .rewriting import FULL_RANGE, Rewriting, parted, rewrite
 
@@ -19,7 +17,7 @@ def move_gates(graph: Graph) -> Graph:
     return rewrite(graph, _rule)
 
 
-def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+def _rule(r: Rewriting, call: Call) -> Value | None:
     gated, weights = (*call.inputs, None)[:2] if call.operator == "Conv" else (None, None)
     scaled = r.producer(gated, "Mul")
     if scaled is None or gated is None or weights is None or not r.read_once(gated) or gated.dtype not in FULL_RANGE:
@@ -30,9 +28,7 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
         return None
     if image.nbytes < MIN_IMAGE_TO_WEIGHTS * weights.nbytes:
         return None
-    product = r.call("Mul", [weights, gate], f"{weights.name}_gated")
-    inputs: tuple[Value | None, ...] = (image, product.outputs[0], *call.inputs[2:])
-    return [product, replace(call, inputs=inputs)]
+    return r("Conv", image, r("Mul", weights, gate), *call.inputs[2:], **dict(call.attributes))
 
 
 def _reads_padding(call: Call) -> bool:

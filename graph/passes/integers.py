@@ -25,7 +25,7 @@ from ..fusion import group_of
 from ..ir import Attribute, Call, Graph, Value
 from ..ops.channels_last import CHANNELS_OF_PIXEL
 from ..ops.convolution import SlidingWindow
-from .rewriting import Replacement, Rewriting, rewrite, windows_of
+from .rewriting import Rewriting, rewrite, windows_of
 from .winograd import least_cycles
 
 if TYPE_CHECKING:
@@ -125,24 +125,22 @@ def _fitting(array: np.ndarray) -> str | None:
     return next((k for k in BYTES if dtypes.limits(k)[0] <= array.min() and array.max() <= dtypes.limits(k)[1]), None)
 
 
-def _rule(r: Rewriting, call: Call, choose: Choice) -> list[Call] | None:
+def _rule(r: Rewriting, call: Call, choose: Choice) -> Value | None:
     if call.operator not in ("Conv", "MatMul", "Gemm") or any(0 in v.shape for v in call.values):
         return None
     a, b = (quantised(r, v) for v in call.values[:2])
     if a is None or b is None:
         return None
-    write = Replacement(r, call.outputs[0].name)
-    lower = _convolution if call.operator == "Conv" else _product
-    return write.ended(call.outputs) if lower(write, call, a, b, choose) else None
+    return (_convolution if call.operator == "Conv" else _product)(r, call, a, b, choose)
 
 
-def _convolution(write: Replacement, call: Call, x: Quantised, weight: Quantised, choose: Choice) -> bool:
-    """Write a convolution of up to three dimensions by constant weights, a product for each group; False for another one."""
-    array, zero, groups = unshifted(write.r, weight), x.known_zero, call.attribute("group", 1)
+def _convolution(write: Rewriting, call: Call, x: Quantised, weight: Quantised, choose: Choice) -> Value | None:
+    """Write a convolution of up to three dimensions by constant weights, a product for each group; None for another one."""
+    array, zero, groups = unshifted(write, weight), x.known_zero, call.attribute("group", 1)
     if array is None or zero is None or not 3 <= array.ndim <= 5 or not x.by(None) or not weight.by(0):
-        return False
+        return None
     if groups > 1 and array.shape[1] == 1:  # each channel by itself has nothing to add up several products of at once
-        return False
+        return None
     outputs, to_last = call.outputs[0].shape[1] // groups, (0, *range(2, array.ndim), 1)
     packs = groups == 1 and 1 < array.shape[1] <= CHANNELS_OF_PIXEL and not _in_place(windows_of(call))
     if packs:  # a window of so few channels is copied by pixels
@@ -157,13 +155,12 @@ def _convolution(write: Replacement, call: Call, x: Quantised, weight: Quantised
         rows = _windows(write, call, part, own.shape[2:], zero, packs)
         sums.append(write("IntegerProduct", rows, write.constant(columns[-1])))
         if not choose(write.calls[-1], call if groups == 1 else _of_one_group(call, groups)):
-            return False
+            return None
     total = sums[0] if groups == 1 else write("Concat", *sums, axis=1)
     made = _with_bias(write, total, x, weight, np.concatenate(columns, axis=1), call.values[2:])
     images, channels, *spatial = call.outputs[0].shape
     to_first = (0, len(spatial) + 1, *range(1, len(spatial) + 1))
-    write("Transpose", write("Reshape", made, shape=(images, *spatial, channels)), perm=to_first)
-    return True
+    return write("Transpose", write("Reshape", made, shape=(images, *spatial, channels)), perm=to_first)
 
 
 def _in_place(moved: Sequence[SlidingWindow]) -> bool:
@@ -171,7 +168,7 @@ def _in_place(moved: Sequence[SlidingWindow]) -> bool:
     return all((w.kernel, w.stride, w.before, w.after) == (1, 1, 0, 0) for w in moved)
 
 
-def _windows(write: Replacement, call: Call, image: Value, kernel: tuple[int, ...], zero: int, packs: bool) -> Value:
+def _windows(write: Rewriting, call: Call, image: Value, kernel: tuple[int, ...], zero: int, packs: bool) -> Value:
     """The windows of an image as rows: its channels are last, or with `packs` first, and copied as one int32."""
     moved = windows_of(call)
     window = {"kernel": kernel, **attributes_of(moved)}
@@ -201,16 +198,16 @@ def attributes_of(moved: Sequence[SlidingWindow]) -> dict[str, Attribute]:
     return {"strides": tuple(w.stride for w in moved), "dilations": tuple(w.dilation for w in moved), "pads": pads}
 
 
-def _product(write: Replacement, call: Call, a: Quantised, b: Quantised, choose: Choice) -> bool:
-    """Write a product by a matrix, or of as many matrices as its left operand has; False for another one."""
+def _product(write: Rewriting, call: Call, a: Quantised, b: Quantised, choose: Choice) -> Value | None:
+    """Write a product by a matrix, or of as many matrices as its left operand has; None for another one."""
     transposed = bool(call.attribute("transB", 0))
     plain = not call.attribute("transA", 0) and all(call.attribute(n, 1.0) == 1.0 for n in ("alpha", "beta"))
     many = len(b.numbers.shape) > 2
     if not plain or len(b.numbers.shape) < 2 or len(a.numbers.shape) < 2 or not a.by(None):
-        return False
+        return None
     if not b.by(None if many else not transposed) or (many and a.numbers.shape[:-2] != b.numbers.shape[:-2]):
-        return False
-    array, columns = None if many else unshifted(write.r, b), b.numbers
+        return None
+    array, columns = None if many else unshifted(write, b), b.numbers
     if array is not None:
         array = np.ascontiguousarray(array.T) if transposed else array
         columns = write.constant(array)
@@ -219,23 +216,22 @@ def _product(write: Replacement, call: Call, a: Quantised, b: Quantised, choose:
     rows = a.numbers if many else write("Reshape", a.numbers, shape=(prod(a.numbers.shape[:-1]), a.numbers.shape[-1]))
     sums = write("IntegerProduct", rows, columns)
     if not choose(write.calls[-1], call):
-        return False
+        return None
     if array is None:
         made = _scaled(write, _corrected_at_each_call(write, sums, a, b, columns), a, b, *call.values[2:])
     else:
         made = _with_bias(write, sums, a, b, array, call.values[2:])
-    write("Reshape", made, shape=call.outputs[0].shape)
-    return True
+    return write("Reshape", made, shape=call.outputs[0].shape)
 
 
-def _with_bias(write: Replacement, sums: Value, a: Quantised, b: Quantised, columns: np.ndarray, bias: Sequence[Value]) -> Value:
+def _with_bias(write: Rewriting, sums: Value, a: Quantised, b: Quantised, columns: np.ndarray, bias: Sequence[Value]) -> Value:
     """Sums of products of integers and these columns, corrected and scaled, plus a bias."""
-    offset = _bias_of_sums(write.r, a, b, bias)
+    offset = _bias_of_sums(write, a, b, bias)
     corrected = _corrected(write, sums, a, columns, np.zeros(1, np.int32) if offset is None else offset)
     return _scaled(write, corrected, a, b, *(bias if offset is None else ()))
 
 
-def _corrected(write: Replacement, sums: Value, a: Quantised, columns: np.ndarray, offset: np.ndarray) -> Value:
+def _corrected(write: Rewriting, sums: Value, a: Quantised, columns: np.ndarray, offset: np.ndarray) -> Value:
     """Sums of products of integers and these columns, less the zero point times the columns, plus an offset."""
     totals = columns.sum(axis=0, dtype=np.int32)
     if a.known_zero is None:
@@ -245,7 +241,7 @@ def _corrected(write: Replacement, sums: Value, a: Quantised, columns: np.ndarra
     return write("Add", sums, write.constant(offset)) if offset.any() else sums
 
 
-def _corrected_at_each_call(write: Replacement, sums: Value, a: Quantised, b: Quantised, columns: Value) -> Value:
+def _corrected_at_each_call(write: Rewriting, sums: Value, a: Quantised, b: Quantised, columns: Value) -> Value:
     """Sums of products of integers, less what the zero points of both operands add, of which the second is not constant, or has
     weights that are no integers of 8 bits without their zero point."""
     rows, length = write.calls[-1].values[0], columns.shape[-2]
@@ -260,13 +256,13 @@ def _corrected_at_each_call(write: Replacement, sums: Value, a: Quantised, b: Qu
     return sums
 
 
-def _number(write: Replacement, zero: Value | np.ndarray | None) -> Value:
+def _number(write: Rewriting, zero: Value | np.ndarray | None) -> Value:
     """A zero point in int32."""
     assert zero is not None, "a zero point of None is known"
     return write("Cast", zero, to="int32") if isinstance(zero, Value) else write.constant(zero.astype(np.int32))
 
 
-def _scaled(write: Replacement, sums: Value, a: Quantised, b: Quantised, *bias: Value) -> Value:
+def _scaled(write: Rewriting, sums: Value, a: Quantised, b: Quantised, *bias: Value) -> Value:
     """Sums of products of integers times both scales, plus a bias."""
     result = sums
     if a.scale is not None and b.scale is not None:

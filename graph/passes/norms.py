@@ -23,20 +23,18 @@ def recognise_norms(graph: Graph) -> Graph:
     return rewrite(graph, _rule)
 
 
-def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+def _rule(r: Rewriting, call: Call) -> Value | list[Call] | None:
     if not dtypes.is_float(call.outputs[0].dtype):
         return None
-    if call.operator == "Div" and (softmax := _softmax(r, call)) is not None:
-        return [softmax]
-    if call.operator in ("Div", "Mul") and (norm := _norm(r, call)) is not None:
-        return [norm]
-    return _scaled_norm(r, call)
+    softmax = _softmax(r, call) if call.operator == "Div" else None
+    norm = _norm(r, call) if softmax is None and call.operator in ("Div", "Mul") else softmax
+    return _scaled_norm(r, call) if norm is None else norm
 
 
 # --- softmax ---------------------------------------------------------------------------------------------------------------
 
 
-def _softmax(r: Rewriting, call: Call) -> Call | None:
+def _softmax(r: Rewriting, call: Call) -> Value | None:
     power, total = call.values if len(call.values) == 2 else (None, None)
     reduction, exponential = r.producer(total, "ReduceSum"), r.producer(power, "Exp")
     if reduction is None or exponential is None or reduction.values[0] != power:
@@ -48,7 +46,7 @@ def _softmax(r: Rewriting, call: Call) -> Call | None:
     axes = [_axes(c) for c in (reduction, top)]
     if axes[0] is None or axes[0] != axes[1] or len(axes[0]) != 1:
         return None
-    return r.call("Softmax", [top.values[0]], call.outputs, axis=axes[0][0])
+    return r("Softmax", top.values[0], axis=axes[0][0])
 
 
 def _axes(reduction: Call) -> tuple[int, ...] | None:
@@ -62,7 +60,7 @@ def _axes(reduction: Call) -> tuple[int, ...] | None:
 # --- norms -----------------------------------------------------------------------------------------------------------------
 
 
-def _norm(r: Rewriting, call: Call) -> Call | None:
+def _norm(r: Rewriting, call: Call) -> Value | None:
     """A value over the root of the mean of its squares, as a norm without a scale."""
     for centred, divisor in _quotients(r, call):
         mean = _mean_square(r, divisor, centred)
@@ -76,7 +74,7 @@ def _norm(r: Rewriting, call: Call) -> Call | None:
         dtype = call.outputs[0].dtype
         ones = r.constant(rounded(np.ones(shape[axes[0] :]), dtype), name=f"{call.outputs[0].name}_scale")
         operator = "RMSNormalization" if x is None else "LayerNormalization"
-        return r.call(operator, [centred if x is None else x, ones], call.outputs, axis=axes[0] - len(shape), epsilon=epsilon)
+        return r(operator, centred if x is None else x, ones, axis=axes[0] - len(shape), epsilon=epsilon)
     return None
 
 

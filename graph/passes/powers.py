@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tir import dtypes
 
-from ..ir import Call, Graph
+from ..ir import Call, Graph, Value
 from .rewriting import Rewriting, rewrite
 
 
@@ -16,16 +16,13 @@ def expand_powers(graph: Graph) -> Graph:
     return rewrite(graph, _product)
 
 
-def _product(rewriting: Rewriting, call: Call) -> list[Call] | None:
-    """The products of a power of floats, if its exponent is 2 or 3 and does not change the shape; else None."""
+def _product(r: Rewriting, call: Call) -> Value | None:
+    """The product of a power of floats, if its exponent is 2 or 3 and does not change the shape; else None."""
     if call.operator != "Pow":
         return None
     base, exponent = call.values
-    (result,) = call.outputs
-    power = rewriting.number(exponent)
-    if power not in (2, 3) or base.shape != result.shape or not dtypes.is_float(base.dtype):
+    power = r.number(exponent)
+    if power not in (2, 3) or base.shape != call.outputs[0].shape or not dtypes.is_float(base.dtype):
         return None
-    if power == 2:
-        return [rewriting.call("Mul", (base, base), (result,))]
-    square = rewriting.call("Mul", (base, base), f"{result.name}_square")
-    return [square, rewriting.call("Mul", (*square.outputs, base), (result,))]
+    square = r("Mul", base, base)
+    return square if power == 2 else r("Mul", square, base)

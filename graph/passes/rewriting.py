@@ -8,25 +8,28 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import Builder, Writer
+from ..builder import Builder
 from ..ir import Call, Graph, Value
 from ..kinds import elementwise
-from ..ops import result_types
+from ..ops import function_name, result_types
 from ..ops.convolution import SlidingWindow, windows
 from .unread import remove_unread
 
 FULL_RANGE = ("float32", "float64", "bfloat16")  # types whose products overflow only for numbers that networks do not have
 
-Rule = Callable[["Rewriting", Call], Sequence[Call] | None]
+Rule = Callable[["Rewriting", Call], Value | Sequence[Call] | None]
 
 
 def rewrite(graph: Graph, rule: Rule) -> Graph:
-    """The graph with `rule(rewriting, call)` in place of each call in turn, unless it is None, and without unread calls. The new
-    calls must make all outputs of the call that they replace."""
+    """The graph with `rule(rewriting, call)` in place of each call in turn, unless it is None, and without unread calls.
+
+    A rule gives calls, which must make all outputs of the call that they replace. Or it writes calls with the `rewriting`, as
+    with any builder, and gives the value of the last of them, which takes the place of the output.
+    """
     rewriting = Rewriting(graph)
     calls: list[Call] = []
     for call in graph.calls:
-        replacement = rule(rewriting, call)
+        replacement = rewriting.replacement(rule, call)
         for new in [call] if replacement is None else replacement:
             calls.append(new)
             rewriting.producers |= dict.fromkeys(new.outputs, new)
@@ -36,7 +39,8 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
 
 
 class Rewriting(Builder):
-    """The state of a rewrite: `producers` are the calls so far, by their outputs. Calls of constants are left as they are."""
+    """The state of a rewrite. `producers` are the calls so far, by their outputs. `calls` are those that a rule writes instead of
+    the call at hand; values are named after its output. Calls of constants are left as they are."""
 
     def __init__(self, graph: Graph):
         super().__init__(graph.name, fold=False)
@@ -46,6 +50,22 @@ class Rewriting(Builder):
         self._outputs = set(graph.outputs)
         self._consumers = graph.consumers()
         self._transposed: dict[Value, Value] = {}
+        self._at = ""
+
+    def replacement(self, rule: Rule, call: Call) -> Sequence[Call] | None:
+        """The calls that a rule gives in place of a call."""
+        self.calls.clear()
+        self._at = call.outputs[0].name
+        found = rule(self, call)
+        if not isinstance(found, Value):
+            return found
+        return [*self.calls[:-1], replace(self.calls[-1], outputs=call.outputs)]
+
+    def __call__(self, operator: str, /, *inputs: Value | None, **attributes: Any) -> Value:
+        """The first output of the newest operator of that name."""
+        self.applied(operator, inputs, attributes, f"{self._at}_{function_name(operator)}", self)
+        self.calls[-1] = replace(self.calls[-1], outputs=self.calls[-1].outputs[:1])
+        return self.calls[-1].outputs[0]
 
     def producer(self, value: Value | None, *operators: str) -> Call | None:
         """The call that makes a value, if it is of one of these operators; else None."""
@@ -67,24 +87,6 @@ class Rewriting(Builder):
             array = np.ascontiguousarray(self.constants[matrix.name].T)
             self._transposed[matrix] = self.constant(array, name=f"{matrix.name}_columns")
         return self._transposed[matrix]
-
-
-class Replacement(Writer):
-    """Calls of one output in place of another one, after whose result their values are named."""
-
-    def __init__(self, r: Rewriting, name: str):
-        super().__init__(r, name)
-        self.r, self.calls = r, r.calls
-        self.calls.clear()
-
-    def __call__(self, operator: str, /, *inputs: Value | None, **attributes: Any) -> Value:
-        super().__call__(operator, *inputs, **attributes)
-        self.calls[-1] = replace(self.calls[-1], outputs=self.calls[-1].outputs[:1])
-        return self.calls[-1].outputs[0]
-
-    def ended(self, outputs: tuple[Value, ...]) -> list[Call]:
-        """The calls, of which the last makes the outputs."""
-        return [*self.calls[:-1], replace(self.calls[-1], outputs=outputs)]
 
 
 def fits_elementwise(call: Call) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import Call, Graph
+from ..ir import Call, Graph, Value
 from ..ops.convolution import SlidingWindow, transposed_windows
 from .rewriting import Rewriting, rewrite
 
@@ -47,10 +47,10 @@ class Phases:
         return cls(stride, taps, last - first + 1, before, after, w.before - stride * first)
 
 
-def _rule(r: Rewriting, call: Call) -> list[Call] | None:
+def _rule(r: Rewriting, call: Call) -> Value | None:
     if call.operator != "ConvTranspose" or any(r.known(v) is None for v in call.values[1:]):
         return None
-    (x, weight, *bias), (result,) = call.values, call.outputs
+    x, weight, *bias = call.values
     given: dict[str, Any] = {n: a for n, a in call.attributes if n not in ("group", "kernel_shape")}
     axes = [Phases.of(w) for w in transposed_windows(x.shape[2:], weight.shape[2:], **given)]
     phases = [p for p in axes if p is not None]
@@ -62,10 +62,8 @@ def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     operands += [r.constant(np.repeat(r.constants[b.name], size), name=f"{b.name}_phases") for b in bias]
     pads = (*(p.before for p in phases), *(p.after for p in phases))
     attributes = {"pads": pads, "group": groups}
-    if size == 1:
-        return [r.call("Conv", operands, call.outputs, **attributes)]
-    conv = r.call("Conv", operands, f"{result.name}_phases", **attributes)
-    return [conv, *_side_by_side(r, conv, phases, call)]
+    conv = r("Conv", *operands, **attributes)
+    return conv if size == 1 else _side_by_side(r, conv, phases, call.outputs[0])
 
 
 def _by_phase(weight: np.ndarray, phases: Sequence[Phases], groups: int) -> np.ndarray:
@@ -81,19 +79,17 @@ def _by_phase(weight: np.ndarray, phases: Sequence[Phases], groups: int) -> np.n
     return np.ascontiguousarray(ordered).reshape(-1, channels // groups, *(p.taps for p in phases))
 
 
-def _side_by_side(r: Rewriting, conv: Call, phases: Sequence[Phases], call: Call) -> list[Call]:
-    """The calls that interleave the outputs of the phases."""
-    (result,), d = call.outputs, len(phases)
+def _side_by_side(r: Rewriting, conv: Value, phases: Sequence[Phases], result: Value) -> Value:
+    """The outputs of the phases, interleaved."""
+    d = len(phases)
     images, channels = result.shape[:2]
     strides, counts = [p.stride for p in phases], [p.count for p in phases]
-    split = r.call("Reshape", conv.outputs, f"{result.name}_split", shape=(images, channels, *strides, *counts))
+    split = r("Reshape", conv, shape=(images, channels, *strides, *counts))
     order = (0, 1, *(n for axis in range(d) for n in (2 + d + axis, 2 + axis)))
-    mixed = r.call("Transpose", split.outputs, f"{result.name}_mixed", perm=order)
     shape = (images, channels, *(p.stride * p.count for p in phases))
+    whole = r("Reshape", r("Transpose", split, perm=order), shape=shape)
     if shape == result.shape:
-        return [split, mixed, r.call("Reshape", mixed.outputs, call.outputs, shape=shape)]
-    whole = r.call("Reshape", mixed.outputs, f"{result.name}_whole", shape=shape)
+        return whole
     starts = tuple(p.crop for p in phases)
     ends = tuple(p.crop + extent for p, extent in zip(phases, result.shape[2:], strict=True))
-    cut = r.call("Slice", whole.outputs, call.outputs, starts=starts, ends=ends, axes=tuple(range(2, 2 + d)))
-    return [split, mixed, whole, cut]
+    return r("Slice", whole, starts=starts, ends=ends, axes=tuple(range(2, 2 + d)))
