@@ -63,7 +63,7 @@ class OpenModel:
         return found
 
     def _network(self, sizes: Mapping[str, int]) -> Network:
-        """The network for these sizes: a model if they were named, else by a plan for all sizes, if that is for these, too."""
+        """The network for these sizes: a model if they were named, else one by the plan for all sizes, where that has these."""
         key = self._key(sizes)
         if (model := self.named.get(key)) is not None:
             return model

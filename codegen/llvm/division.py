@@ -85,7 +85,7 @@ class Division(Memory):
         return len(p) == 1 and all(atom in known or not _within(0, bounds(atom, self.ranges)) for m in p for atom in m)
 
     def beyond(self, op: str, *operands: Expr) -> bool:
-        """True if the result of an int32 operation depends on all bits of an operand, an index that may not fit in 32 bits."""
+        """True if an int32 operation depends on all bits of an operand that is an index of perhaps more than 32 bits."""
         cut = any(not wraps(x) and not self.fits(x, "int32") for x in operands)
         return cut and op in DECIDED_BY_ALL_BITS and operands[0].dtype == "int32"
 

@@ -122,5 +122,5 @@ class Streams(Writer):
 
 
 def _further(access: Load | Store, distance: Expr) -> Load | Store:
-    """An access to the element `distance` elements further."""
+    """An access that lies `distance` elements further."""
     return access.with_(indices=(*access.indices[:-1], access.indices[-1] + distance))

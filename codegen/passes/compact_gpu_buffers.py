@@ -130,7 +130,7 @@ def _is_quotient(m: Monomial) -> bool:
 def _tile_complete(kernel: GPUKernel, body: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
     """True where an earlier statement of `body`, a sequence, writes each element of the buffer that the block reads there.
 
-    By enumeration of the elements that the block's threads access. A guard that only keeps an index in bounds excludes no
+    The elements that the block's threads access are enumerated. A guard that only keeps an index in bounds excludes no
     element that is read.
     """
     while isinstance(body, Allocate):

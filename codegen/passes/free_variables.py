@@ -16,7 +16,7 @@ def accessed_buffers(n: Node) -> dict[str, Buffer]:
 
 
 def statements_using(s: Stmt, name: str) -> Stmt:
-    """A statement whose sequences lack the statements that do not use a buffer; `s` itself if it does not use the buffer."""
+    """A statement without the parts of its sequences that do not use a buffer; `s` itself if it does not use the buffer."""
     if name not in accessed_names(s):
         return s
     if isinstance(s, Seq):

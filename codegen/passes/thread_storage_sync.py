@@ -116,7 +116,7 @@ class _BarrierInsertion:
         self.before: set[Path] = set()
         self.inner: set[Path] = set()  # loops and conditions; a barrier of every iteration stands outside of them
         self.cache: dict[Path, list[MemoryAccess]] = {}
-        self.known: dict[tuple, bool] = {}  # conflicts by footprints, which `cache` keeps: a loop is visited three times
+        self.known: dict[tuple, bool] = {}  # conflicts, by ids of footprints that `cache` keeps; a loop is visited three times
 
     def run(self) -> Stmt:
         self.visit(self.kernel.body, (0,), [], self.kernel.ranges)
@@ -191,9 +191,10 @@ class _BarrierInsertion:
         return self.known[key]
 
     def depth(self, a: MemoryAccess, path: Path) -> int:
-        """The length of the part of `path` that leads to the statement before which a barrier separates `a` from the access at
-        `path`: the outermost statement not around `a`. If `a` is of an earlier iteration, it is the innermost statement of the
-        carrying loop that is in no other loop or condition."""
+        """The depth in `path` of the statement before which a barrier separates `a` from the access at `path`.
+
+        It is the outermost statement that is not around `a`. For an `a` of an earlier iteration it is the innermost statement of
+        the carrying loop that is in no other loop or condition."""
         if a.carried:
             n = len(a.carried) + 1
             while n < len(path) and path[:n] not in self.inner:
@@ -273,7 +274,7 @@ def collect_accesses(kernel: GPUKernel, s: Stmt, path: Path, ranges: dict[str, I
             else:
                 _, high = extent_range(loop.extent, ranges)
                 inner[loop.name] = None if high is None else high + 1
-        # Outside of the loops of an axis its first thread does shared and global stores; every thread does local ones.
+        # Outside of the loops of an axis, its first thread alone stores to shared and global memory; every thread to its own.
         store = x if isinstance(x, Store) else around.stmt if isinstance(around.stmt, Store) else None
         everywhere = store is not None and store.buffer.scope == "local"
         moving = {name: kernel.threads[axis] if everywhere or axis in inside else 1 for axis, name in threads.items()} | inner

@@ -73,8 +73,8 @@ def _mean_square_error(h: Histogram, low: float, high: float) -> float:
 
 
 def least_error(h: Histogram) -> tuple[float, float]:
-    """The range of the least mean squared error, of those that FRACTIONS cut on each side: elements beyond are off by more, all
-    others by less."""
+    """The range of the least mean squared error among those that FRACTIONS cut on each side. A cut makes elements beyond it err
+    by more, and all others by less."""
     high = min(h.high * FRACTIONS, key=lambda high: _mean_square_error(h, h.low, high))
     low = min(h.low * FRACTIONS, key=lambda low: _mean_square_error(h, low, high))
     return float(low), float(high)

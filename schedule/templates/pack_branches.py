@@ -24,9 +24,9 @@ def choose_packs(state: OpenSchedule, block: str, place: str | None, then: Way, 
     """Branch over the operands of a tiled block: each is read as it is, or from a copy that `pack` makes. Each branch goes on
     with `then`.
 
-    An operand without the vectorised axis is copied at the loop `place`, block by block, or in front if that is None. If the sum
-    walks its memory, the copy may keep that order, and is made in vectors. One with the vectorised axis is copied in front, by
-    all threads, or panel by panel in the outermost loops. With `few`, there is one way to copy each.
+    An operand without the vectorised axis is copied at the loop `place`, block by block, or in front where `place` is None. If
+    the sum walks its memory, the copy may keep that order, and is made in vectors. One with the vectorised axis is copied in
+    front, by all threads, or panel by panel in the outermost loops. With `few`, there is one way to copy each.
     """
     _pack_each(state, block, place, _operands(state, block), then, few)
 
@@ -123,7 +123,7 @@ def _make_copy(state: OpenSchedule, block: str, load: Load, place: str | None, t
 
 
 def _pack_operand(state: OpenSchedule, block: str, buffer: str) -> str:
-    """Pack an operand. Halves that a block converts at each use are converted as they are copied. Not vectors of constants: they
+    """Pack an operand. Halves that a block converts at each use are converted in the copy. Vectors of constants stay halves: they
     are packed once, and each call would read more memory."""
     copy = state.pack(block, buffer, preserve_unit_loops=True)
     made = stored(state.block(copy)).buffer
@@ -137,7 +137,7 @@ def _pack_operand(state: OpenSchedule, block: str, buffer: str) -> str:
 
 
 def _converted_dtype(state: OpenSchedule, block: str, buffer: str) -> str | None:
-    """The one dtype to which a block converts each element that it loads from a buffer; None if there is no such one."""
+    """The one dtype to which a block converts each element that it loads from a buffer; None without one."""
     body = state.block(block).body
     casts = [n for n in walk(body) if isinstance(n, Cast) and isinstance(n.value, Load) and n.value.buffer.name == buffer]
     count = sum(load.buffer.name == buffer for load in loads(body))

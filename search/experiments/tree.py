@@ -30,7 +30,7 @@ Setting = tuple[int, ...]
 
 @dataclass
 class _Node:
-    """A node of the tree: `score` is the best of the programs below, `children` are by their settings."""
+    """A node of the tree: `score` is that of the best program below it, `children` are by their settings."""
 
     visits: int = 0
     score: float = -math.inf
@@ -56,7 +56,7 @@ class TreeSearch(RowPolicy):
         return self.by_score(found)
 
     def _finish(self, root: _Node, paths: Sequence[list[Setting]], ends: Sequence[np.ndarray], found: dict[Point, float]) -> None:
-        """Score the programs at the ends of paths, and update the nodes of these."""
+        """Score the programs at the ends of paths, and update the nodes of the paths."""
         for k in range(len(self.sketches)):
             own = [(path, rows) for path, rows in zip(paths, ends, strict=True) if path[0][0] == k]
             if not own:

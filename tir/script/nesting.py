@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 PARSED_BRACKETS = 100  # brackets around a piece of text that Python parses at once; it takes up to 200
-MAX_BRACKETS = 2_000  # around any piece: readers of the tree recurse some times a bracket
+MAX_BRACKETS = 2_000  # brackets around any piece: readers of the tree recurse a few times for each
 
 _TOKENS = re.compile(
     r'"""(?:\\.|[^\\])*?"""|'
@@ -21,7 +21,7 @@ _CUT = "_cut_{}"
 
 
 def parse_nested(text: str, mode: str = "exec") -> Any:
-    """The tree of a text, as of `ast.parse`, which fails within deep brackets: pieces PARSED_BRACKETS deep are parsed alone."""
+    """The tree of a text, as of `ast.parse`, which fails within deep brackets. Pieces PARSED_BRACKETS deep are parsed alone."""
     cuts = _deep(text)
     if not cuts:
         return ast.parse(text, mode=mode)
@@ -30,7 +30,7 @@ def parse_nested(text: str, mode: str = "exec") -> Any:
         name = _CUT.format(n)
         inner = text[first:last]
         found[name] = text, first, inner
-        # As many lines, the last of the same length, so that later positions stay.
+        # The name stands for as many lines, the last of them as long, so that later positions stay.
         lines = inner.encode().split(b"\n")
         left = len(lines[-1]) if len(lines) > 1 else len(lines[0]) - len(name)
         shallow += [text[end:first], name, "\n" * (len(lines) - 1), " " * left]
