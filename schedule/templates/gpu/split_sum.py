@@ -21,7 +21,6 @@ from .windows import as_matrices, unscheduled_epilogue
 
 GOOD_TILE_EDGE = 64  # rows and columns of a tile that uses an SM well
 SEED_PART_STEPS = 256  # steps of a part of a product, at the seed
-MIN_PART_STEPS = 64  # least steps of a part of a product, for all numbers of parts
 STEPS_PER_THREAD = 64  # steps of a part of any other reduction, for each thread
 PART_MULTIPLE = 32  # steps of a part are a multiple of it, as those of tiles are
 
@@ -50,7 +49,7 @@ class SplitSum(Template):
         n = 1 if c is None else seed(c, s.target.machine)
         if c is None or n == 1:
             return []
-        return [k for k in dict.fromkeys((n, n // 2, 2 * n)) if k > 1 and size(c.reduction) >= MIN_PART_STEPS * k]
+        return [k for k in dict.fromkeys((n, n // 2, 2 * n)) if k > 1]
 
 
 def build(s: OpenSchedule, block: str, n: int) -> None:
