@@ -245,6 +245,7 @@ class Sum(StrEnum):
     WHOLE = ""
     IN_PARTS = ", the sum in parts"
     BY_COLUMNS = ", the sum in parts, threads share columns"
+    BY_ROWS = ", row by row"  # of an image
 
 
 def variants(c: Contraction, machine: CPU) -> list[Sum]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from math import ceil, prod
+from math import ceil, inf, prod
 
 import numpy as np
 
@@ -31,8 +31,7 @@ from .marks import done, share, share_out
 from .pack_branches import separate_rows
 
 NAME = "pixels in lanes"
-MIN_CHANNELS_BY_ROWS = 16  # least channels that registers hold: each tile of channels picks the pixels from the image again
-MIN_FILLED = 0.8  # least fraction of the lanes that have pixels, where vectors end with the rows
+MIN_CHANNELS_BY_ROWS = 16  # least channels that registers hold: with AVX2 on a Zen 4, copies are 1.2 to 1.6 x as fast
 
 
 def row(c: Convolution) -> tuple[Iter, ...]:
@@ -79,15 +78,29 @@ def tiles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset(
 
 def variants(c: Convolution, processor: CPU) -> list[Sum]:
     """The ways to run the sum that are worth a sketch, the seed's first."""
-    return [Sum.WHOLE] if by_rows(c, processor) else gemm.variants(product(c), processor)
+    found = gemm.variants(product(c), processor)
+    rows = [] if _row_cycles(c, processor) == inf else [Sum.BY_ROWS]
+    return [*rows, *found] if by_rows(c, processor) else [*found, *rows]
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core, with copies of the image."""
+    """The estimated cycles on one core, of the faster way: with copies of the image, or by rows."""
+    return min(_product_cycles(c, processor, constants), _row_cycles(c, processor))
+
+
+def _row_cycles(c: Convolution, processor: CPU) -> float:
+    """Cycles on one core where the image is read in place, row by row, in vectors that end with the rows. It is infinite where
+    that is illegal, or registers hold few channels."""
+    row = extent(c.pixels[-1])
+    if in_place(c) or processor.accumulators(1) < MIN_CHANNELS_BY_ROWS:
+        return inf
+    vectors = size((*c.groups, *c.channels[:-1], *c.pixels[:-1])) * ceil(row / processor.lanes(c.contraction.bits))
+    return vectors * _row_tile(c, processor).cycles
+
+
+def _product_cycles(c: Convolution, processor: CPU, constants: frozenset[str]) -> float:
+    """Cycles on one core as a matrix product over im2col panels."""
     bits = c.contraction.bits
-    if by_rows(c, processor):
-        vectors = size((*c.groups, *c.channels[:-1], *c.pixels)) / (processor.lanes(bits) * _filled_lanes(c, processor))
-        return vectors * _row_tile(c, processor).cycles
     p, lanes = product(c), processor.lanes(bits)
     t, elements = tiles(c, processor, constants), prod(const_shape(c.image.buffer))
     time = gemm.cycles(p, processor, constants)
@@ -123,18 +136,9 @@ def in_place(c: Convolution) -> bool:
     return size(pixels) * c.contraction.bits // 8 % PAGE_BYTES != 0
 
 
-def by_rows(c: Convolution, processor: CPU) -> bool:
-    """True where the image is read in place, row by row: few weights, most lanes with pixels, enough channels in a tile."""
-    if not suits(c, processor) or in_place(c) or processor.accumulators(1) < MIN_CHANNELS_BY_ROWS:
-        return False
-    weights = size((*c.channels, *c.reduction)) * c.contraction.bits // 8  # of one group
-    return weights <= processor.l1_strip_bytes and _filled_lanes(c, processor) >= MIN_FILLED
-
-
-def _filled_lanes(c: Convolution, processor: CPU) -> float:
-    """The part of the lanes that have pixels, if vectors end with the rows."""
-    lanes, row = processor.lanes(c.contraction.bits), extent(c.pixels[-1])
-    return row / (ceil(row / lanes) * lanes)
+def by_rows(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> bool:
+    """True where reading the image in place, row by row, takes fewer cycles than a copy."""
+    return _row_cycles(c, processor) < _product_cycles(c, processor, constants)
 
 
 def _row_tile(c: Convolution, processor: CPU) -> RegisterTile:
@@ -177,7 +181,9 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Ge
     """Tile a convolution, whose loops are still as they were made, as a matrix product with its epilogue, which is made if there
     is none. Its image, with padding, is copied to im2col panels where needed. `sizes` are other seeds than those of `tiles`.
     ScheduleError where a step is refused."""
-    if sizes is None and by_rows(c, s.target.machine):
+    if variant is None:
+        variant, *_ = variants(c, s.target.machine)
+    if variant is Sum.BY_ROWS:
         _build_by_rows(s, c)
         return
     block = c.contraction.block

@@ -239,8 +239,8 @@ def test_channels_of_a_group_see_the_same_channels_of_the_image():
     ((3, 32, 16, 9, 3, 1, True), "direct convolution", "P Y K_reindex_global"),
     ((2, 33, 17, 8, 3, 2, False), "pixels in lanes", "Y_reindex_global P_reindex"),
     ((3, 32, 16, 9, 3, 1, False), "direct convolution", "P Y_reindex_global K_reindex_global"),
-    ((5, 4, 4, 30, 3, 1, True), "pixels in lanes", "P Y"),
-    ((5, 8, 6, 30, 3, 1, False), "pixels in lanes", "P"),
+    ((5, 4, 4, 30, 3, 1, True), "pixels in lanes, row by row", "P Y"),
+    ((5, 8, 6, 30, 3, 1, False), "pixels in lanes, row by row", "P"),
     ((2, 48, 40, 7, 1, 1, True), "pixels in lanes", "Y"),
     ((6, 2, 2, 30, 3, 1, True), "depthwise convolution", "Y"),
 ], ids=str)  # fmt: skip
