@@ -47,7 +47,9 @@ def _run(dry: bool) -> int:
         return 1
     print(table(found, memory_of(target.mcpu), target.mcpu))
     held = f"L3 holds {found.memory.l3 >> 20} MiB of {target.l3 >> 20}; most is read of {found.memory.streams} rows at once"
-    print(f"\n{held}\nTarget option: -memory {found.memory}")
+    microseconds = [f"{cycles * found.cycle_ns / 1e3:.3g}" for cycles in (found.memory.fork, found.memory.wake)]
+    forks = f"a parallel loop takes {microseconds[0]} us for each doubling of its threads, {microseconds[1]} if they sleep"
+    print(f"\n{held}\n{forks}\nTarget option: -memory {found.memory}")
     if not dry:
         try:
             keep_calibration(found)

@@ -169,8 +169,8 @@ def _memory(text: Any) -> str:
         return str(Memory.parse(text))
     except (ValueError, AttributeError, TypeError):
         raise ValueError(
-            "target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, MiB of L3, and "
-            f"streams, as 2,8,23/2,23,64+16x8; got {text!r}"
+            "target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, MiB of L3, "
+            f"streams, and a parallel loop awake and asleep, as 2,8,23/2,23,64+16x8~5200,435000; got {text!r}"
         ) from None
 
 

@@ -3,7 +3,7 @@
 The name of a processor does not tell how much of a shared cache a rented machine has, nor how far its memory is. So one kernel
 reads matrices that L2, L3 and memory hold, panel by panel: of a matrix of one panel, where lines follow each other, and of a wide
 one, where each row of a panel is in another page. Another kernel reads several parts of the largest matrix at once. All are timed
-in turns with `peak_flops`, as the clock changes, and are given in cycles of multiply-adds.
+in turns with `peak_flops`, as the clock changes, and are given in cycles of multiply-adds. So are parallel loops that do nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from math import log2
 from statistics import median
+from time import sleep
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from . import machine_record
 from .backend import backend
 from .build import build
 from .peak import peak_flops
-from .processor import host_caches, host_name, host_processor
+from .processor import host_caches, host_cores, host_name, host_processor
 from .runtime.kernel import Kernel
 from .runtime.timing import seconds_of
 from .target import Target
@@ -36,6 +37,8 @@ SAMPLE_SECONDS = 2e-3  # of one timing
 MAX_SPREAD = 2.0  # between the quartiles of the rounds: more is no measurement
 MAX_MEMORY_BYTES = 1 << 30  # of the largest matrix, which no L3 holds
 STREAMS = (8, 4, 2)  # parts of a matrix that are read at once
+REGIONS = 200  # parallel loops of one call
+SLEEP_SECONDS = 0.05  # until threads sleep: they wait actively for some milliseconds
 STREAM_GAIN = 1.02  # least gain in speed for which fewer streams are preferred: less is noise
 STEPS_OF_TWO = 2  # steps of a measured number from one power of two to the next: noise seldom changes schedules
 
@@ -54,7 +57,7 @@ class Calibration:
 
 
 def calibrate(target: Target | str = "llvm", *, keep: bool = True) -> Calibration:
-    """Measure this machine in about three seconds on one thread, and keep the result for every later `Target` of it.
+    """Measure this machine in about four seconds, mostly on one thread, and keep the result for every later `Target` of it.
 
     L3 holds the largest matrix whose lines take fewer cycles than the geometric mean of those of L3 and of memory.
     CalibrationError where the rounds disagree by more than `MAX_SPREAD`, as on a machine that is busy, or where `target` is
@@ -90,7 +93,8 @@ def calibrate(target: Target | str = "llvm", *, keep: bool = True) -> Calibratio
         if median(cycles["streams", streams]) * STREAM_GAIN < median(cycles["streams", fastest]):
             fastest = streams
     held = min(l3, max((sizes[n] for n in quick), default=nbytes[1])) if line[1] < line[2] else nbytes[1]
-    memory = Memory(line, row, max(1, held >> 20) << 20, fastest)  # type: ignore[arg-type]
+    forks = () if host_cores() == 1 else (_quantised(seconds / median(clock)) for seconds in _forks())
+    memory = Memory(line, row, max(1, held >> 20) << 20, fastest, *forks)  # type: ignore[arg-type]
     found = Calibration(memory, nbytes, 1e9 * median(clock))
     if keep:
         keep_calibration(found)
@@ -106,6 +110,34 @@ def keep_calibration(found: Calibration) -> None:
 def _quantised(cycles: float) -> float:
     """The nearest of a few steps between powers of two."""
     return float(f"{2 ** (round(log2(cycles) * STEPS_OF_TWO) / STEPS_OF_TWO):.3g}")
+
+
+def _forks() -> tuple[float, float]:
+    """Seconds of a parallel loop that does nothing, for each doubling of its threads, awake and asleep: the least of some rounds,
+    as other programs only make it longer."""
+    counts = sorted({min(2**n, host_cores()) for n in range(1, host_cores().bit_length() + 1)})
+    awake = []
+    for threads in counts:
+        regions = _regions(threads, REGIONS)
+        awake.append(min(_seconds(regions) for _ in range(ROUNDS)) / REGIONS / log2(threads))
+    region, asleep = _regions(counts[-1], 1), []
+    for _ in range(ROUNDS):
+        sleep(SLEEP_SECONDS)
+        asleep.append(seconds_of(region, 1) / log2(counts[-1]))
+    return max(awake), max(*awake, min(asleep))
+
+
+def _regions(threads: int, count: int) -> Callable[[], None]:
+    """A call of `count` parallel loops, one after the other, in which each thread writes a line."""
+    floats = CACHE_LINE_BYTES // 4
+    zeros = te.compute((count, threads, floats), lambda r, t, lane: te.const(0.0, "float32"), name="zeros")
+    s = Schedule(te.create_prim_func([zeros]))
+    _, thread, lane = s.get_loops("zeros")
+    s.vectorize(lane)
+    s.parallel(thread)
+    kernel = build(s.func, Target("llvm", num_cores=threads))
+    assert isinstance(kernel, Kernel)
+    return kernel.bind(np.empty((count, threads, floats), "float32"))
 
 
 def _walks(target: Target, nbytes: Sequence[int]) -> dict[tuple[str, int], tuple[Callable[[], None], float]]:

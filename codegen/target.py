@@ -30,7 +30,8 @@ class Target:
     core of their caller leave it; their affinity is restored. `mtriple` is LLVM's name of another kind of machine, as
     aarch64-linux-gnu, with the processor `mcpu`: its kernels are exported, or run by workers on such machines. `memory` is what
     `tir.calibrate` measured: cycles of a cache line from L2, L3 and memory, of lines that follow each other and of lines in the
-    rows of a matrix, MiB that L3 holds, and rows to read at once, as 2,8,23/2,23,64+16x8. Empty, it is the description of `mcpu`.
+    rows of a matrix, MiB that L3 holds, rows to read at once, and cycles of a parallel loop of threads that are awake and asleep,
+    as 2,8,23/2,23,64+16x8~5200,435000. Empty, it is the description of `mcpu`.
     For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division and math functions, and subnormal numbers, for
     speed. `sms` is the number of multiprocessors, `clock` their MHz, `l2` the bytes of the second-level cache and `memory` GB/s,
     by default those of a product of that `arch`; `backend("cuda").here()` has those of the GPU here.

@@ -7,11 +7,13 @@ the fields of `Core`. Where memory was measured or is documented, a table `[memo
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import inf
 from pathlib import Path
 
+# Cycles of a parallel loop that does nothing, for each doubling of its threads, awake and asleep: three microseconds and thirty.
+ANY_FORK, ANY_WAKE = 10240, 1 << 17
 ANY_STREAMS = 8  # of processors not measured: as on Sapphire Rapids, and a Zen 3 reads no less so than of four
 
 
@@ -36,28 +38,33 @@ class Memory:
     """Cycles of a core for a cache line from L2, from L3 and from memory. `line` is for lines that follow each other, and are
     prefetched. `row` is for lines in different rows of a matrix, a page apart, as in a panel of columns. `l3` is the number of
     bytes that L3 holds for this process, 0 where it holds what the processor has. `streams` is the number of rows, far apart,
-    of which a core reads most bytes at once."""
+    of which a core reads most bytes at once. `fork` is for a parallel loop that does nothing, from its begin to its end, for each
+    doubling of the threads; `wake` is the same where they sleep."""
 
     line: tuple[float, float, float]
     row: tuple[float, float, float]
     l3: int = 0
     streams: int = ANY_STREAMS
+    fork: float = ANY_FORK
+    wake: float = ANY_WAKE
 
     @classmethod
     def parse(cls, text: str) -> Memory:
         """The inverse of `str`. ValueError where a number is missing, or is not positive."""
-        found = re.fullmatch(r"([^+]*)(?:\+(\d+)(?:x(\d+))?)?", text)
+        found = re.fullmatch(r"([^+]*)(?:\+(\d+)(?:x(\d+)(?:~([^,]+),([^,]+))?)?)?", text)
         if found is None:
             raise ValueError(text)
-        cycles, mebibytes, streams = found.groups()
+        cycles, mebibytes, streams, *forks = found.groups()
+        fork, wake = (float(n or usual) for n, usual in zip(forks, (ANY_FORK, ANY_WAKE), strict=True))
         line, row = (tuple(map(float, part.split(","))) for part in cycles.split("/"))
-        if len(line) != 3 or len(row) != 3 or not all(0 < n < inf for n in (*line, *row)) or streams == "0":
+        if len(line) != 3 or len(row) != 3 or not all(0 < n < inf for n in (*line, *row, fork, wake)) or streams == "0":
             raise ValueError(text)
-        return cls(line, row, int(mebibytes or 0) << 20, int(streams or ANY_STREAMS))
+        return cls(line, row, int(mebibytes or 0) << 20, int(streams or ANY_STREAMS), fork, wake)
 
     def __str__(self) -> str:
         cycles = "/".join(",".join(f"{n:g}" for n in part) for part in (self.line, self.row))
-        return f"{cycles}+{self.l3 >> 20}x{self.streams}"
+        forks = f"~{self.fork:g},{self.wake:g}" if (self.fork, self.wake) != (ANY_FORK, ANY_WAKE) else ""
+        return f"{cycles}+{self.l3 >> 20}x{self.streams}{forks}"
 
 
 # Of a processor without `[memory]`. `line`: 32 bytes a cycle from L2, 10 from L3, 4.5 from memory. `row`: the latency of a level
@@ -98,6 +105,7 @@ def files() -> list[tuple[str, Processor]]:
         memory = ANY_MEMORY
         if about := told.get("memory"):
             memory = Memory(_levels(about["line"]), _levels(about["row"]), about.get("l3_mib", 0) << 20, about["streams"])
+            memory = replace(memory, **{key: about[key] for key in ("fork", "wake") if key in about})
         l1, l2, l3 = (kib << 10 for kib in told["caches_kib"])
         found.append((told["processors"], Processor((l1, l2, l3), Core(**told["core"]), memory)))
     return found

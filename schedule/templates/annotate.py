@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedule.machine import SLEEPING_THREAD_CYCLES
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below
@@ -196,7 +195,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
         legal = [d for d in tried if _can_be_parallel(state, names[:d])] or [
             d for d in lower if _can_be_parallel(state, names[:d])
         ][:1]
-        serial = {"none parallel": way(0)} if work * machine.fma_cycles(32) < SLEEPING_THREAD_CYCLES else {}
+        serial = {"none parallel": way(0)} if work * machine.fma_cycles(32) < machine.memory.wake else {}
         ways = {_depth_label(d): way(d) for d in legal} | serial
         seed = None if first is None or first.shared is None else _depth_label(first.shared)
         if state.branch(f"parallel loops of {inside[-1]}", ways, seed=seed, block=owner, role=Role.PARALLEL):

@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any, Unpack
 
 from schedule.error import ScheduleError, listing
-from schedule.machine import SLEEPING_THREAD_CYCLES
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent
 from schedule.open_trace import ChoiceKey, Role
 from schedule.schedule import Schedule
@@ -57,7 +56,7 @@ def teams(s: OpenSchedule, block: str, seed: int, work: int, build: Callable[[Op
     steps. One thread is tried, too, where waking another may cost more than it saves."""
     machine = s.target.machine
     cores = machine.threads(work * machine.core.latency)  # each step may wait for the one before it
-    tried = {seed, cores} | ({1} if work * machine.fma_cycles(32) < SLEEPING_THREAD_CYCLES else set())
+    tried = {seed, cores} | ({1} if work * machine.fma_cycles(32) < machine.memory.wake else set())
 
     def way(threads: int) -> Way:
         return lambda new: build(new, threads)

@@ -15,7 +15,7 @@ from codegen import calibration, machine_record
 from codegen.calibration import Calibration, CalibrationError, calibrate
 from schedule.machine import CPU, Memory, memory_of
 
-MEMORY = Memory((2.0, 8.0, 22.6), (2.0, 22.6, 45.3), 16 << 20)
+MEMORY = Memory((2.0, 8.0, 22.6), (2.0, 22.6, 45.3), 16 << 20, fork=5790, wake=371000)
 
 
 @pytest.fixture
@@ -41,20 +41,23 @@ def cycles(monkeypatch):
         return {key: (lambda key=key: key, 1.0) for key in found}
 
     monkeypatch.setattr(calibration, "_walks", walks)
+    monkeypatch.setattr(calibration, "host_cores", lambda: 2)
+    monkeypatch.setattr(calibration, "_forks", lambda: (5.2e-6, 4.2e-4))
     monkeypatch.setattr(calibration, "_seconds", lambda call: 1e-9 * found[call()])
     return found
 
 
 def test_memory_is_written_and_read():
-    assert str(MEMORY) == "2,8,22.6/2,22.6,45.3+16x8" and Memory.parse(str(MEMORY)) == MEMORY
-    nominal = replace(MEMORY, l3=0, streams=2)
+    assert str(MEMORY) == "2,8,22.6/2,22.6,45.3+16x8~5790,371000" and Memory.parse(str(MEMORY)) == MEMORY
+    nominal = Memory(MEMORY.line, MEMORY.row, 0, 2)
     assert str(nominal) == "2,8,22.6/2,22.6,45.3+0x2" and Memory.parse(str(nominal)) == nominal
-    assert Memory.parse("2,8,22.6/2,22.6,45.3") == replace(MEMORY, l3=0)
+    assert Memory.parse("2,8,22.6/2,22.6,45.3") == replace(nominal, streams=8)
 
 
 @pytest.mark.parametrize("text", [
     "", "2,8,22", "2,8/2,8", "2,8,0/2,8,9", "2,8,-1/2,8,9", "2,8,inf/2,8,9", "a,b,c/1,2,3", "1,2,3/4,5,6+x", "1,2,3/4,5,6+-1",
-    "1,2,3/4,5,6+1x0", "1,2,3/4,5,6x2.5", 7,
+    "1,2,3/4,5,6+1x0", "1,2,3/4,5,6x2.5",
+    "1,2,3/4,5,6+1x2~5", "1,2,3/4,5,6+1x2~0,9", "1,2,3/4,5,6+1x2~a,9", 7,
 ])  # fmt: skip
 def test_other_memory_is_refused(text):
     if text == "":
@@ -63,8 +66,8 @@ def test_other_memory_is_refused(text):
     with pytest.raises(ValueError) as error:
         tir.Target("llvm", memory=text)
     assert str(error.value) == (
-        "target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, MiB of L3, and "
-        f"streams, as 2,8,23/2,23,64+16x8; got {text!r}"
+        "target option memory takes cycles of a line from L2, L3 and memory, in order and in rows, MiB of L3, "
+        f"streams, and a parallel loop awake and asleep, as 2,8,23/2,23,64+16x8~5200,435000; got {text!r}"
     )
 
 
@@ -105,6 +108,13 @@ def test_each_stream_is_read_once(streams):
     sums = np.full((streams, 32), np.nan, "float32")
     calibration._reading(streams, 32, target)(7, parts, sums)
     assert (sums == parts.sum(1)).all()
+
+
+def test_parallel_loops_that_do_nothing_write_a_line_of_each_thread():
+    """Fewer seconds for threads that are awake, by the least of the rounds."""
+    calibration._regions(2, 3)()
+    awake, asleep = calibration._forks()
+    assert 0 < awake <= asleep
 
 
 def test_as_many_rows_are_read_at_once_as_are_fastest(cycles):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from math import log2
 
 import numpy as np
 import pytest
@@ -11,13 +12,12 @@ import pytest
 import tir
 from schedule.machine import (
     ARCHITECTURES,
+    COST_OF_A_THREAD,
     CPU,
     GPU,
     H100,
     ROW_ELEMENT_CYCLES,
-    SLEEPING_THREAD_CYCLES,
     STATIC_SHARED_BYTES,
-    WAITING_THREAD_CYCLES,
     Core,
     core_of,
 )
@@ -63,7 +63,6 @@ def test_machines_are_values():
     (AVX512.copy_cycles(32), 1 << 17),  # elements of elementwise blocks and reductions
     (AVX512.softmax_cycles(32), 1 << 15),  # elements of softmax and layer norm
     (AVX512.core.latency, 1 << 13),  # iterations that wait for each other
-    (described("-mcpu znver4").fma_cycles(32), 1 << 19),  # at half the rate, half as many are worth it
     (described("-mcpu x86-64-v3").fma_cycles(32), 1 << 19),
     (AVX512.fma_cycles(64), 1 << 19),
     (AVX512.copy_cycles(64), 1 << 16),
@@ -81,6 +80,20 @@ def test_threads_rise_with_the_work():
     counts = [many.threads(cycles) for cycles in work]
     assert counts == sorted(counts) and counts[0] == 1 and counts[-1] == 56 and len(set(counts)) > 20
     assert many.threads(1 << 16) == 3  # a product of 128 x 128 x 128
+    quick, slow = (replace(many, measured=replace(many.memory, fork=fork)) for fork in (5200, 20000))
+    assert all(quick.threads(cycles) >= many.threads(cycles) >= slow.threads(cycles) for cycles in work)
+
+
+def test_threads_never_cost_time_by_the_model():
+    for cores, fork in ((2, 5200), (13, 10240), (56, 40000)):
+        machine = replace(AVX512, cores=cores, measured=replace(AVX512.memory, fork=fork))
+
+        def seconds(work, n, fork=fork):
+            return work / n + COST_OF_A_THREAD * fork * log2(n)
+
+        for work in (1.5**n for n in range(50)):
+            chosen = seconds(work, machine.threads(work))
+            assert all(chosen <= seconds(work, n) for n in range(1, cores + 1))
 
 
 def test_one_core_has_one_thread():
@@ -88,7 +101,7 @@ def test_one_core_has_one_thread():
 
 
 def test_four_million_fast_iterations_are_shared_for_sure():
-    assert (1 << 22) * AVX512.fma_cycles(32) == SLEEPING_THREAD_CYCLES > WAITING_THREAD_CYCLES
+    assert (1 << 22) * AVX512.fma_cycles(32) == AVX512.memory.wake > AVX512.memory.fork
 
 
 @pytest.mark.parametrize(("options", "spare"), [("-mcpu x86-64-v2", 1), ("-mcpu x86-64-v3", 0), ("-mcpu x86-64-v4", 1)])
