@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
+import numpy as np
+
 from codegen import Kernel, ObjectCache, Target, backend
 from codegen.cache import users_cache
 from search.compilation import at_sizes, compile_function
@@ -19,7 +21,7 @@ from tir.ir import PrimFunc, Var
 from tir.te import Tensor, create_prim_func
 
 from .donation import donations, fuse_in_place, planned_graph
-from .general import GeneralKernels, Row, is_constant, samples
+from .general import GeneralKernels, Row, is_constant, largest_samples, samples
 from .ir import Graph, GraphError
 from .kernels import GroupKernel, compiled
 from .memory import WEIGHTS
@@ -32,7 +34,7 @@ from .passes.precision import Precision, in_precision
 from .passes.quantised import stay_quantised
 from .passes.weights import keep_weights_narrow
 from .passes.winograd import fastest, filter_minimally
-from .planned import NotPlanned, OpenPlan, Planned, Program, Sample
+from .planned import NotPlanned, OpenPlan, Planned, Program, Sample, is_planned
 from .prepare import Constants, filled, prepared
 from .sizes import OpenGraph
 from .variants import OpenModel
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from codegen.cuda import CudaKernel
     from search import Records
     from search.sizes import Sizes
+
+MAX_RANDOM_SAMPLES = 12  # of the sizes of a network beyond those that `samples` gives, for each choice of sizes that are 1
 
 Cache = ObjectCache | Literal["user"] | None
 Computation = PrimFunc | Sequence[Tensor | Var]  # a function, or the parameters of one as `te` has them, outputs last
@@ -133,8 +137,10 @@ def compile(
                 general = GeneralKernels(computation.sizes, target, known, objects) if rows else None
                 variants = _Variants(target, records, objects, plan, winograd, donate, precision, general)
                 if general is not None:
+                    variants.named = {name: max(row[name] for row in rows) for name in computation.sizes}
                     for row in samples(computation.sizes, rows):
                         variants.learn(computation, row)
+                    variants.complete(computation, largest_samples(computation.sizes, rows))
                     variants.plan(computation.sizes)
                 return OpenModel(computation, variants, rows)
     kind = type(computation).__name__
@@ -154,8 +160,9 @@ class _Variants:
     precision: Precision | None
     general: GeneralKernels | None
     constants: Constants = field(default_factory=Constants)
+    named: dict[str, int] = field(default_factory=dict)  # the largest of each size
     programs: list[Program] = field(default_factory=list)
-    samples: dict[Hashable, list[Sample]] = field(default_factory=dict)
+    samples: dict[tuple[frozenset[str], Hashable], list[Sample]] = field(default_factory=dict)
 
     def learn(self, graph: OpenGraph, row: Row) -> None:
         """Read the network at a sample of its sizes, unless it refuses them."""
@@ -163,6 +170,15 @@ class _Variants:
             sample = self._sample(graph.at(row), row)[0]
             own = self.samples.setdefault((sample.ones, sample.structure), [])
             own.append(sample.sharing(own[0]) if own else sample)
+
+    def complete(self, graph: OpenGraph, largest: Row) -> None:
+        """Read the network at random sizes until a plan follows: its groups may be others where sizes divide those of weights."""
+        rng = np.random.default_rng(0)
+        for ones in sorted({ones for ones, _ in self.samples}, key=sorted):
+            for _ in range(MAX_RANDOM_SAMPLES):
+                if any(is_planned(graph.sizes, taken) for (own, _), taken in self.samples.items() if own == ones):
+                    break
+                self.learn(graph, {n: 1 if n in ones else int(rng.integers(2, most + 1)) for n, most in largest.items()})
 
     def plan(self, names: Sequence[str]) -> None:
         """Compile a program for each kind of samples that has a plan."""
@@ -173,7 +189,7 @@ class _Variants:
 
     def planned(self, row: Row) -> Planned | None:
         """The network at these sizes by a plan; None where none is for them."""
-        found = [p for p in self.programs if p.plan.covers(row)]
+        found = [p for p in self.programs if p.plan.covers(row, self.named)]
         return min(found, key=lambda p: p.plan.distance(row)).at(row) if found else None
 
     def read(self, graph: Graph, row: Row) -> Network:
@@ -215,7 +231,7 @@ class _Variants:
         layout = planned_memory(sample.graph, groups, {d.output: d.input for d in found})
         graph, _ = filled(sample.graph, layout, preparations)
         graph, layout, blocks = self.constants.shared(graph, layout)
-        plan.largest = sample.with_constants({})
+        plan.largest = sample.with_constants({}).without_calls()
         return Program(plan, groups, kernels, layout, graph.constants, blocks, self.target)
 
 

@@ -33,6 +33,7 @@ from .kernels import NAME_DIGITS, CompiledFunction, GroupKernel, encoded, main_a
 
 SAMPLES_PER_SIZE = 3  # values of each size at which functions are compared: as many as a polynomial of degree 2 has coefficients
 MAX_SAMPLES = 7  # combinations of these values that are compared: one more than a polynomial of two sizes has coefficients
+MIN_LARGEST_SAMPLE = 9  # of each size, so that several are above the few rows at which groups are others
 FURTHER_SAMPLES = 2  # other combinations, which show a function that is a polynomial at those alone
 MAX_DEGREE = 2  # of polynomials
 INTEGER = re.compile(r"T\.int64\((-?\d+)\)|(?<![\w.])(\d+)(?![\w.])")
@@ -149,7 +150,7 @@ def _named(part: CompiledFunction, shapes: Mapping[str, Buffer]) -> CompiledFunc
 def samples(names: Sequence[str], named: Sequence[Row]) -> list[dict[str, int]]:
     """Combinations of sizes at which functions are compared, the largest first: some of each size up to its largest named one,
     all above 1; and, where 1 is named of some sizes, as a loop of one iteration is none, combinations of 1 and others."""
-    largest = {name: max(SAMPLES_PER_SIZE + 2, *(row[name] for row in named)) for name in names}
+    largest = largest_samples(names, named)
     values = {name: _spread(most) for name, most in largest.items()}
     rng = np.random.default_rng(0)
     rows = []
@@ -166,8 +167,12 @@ def samples(names: Sequence[str], named: Sequence[Row]) -> list[dict[str, int]]:
     return list({tuple(row.items()): row for row in rows}.values())
 
 
+def largest_samples(names: Sequence[str], named: Sequence[Row]) -> dict[str, int]:
+    return {name: max(MIN_LARGEST_SAMPLE, *(row[name] for row in named)) for name in names}
+
+
 def _spread(largest: int) -> list[int]:
-    """SAMPLES_PER_SIZE different sizes from 3 up to `largest`, which is at least 5: even and odd, so that other numbers divide
+    """SAMPLES_PER_SIZE different sizes from 3 up to `largest`: even and odd, so that other numbers divide
     them."""
     middle = (largest + 3) // 2
     return [3, middle + (middle % 2 == largest % 2), largest]

@@ -11,6 +11,7 @@ same time. That holds at all sizes, and is what `memory.plan` gives at that samp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -35,6 +36,7 @@ from .places import Places, places
 
 TABLE = "table"  # the block of the words of a size, and of the constants that follow from it
 MAX_FITTED_ELEMENTS = 16  # of a constant whose elements are polynomials of the sizes
+MAX_GROWTH = 2  # of sizes over those of samples: the largest sample may be one at which groups are others
 MIN_DISTINCT = 3  # values of a size among the samples of a plan: two give a polynomial, the third checks it
 
 
@@ -85,11 +87,16 @@ class Sample:
         return {n: found[v.name] for n, v in enumerate(self.values) if v.name in found and self.inside[v].root == v}
 
     def with_constants(self, found: Mapping[int, np.ndarray]) -> Sample:
-        """The sample with these arrays in place of its constants, and without calls."""
+        """The sample with these arrays in place of its constants."""
         structure = self.structure
         own = {self.values[n].name: a for n, a in found.items()}
-        result = replace(self, graph=self.graph.with_(calls=(), constants=own))
+        result = replace(self, graph=self.graph.with_(constants=own))
         result.__dict__.update(structure=structure, constants=dict(found))
+        return result
+
+    def without_calls(self) -> Sample:
+        result = replace(self, graph=self.graph.with_(calls=()))
+        result.__dict__.update({name: self.__dict__[name] for name in ("structure", "constants")})
         return result
 
     def sharing(self, first: Sample) -> Sample:
@@ -137,10 +144,11 @@ class NotPlanned(Exception):
 
 
 class OpenPlan:
-    """The plan of a network for all sizes that are at most those of its largest sample; those that are 1 in its samples are 1."""
+    """The plan of a network for all sizes that are 1 where they are in its samples, and more elsewhere."""
 
     def __init__(self, names: Sequence[str], taken: Sequence[Sample]):
-        """The plan of samples of one structure, the largest first. Raises NotPlanned."""
+        """The plan of samples of one structure. Raises NotPlanned."""
+        taken = sorted(taken, key=lambda s: -prod(s.row.values()))
         self.names, self.largest, self.ones = tuple(names), taken[0], taken[0].ones
         self.rows = [s.row for s in taken]
         self._open = [n for n in names if n not in self.ones]
@@ -152,6 +160,7 @@ class OpenPlan:
         places = ([s.inside[v].offset for v in s.values] for s in taken)
         self.offsets = [self._formula(found) for found in zip(*places, strict=True)]
         self.sized = self._sized(taken)
+        self.constants = [self.largest.values[n] for n in self.largest.constants]
         self._positions = {v: n for n, v in enumerate(self.largest.values)}
         self.digests = {n: digest(a) for n, a in self.largest.constants.items()}
         by_values: dict[tuple, tuple[Polynomial, ...]] = {}
@@ -206,9 +215,12 @@ class OpenPlan:
         n = self._positions.get(value)
         return n is not None and (n in self.sized or not all(map(is_constant, self.shapes[n])))
 
-    def covers(self, row: Row) -> bool:
-        """True for sizes up to those of the largest sample, at which the plan holds as it does at the samples."""
-        return ones_of(row) == self.ones and all(0 < size <= self.largest.row[name] for name, size in row.items())
+    def covers(self, row: Row, named: Row) -> bool:
+        """True for sizes at which the plan holds as it does at its samples: up to the largest named ones, or twice those of the
+        samples. Constants that follow from sizes are known up to those of the largest sample."""
+        grown = 1 if any(map(self.is_open, self.constants)) else MAX_GROWTH
+        most = {name: min(size, grown * max(r[name] for r in self.rows)) for name, size in named.items()}
+        return ones_of(row) == self.ones and all(0 < size <= most[name] for name, size in row.items())
 
     def distance(self, row: Row) -> float:
         """The sum of the logarithms of the ratios of sizes to those of the nearest sample."""
@@ -244,6 +256,14 @@ def sized_elements(elements: Formulas, sizes: Sequence[int], like: np.ndarray) -
 def digest(array: np.ndarray) -> bytes:
     """A hash of the shape and the bytes of an array."""
     return blake2b(_bytes(array).data, digest_size=16, person=repr(array.shape).encode()[:16]).digest()
+
+
+def is_planned(names: Sequence[str], taken: Sequence[Sample]) -> bool:
+    """True for samples of one structure that make a plan."""
+    with suppress(NotPlanned):
+        OpenPlan(names, taken)
+        return True
+    return False
 
 
 def _integers(array: np.ndarray, shape: tuple[int, ...]) -> bool:

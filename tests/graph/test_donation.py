@@ -9,8 +9,9 @@ import pytest
 from onnx import helper
 
 import tir
-from graph import GraphError
+from graph import Builder, GraphError, OpenGraph
 from graph.onnx import load_onnx
+from graph.sizes import OpenInput
 from tests.codegen.harness import ONE
 
 from .models import model
@@ -130,3 +131,52 @@ def test_refusals():
             net(given, i, u)
     with pytest.raises(GraphError, match=r"^test: input `x` overlaps input `u` in memory; pass another array$"):
         net(x, i, x[:1])
+
+
+def decoder() -> tuple[OpenGraph, dict[str, np.ndarray]]:
+    """Attention of `new` tokens over the first `total` rows of caches with room for ROOM."""
+    wide = HEADS * WIDTH
+    weights = {n: RNG.uniform(-1, 1, (wide, wide)).astype("float32") for n in "qkv"}
+
+    def read(shapes):
+        b = Builder("decoder")
+        x, mask, at = (b.input(n, shapes[n], t) for n, t in (("x", "float32"), ("mask", "float32"), ("at", "int64")))
+        past = {n: b.input(f"past_{n}", (1, HEADS, ROOM, WIDTH), "float32") for n in "kv"}
+        new, total = mask.shape
+        rows = {n: b("Reshape", b("MatMul", x, b.constant(w)), shape=(1, new, HEADS, WIDTH)) for n, w in weights.items()}
+        rows = {n: b("Transpose", v, perm=(0, 2, 1, 3)) for n, v in rows.items()}
+        present = {n: b("TensorScatter", past[n], rows[n], at, axis=2) for n in "kv"}
+        k, v = (b("Slice", present[n], starts=(0,), ends=(total,), axes=(2,)) for n in "kv")
+        scores = b("Add", b("MatMul", rows["q"], b("Transpose", k, perm=(0, 1, 3, 2))), mask)
+        return b.graph(b("MatMul", b("Softmax", scores, axis=-1), v), present["k"], present["v"])
+
+    cache = (1, HEADS, ROOM, WIDTH)
+    shapes = {"x": (1, "new", wide), "mask": ("new", "total"), "past_k": cache, "past_v": cache}
+    inputs = [OpenInput(name, shape, "float32") for name, shape in shapes.items()]
+    inputs.insert(2, OpenInput("at", (1,), "int64"))
+    found = read({v.name: tuple(3 if isinstance(d, str) else d for d in v.shape) for v in inputs}).outputs
+    return OpenGraph("decoder", tuple(inputs), tuple(v.name for v in found), read), weights
+
+
+def test_a_cache_that_grows_has_one_plan(monkeypatch):
+    """A block of tokens, then one after the other: no compilation, no entry, and none but the new rows are written."""
+    graph, weights = decoder()
+    donated = dict(zip(("past_k", "past_v"), graph.outputs[1:], strict=True))
+    net = tir.compile(graph, ONE, sizes={"new": (1, 5), "total": ROOM}, donate=donated)
+    monkeypatch.setattr("graph.kernels.KernelJob.done", lambda job: pytest.fail(f"compiles {job.func.name}"))
+    monkeypatch.setattr("graph.model.loaded", lambda *given: pytest.fail("links an entry"))
+    monkeypatch.setattr("graph.planned.loaded", lambda *given: pytest.fail("links an entry"))
+    tokens = RNG.uniform(-1, 1, (1, ROOM, HEADS * WIDTH)).astype("float32")
+    q, k, v = ((tokens.astype("float64") @ weights[n]).reshape(ROOM, HEADS, WIDTH).transpose(1, 0, 2) for n in "qkv")
+    caches = [np.full((1, HEADS, ROOM, WIDTH), np.nan, "float32") for _ in range(2)]
+    for begin, end in [(0, 5), *((n, n + 1) for n in range(5, ROOM - 1))]:
+        mask = np.where(np.arange(end) <= np.arange(begin, end)[:, None], 0, -np.inf).astype("float32")
+        y, *present = net(tokens[:, begin:end], mask, np.array([begin]), *caches)
+        assert all(a is b for a, b in zip(present, caches, strict=True))
+        assert all(np.isnan(c[:, :, end:]).all() and not np.isnan(c[:, :, :end]).any() for c in caches)
+        scores = np.exp(q[:, begin:end] @ k[:, :end].transpose(0, 2, 1) + mask)
+        wanted = scores / scores.sum(-1, keepdims=True) @ v[:, :end]
+        bound = (ROOM + 3 * HEADS * WIDTH) * EPS * max(1, np.abs(q).max() * np.abs(k).max() * WIDTH) * np.abs(v).max()
+        assert (np.abs(y[0] - wanted) <= bound).all(), (begin, end)
+        network = net._by_shapes[tuple(a.shape for a in (tokens[:, begin:end], mask, np.zeros(1), *caches))]
+        assert end - begin > 1 or network.arena_nbytes < caches[0].nbytes // 2  # no copy of a cache

@@ -247,7 +247,7 @@ def test_fitted_polynomials(values, formula):
 def test_samples_of_sizes():
     for largest in (1, 2, 5, 8, 512):
         rows = samples(["a", "b"], [{"a": 1, "b": 1}, {"a": largest, "b": 128}])
-        assert rows[0] == {"a": max(largest, 5), "b": 128} and len(rows) <= 9 + 5 + 5
+        assert rows[0] == {"a": max(largest, 9), "b": 128} and len(rows) <= 9 + 5 + 5
         for one in ([], ["a"], ["b"]):
             own = [row for row in rows if [name for name in row if row[name] == 1] == one]
             for name in {"a", "b"}.difference(one):
