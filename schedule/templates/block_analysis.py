@@ -108,7 +108,7 @@ def pairing(block: Block) -> Contraction | None:
     for it in (*outputs, *block.reduction):
         name = it.var.name
         if it.axis is Axis.REDUCE:
-            if name not in in_left or name not in in_right:
+            if extent(it) > 1 and (name not in in_left or name not in in_right):
                 return None
             reduce_axes.append(it)
         else:

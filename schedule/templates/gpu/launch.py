@@ -10,6 +10,7 @@ from schedule.machine import MAX_ACCESS_BYTES
 from schedule.open_schedule import OpenSchedule
 from schedule.open_trace import Role
 from tir import dtypes
+from tir.arith.polynomial import polynomial
 from tir.arith.symbolic import map_choice
 from tir.ir import Binary, Block, Call, Const, Expr, Load, Store, Var
 from tir.traverse import loads, stores, variables, walk
@@ -141,9 +142,12 @@ def source_of(s: OpenSchedule, copy: str) -> Load | None:
 
 def _aligned(source: Load | None, lanes: int) -> bool:
     """True where the elements loaded lie in groups of `lanes`, which start where vectors may."""
-    if source is None or not source.indices or not isinstance(source.buffer.shape[-1], Const):
+    if source is None:
         return False
-    return int(source.buffer.shape[-1].value) % lanes == 0 and _moves_by_lanes(source.indices[-1], lanes)
+    dims = [(i, d) for i, d in zip(source.indices, source.buffer.shape, strict=True) if not (isinstance(d, Const) and d.is_one)]
+    if not dims or not isinstance(dims[-1][1], Const):
+        return False
+    return int(dims[-1][1].value) % lanes == 0 and _moves_by_lanes(dims[-1][0], lanes)
 
 
 def _moves_by_lanes(index: Expr, lanes: int) -> bool:
@@ -151,8 +155,11 @@ def _moves_by_lanes(index: Expr, lanes: int) -> bool:
     match index:
         case Var():
             return True
-        case Binary("%", a, Const(c)) | Binary("+" | "-", a, Const(c)):
+        case Binary("%", a, Const(c)):
             return c % lanes == 0 and _moves_by_lanes(a, lanes)
+        case Binary("+" | "-"):
+            rest = [(m, c) for m, c in polynomial(index).items() if c % lanes]
+            return len(rest) == 1 and rest[0][1] == 1 and len(rest[0][0]) == 1 and _moves_by_lanes(rest[0][0][0], lanes)
         case _:
             return False
 

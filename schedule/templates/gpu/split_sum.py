@@ -17,7 +17,7 @@ from ..template import Template, Verdict
 from . import rows
 from .launch import reduces_along_memory
 from .products import matches
-from .windows import as_matrices, unscheduled_epilogue
+from .windows import as_matrices, channels, unscheduled_epilogue, with_channels_last
 
 GOOD_TILE_EDGE = 64  # rows and columns of a tile that uses an SM well
 SEED_PART_STEPS = 256  # steps of a part of a product, at the seed
@@ -54,11 +54,12 @@ class SplitSum(Template):
 
 def build(s: OpenSchedule, block: str, n: int) -> None:
     """Split the sum of a product in n parts, and leave the batch of their products to later rules."""
-    c = matches(s.block(block))
+    inner = channels(s, block) is not None
+    c = with_channels_last(s, block) if inner else matches(s.block(block))
     assert c is not None
     known = {b.name for b in blocks(s.func)}
-    product, result = as_matrices(s, c, unscheduled_epilogue(s, block))
-    batch, partial = as_matrices(s, split(s, product, n), None)
+    product, result = as_matrices(s, c, unscheduled_epilogue(s, block), inner)
+    batch, partial = as_matrices(s, split(s, product, n), None, inner)
     s.made |= {name: s.block(name) for name in (block, batch.block)}
     s.scheduled[block] = Stage.COMBINED
     s.partial.add(batch.block)

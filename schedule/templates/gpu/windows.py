@@ -2,19 +2,31 @@
 
 The axes of a group (rows, columns, steps of the sum) become one, and the factors are read at places computed from it. No matrix
 is made in memory, since the copies are inlined where tiles are loaded into shared memory.
+
+Elements of one or two bytes are copied asynchronously only where several lie together for all windows. Channels do, if they are
+the last dimension. Where they are another, an image is copied first, with its channels last, by a kernel of its own.
 """
 
 from __future__ import annotations
 
-from schedule.open_schedule import OpenSchedule, extent
-from schedule.primitive import find_block
-from schedule.schedule import Schedule
-from tir.ir import Load
-from tir.traverse import blocks, variables
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from ..block_analysis import Contraction, counted, epilogue
+from schedule.machine import MAX_ACCESS_BYTES
+from schedule.open_schedule import OpenSchedule, Stage, Way, extent
+from schedule.primitive import find_block
+from schedule.rewriting.index_map import IndexMap
+from schedule.schedule import Schedule
+from tir import dtypes
+from tir.ir import Const, Iter, Load, Var
+from tir.traverse import blocks, loads, variables
+
+from ..block_analysis import Contraction, at_axes, counted, epilogue, is_elementwise, stored
 from ..template import Template, Verdict
 from .products import is_matrices, matches
+
+LEAST_COPY_BYTES = 4  # that `cp.async` moves
+MAX_NARROW_BYTES = 2  # bytes of an element that `cp.async` does not copy alone
 
 
 class WindowsAsMatrices(Template):
@@ -22,21 +34,91 @@ class WindowsAsMatrices(Template):
 
     name = "windows as matrices"
 
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+        if channels(s, block) is not None:
+            yield f"{self.name}, channels last", lambda new: self._with_channels_last(new, block)
+        yield from super().ways(s, block)
+
     def applies(self, s: OpenSchedule, block: str) -> Verdict:
         if block in s.scheduled or not s.own_loops(block):
             return Verdict.SKIP
         c = matches(s.block(block))
         return Verdict.SKIP if c is None or is_matrices(c) else Verdict.APPLY
 
+    def _with_channels_last(self, s: OpenSchedule, block: str) -> None:
+        self._write(s, with_channels_last(s, block), True)
+
     def change(self, s: OpenSchedule, block: str) -> None:
         """Write a block as a product of matrices, and leave that to later rules, with the copies that it reads."""
         c = matches(s.block(block))
         assert c is not None
+        self._write(s, c)
+
+    def _write(self, s: OpenSchedule, c: Contraction, steps_last: bool = False) -> None:
+        block = c.block
         known = {b.name for b in blocks(s.func)}
-        _, result = as_matrices(s, c, unscheduled_epilogue(s, block))
+        _, result = as_matrices(s, c, unscheduled_epilogue(s, block), steps_last)
         s.made[block] = s.block(block)
         s.partial.add(block)  # so that its sum is not split: other ways are for that
         s.pending += [b.name for b in blocks(s.func) if b.name not in (*known, result)] + [block]
+
+
+def channels(s: OpenSchedule, block: str) -> str | None:
+    """The longest axis of a sum that is an index of both factors alone, if its elements fill whole asynchronous copies and are
+    too narrow to be copied one by one; None where the device has no such copies, and where they suit the factors as they are:
+    of matrices, and of windows of one element in rows that consist of copies."""
+    c = matches(s.block(block))
+    if c is None or not s.target.machine.modern or is_matrices(c):
+        return None
+    nbytes = max(dtypes.nbytes(x.dtype) for x in (c.left, c.right))
+    axes = [it for it in c.reduction if all(it.var in x.indices for x in (c.left, c.right)) and extent(it) > 1]
+    widest = max(axes, key=extent, default=None)
+    if widest is None or nbytes > MAX_NARROW_BYTES or extent(widest) * nbytes % MAX_ACCESS_BYTES:
+        return None
+    others = [x for x in (c.left, c.right) if not is_last(x, x.indices.index(widest.var))]
+    plain = all(extent(it) == 1 for it in c.reduction if it is not widest)
+    rows = [d.value for x in others for d in x.buffer.shape[-1:] if isinstance(d, Const)]
+    if not others or (plain and all(at_axes(x) for x in others) and not any(n * nbytes % LEAST_COPY_BYTES for n in rows)):
+        return None
+    return widest.var.name
+
+
+def is_last(x: Load, dimension: int) -> bool:
+    """True where neighbours in memory follow a dimension of a buffer."""
+    return all(isinstance(d, Const) and d.is_one for d in x.buffer.shape[dimension + 1 :])
+
+
+def with_channels_last(s: OpenSchedule, block: str) -> Contraction:
+    """A contraction after its factors were copied to arrays with their channels last; the last axis of its sum are these."""
+    c, channel = matches(s.block(block)), channels(s, block)
+    assert c is not None and channel is not None
+    for factor in (c.left, c.right):
+        put_last(s, block, factor, channel)
+    c = matches(s.block(block))
+    assert c is not None
+    inner = next(it for it in c.reduction if it.var.name == channel)
+    return replace(c, reduction=(*(it for it in c.reduction if it is not inner), inner))
+
+
+def put_last(s: OpenSchedule, block: str, factor: Load, axis: str) -> None:
+    """Copy what a factor is computed from, element by element, to an array with the dimension of an axis last, if it is not."""
+    reader, x, index = block, factor, next(i for i in factor.indices if isinstance(i, Var) and i.name == axis)
+    while True:
+        makers = [p for p in s.get_producers(reader) if stored(s.block(p)).buffer == x.buffer]
+        if len(makers) != 1 or makers[0] in s.scheduled or s.get_consumers(makers[0]) != [reader]:
+            break
+        maker = s.block(makers[0])
+        own, read = stored(maker).indices[x.indices.index(index)], list(dict.fromkeys(loads(maker.body)))
+        if not is_elementwise(maker) or not isinstance(own, Var) or len(read) != 1 or own not in read[0].indices:
+            break
+        reader, x, index = maker.name, read[0], own
+    place = x.indices.index(index)
+    if is_last(x, place):
+        return
+    copy = s.cache_read(reader, x.buffer.name, "global")
+    order = [*(n for n in range(len(x.indices)) if n != place), place]
+    s.transform_layout(copy, ("write", 0), IndexMap.identity(len(order)).permute(*order))
+    s.scheduled[copy] = Stage.BOUND  # in a kernel of its own
 
 
 def unscheduled_epilogue(s: OpenSchedule, block: str) -> str | None:
@@ -45,29 +127,33 @@ def unscheduled_epilogue(s: OpenSchedule, block: str) -> str | None:
     return None if after in s.scheduled else after
 
 
-def as_matrices(s: Schedule, c: Contraction, after: str | None) -> tuple[Contraction, str]:
+def as_matrices(s: Schedule, c: Contraction, after: str | None, steps_last: bool = False) -> tuple[Contraction, str]:
     """Rewrite   C[n, h, w, o] += A[n, h + r, w + s, c] * B[r, s, c, o]
               => A'[(n, h, w), (r, s, c)] = A[...];   B'[(r, s, c), o] = B[...]
                  C'[(n, h, w), o] += A'[(n, h, w), (r, s, c)] * B'[(r, s, c), o];   C[n, h, w, o] = C'[(n, h, w), o]
 
     and returns the product with the block that writes its result, of which the elementwise block `after` has become part. Axes of
-    a batch stay as they are, but for those of one element, which no product has.
+    a batch stay as they are, but for those of one element, which no product has. With `steps_last` B' lies transposed.
     """
     block, axes = c.block, find_block(s.func, c.block).iters
     batch = tuple(it for it in c.batch if extent(it) > 1)
     single = tuple(it for it in c.batch if extent(it) == 1)
     rows, columns = (*single, *c.rows), (*single, *c.columns)
-    copies = []
-    for factor, groups in ((c.left, (rows, c.reduction)), (c.right, (c.reduction, columns))):
-        copy = s.reindex_cache_read(block, factor.buffer.name, "global", counted(axes, batch, *groups))
-        copies.append((copy, factor, groups))
+    copies: list[tuple[str, Load, Sequence[Sequence[Iter]]]] = []
+    right = (columns, c.reduction) if steps_last else (c.reduction, columns)
+    for factor, groups in ((c.left, (rows, c.reduction)), (c.right, right)):
+        used = variables(*factor.indices)  # an axis of one element may be in one factor only
+        read = [[it for it in group if it.var.name in used] for group in groups]
+        copy = s.reindex_cache_read(block, factor.buffer.name, "global", counted(axes, batch, *read))
+        copies.append((copy, factor, read))
     result = s.reindex_cache_write(block, c.store.buffer.name, "global", counted(axes, batch, rows, c.columns))
     if after is not None:
         s.reverse_compute_inline(after)
     s.transform_block_layout(block, counted(axes, batch, rows, c.columns, c.reduction))
-    for copy, place, groups in (*copies, (result, Load(c.store.buffer, c.store.indices), (rows, c.columns))):
+    copies.append((result, Load(c.store.buffer, c.store.indices), (rows, c.columns)))
+    for copy, place, own_groups in copies:
         own = [it for it in axes if it.var.name in variables(*place.indices)]
-        s.transform_block_layout(copy, counted(own, batch, *groups))
+        s.transform_block_layout(copy, counted(own, batch, *own_groups))
     product = matches(find_block(s.func, block))
     assert product is not None
     return product, result

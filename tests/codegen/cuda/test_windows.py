@@ -1,0 +1,71 @@
+"""Convolutions of narrow elements with channels first: transposed once, then copied 16 bytes at a time, asynchronously."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import tir
+from codegen.cuda import emit, lower_cuda
+from schedule.templates import gpu
+from tests.codegen.cuda.emulation import compiler
+from tests.codegen.cuda.test_kernels import check_all
+from tests.sweeps import quick
+from tir import te
+from tir.ir import PrimFunc
+
+no_compiler = pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
+
+
+def convolution(
+    image: tuple[int, int, int, int], channels: int, window: int, stride: int, padding: int, dtype: str = "float16"
+) -> PrimFunc:
+    """A convolution of an image (number, channels, height, width) to so many channels, channels first."""
+    N, C, H, W = image
+    total = "int32" if dtype == "int8" else "float32"
+    X, F = te.placeholder(image, dtype, name="X"), te.placeholder((channels, C, window, window), dtype, name="F")
+
+    def padded(n, c, h, w):
+        inside = te.all(h >= padding, h < H + padding, w >= padding, w < W + padding)
+        return te.if_then_else(inside, X[n, c, h - padding, w - padding], te.const(0, dtype))
+
+    P = te.compute((N, C, H + 2 * padding, W + 2 * padding), padded, name="P") if padding else X
+    c, r, q = (te.reduce_axis((0, n), name) for n, name in ((C, "c"), (window, "r"), (window, "q")))
+    height, width = ((n + 2 * padding - window) // stride + 1 for n in (H, W))
+
+    def element(n, o, h, w):
+        pixel = P[n, c, h * stride + r, w * stride + q]
+        return te.sum(pixel.astype(total) * F[o, c, r, q].astype(total), axis=[c, r, q])
+
+    return te.create_prim_func([X, F, te.compute((N, channels, height, width), element, name="Y")])
+
+
+@no_compiler
+def test_convolutions_with_channels_first_are_right() -> None:
+    """Windows of any size, stride and padding, odd images, split sums, and channels that fill no copy."""
+    cases = [
+        convolution((2, 16, 5, 7), 24, 3, 1, 1), convolution((1, 32, 7, 6), 17, 3, 2, 1, "int8"), convolution((1, 24, 7, 7), 40, 1, 1, 0),
+        convolution((2, 16, 8, 8), 24, 1, 2, 0, "bfloat16"), convolution((1, 3, 9, 9), 16, 3, 2, 1), convolution((1, 64, 5, 5), 16, 3, 1, 1),
+    ]  # fmt: skip
+    check_all([(gpu.schedule(f).func, f) for f in cases])
+
+
+LARGE = [
+    ((16, 64, 56, 56), 64, 3, 1, 1, "float16"), ((2, 128, 28, 28), 128, 3, 2, 1, "bfloat16"), ((16, 64, 56, 56), 64, 3, 1, 1, "int8"),
+    ((1, 512, 7, 7), 2048, 1, 1, 0, "float16"), ((1, 256, 14, 14), 1024, 1, 1, 0, "float16"),
+]  # fmt: skip
+
+
+@quick(lambda case: case[0][0] == 16)
+@pytest.mark.parametrize("case", LARGE, ids=str)
+def test_products_of_convolutions_have_no_synchronous_loads(case) -> None:
+    target = tir.Target("cuda", arch="sm_80")
+    program = lower_cuda(gpu.schedule(convolution(*case), "sm_80").func, target)
+    (product,) = [k for k in emit(program).kernels.split("extern ") if "mma_m16n8k" in k]
+    copies = re.findall(r"copy_async<(\d+)>", product)
+    assert copies and set(copies) == {"16"}, product
+    constants = re.findall(r"const [a-z ]+\* __restrict__ (\w+)", product)
+    assert constants and not re.search(rf"= [^;]*\b({'|'.join(constants)})( \+|\[)", product), product
+    others = [k for k in program.kernels if k.shared and k.block[0] == 256]
+    assert others, "an image is transposed through shared memory"
