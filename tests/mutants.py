@@ -40,6 +40,7 @@ TESTS = (
     "tests/search/space",
     "tests/search/gpu/test_seeds.py",
     "tests/graph/test_attention.py",
+    "tests/graph/test_weights.py",
     "tests/graph/test_winograd.py",
     "tests/tir/script/test_foreign.py",
 )
