@@ -48,7 +48,9 @@ def load(path: str, shapes: Sequence[tuple[str, Shape]] = (), inputs: Mapping[st
     if isinstance(graph, OpenGraph):
         v = next(v for v in graph.inputs if any(isinstance(d, str) for d in v.shape))
         shape = f"[{', '.join(map(str, v.shape))}]"
-        raise Usage(f"{path}: the shape of the input `{v.name}` is open, {shape}; give it: --shape {v.name}=...")
+        size = next(d for d in v.shape if isinstance(d, str))
+        how = f"give it: --shape {v.name}=..., or its sizes: --shape {size}=..."
+        raise Usage(f"{path}: the shape of the input `{v.name}` is open, {shape}; {how}")
     return graph.with_(name=Path(path).stem)
 
 

@@ -51,7 +51,14 @@ MAX_ERROR_OF_INTEGERS, MAX_UNITS = 0.1, 32
 def parser() -> argparse.ArgumentParser:
     p = Parser(prog="python -m tir.run", description="Compile a network from an ONNX file, and run it.", allow_abbrev=False)
     p.add_argument("model", metavar="MODEL.onnx")
-    p.add_argument("--shape", action="append", default=[], type=input_shape, metavar="NAME=1,3,224,224", help="of an input")
+    p.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        type=input_shape,
+        metavar="NAME=1,3,224,224",
+        help="of an input; or an open size by its name, as n=4",
+    )
     p.add_argument("--inputs", metavar="FILE.npz", help="the inputs, arrays by name (default: random ones)")
     p.add_argument("--outputs", metavar="FILE.npz", help="where to write the outputs, by name")
     p.add_argument("--export", metavar="FILE", help="write it as a library (.so) or object file (.o), with header and weights")

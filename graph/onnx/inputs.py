@@ -23,17 +23,21 @@ def stated(graph: onnx.GraphProto, file: str, given: Mapping[str, Sequence[int] 
     """
     constants = {i.name for i in graph.initializer} | {i.values.name for i in graph.sparse_initializer}
     found = [_stated(file, i, given.get(i.name)) for i in graph.input if i.name not in constants]
-    sizes: dict[str, tuple[int, str]] = {name: (n, "shapes") for name, n in given.items() if isinstance(n, int)}
+    tensors = {v.name for v in found}
+    numbers = {name: (n,) if isinstance(n, int) else tuple(n) for name, n in given.items() if name not in tensors}
+    sizes: dict[str, tuple[int, str]] = {name: (n[0], "shapes") for name, n in numbers.items() if len(n) == 1}
     for v in found:
         shape = given.get(v.name)
         for d, n in zip(v.shape, shape if isinstance(shape, Sequence) else (), strict=False):
             if isinstance(d, str) and sizes.setdefault(d, (n, v.name))[0] != n:
                 other, where = sizes[d]
                 raise GraphError(f"{file}: the size `{d}` is {other} in the input `{where}`, but {n} in `{v.name}`")
-    names = {v.name for v in found} | {d for v in found for d in v.shape if isinstance(d, str)}
+    names = tensors | {d for v in found for d in v.shape if isinstance(d, str)}
+    if several := next((name for name, n in numbers.items() if name in names and len(n) != 1), None):
+        raise GraphError(f"{file}: the size `{several}` is one number, got {list(numbers[several])}")
     if unknown := [name for name in given if name not in names]:
         inputs = ", ".join(v.name for v in found) or "none"
-        raise GraphError(f"{file}: shapes names `{unknown[0]}`; the inputs are {inputs}{_open(names - {v.name for v in found})}")
+        raise GraphError(f"{file}: shapes names `{unknown[0]}`; the inputs are {inputs}{_open(names - tensors)}")
     known = {name: n for name, (n, _) in sizes.items()}
     return tuple(OpenInput(v.name, tuple(known.get(d, d) if isinstance(d, str) else d for d in v.shape), v.dtype) for v in found)
 

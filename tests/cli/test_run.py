@@ -91,6 +91,7 @@ def test_an_input_without_elements(path, capsys):
 
 def test_random_inputs(path, capsys):
     assert main([str(path), "--shape", "x=3,5"]) == 0
+    assert main([str(path), "--shape", "n=4"]) == 0
     assert "  y: float32[3, 5], from 0 to " in capsys.readouterr().out
 
 
@@ -144,7 +145,9 @@ def test_errors_are_relative_to_the_root_mean_square(found, wanted, error):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ([], "m.onnx: the shape of the input `x` is open, [n, 5]; give it: --shape x=..."),
+    ([], "m.onnx: the shape of the input `x` is open, [n, 5]; give it: --shape x=..., or its sizes: --shape n=..."),
+    (["--shape", "n=3,5"], "m.onnx: the size `n` is one number, got [3, 5]"),
+    (["--shape", "rows=3"], "m.onnx: shapes names `rows`; the inputs are x, open sizes n"),
     (["--threads", "0"], "argument --threads: expected a positive integer, got '0'"),
     (["--inputs", "none.npz"], "--inputs: there is no file none.npz"),
     (["--inputs", "bad.npz"], "--inputs: bad.npz is no file of numpy.savez, or is damaged: "),
