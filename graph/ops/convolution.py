@@ -186,9 +186,10 @@ def steps_of(moved: Sequence[SlidingWindow]) -> list[te.ReduceAxis]:
 
 @operator("Conv")
 def conv(
-    x, weight, bias=None, *, kernel_shape=None, strides=None, dilations=None, pads=None, auto_pad="NOTSET", group=1
+    x, weight, bias=None, *, kernel_shape=None, strides=None, dilations=None, pads=None, auto_pad="NOTSET", group=1,
+    output_dtype=None,
 ):  # fmt: skip
-    """x (N, C, ...), weight (M, C / group, kernel ...), bias (M) -> (N, M, ...)."""
+    """x (N, C, ...), weight (M, C / group, kernel ...), bias (M) -> (N, M, ...), of x's type, or `output_dtype`."""
     need("the input", x, dtype="number", ranks=RANKS)
     need("the weight", weight, dtype=x.dtype, ranks=(x.ndim,))
     images, channels, *extents = shape_of(x)
@@ -214,7 +215,8 @@ def conv(
         at = tuple(w.index(p, s) for w, p, s in zip(moved, position, steps, strict=True))
         return te.sum(wide(padded[(n, c, *at)]) * wide(weight[(co, inner, *steps)]), axis=[*channel, *steps])
 
-    return _biased(te.compute([images, outputs, *(w.outputs for w in moved)], formula, name="conv"), bias, x.dtype)
+    made = te.compute([images, outputs, *(w.outputs for w in moved)], formula, name="conv")
+    return _biased(made, bias, output_dtype or x.dtype)
 
 
 def _biased(x: te.Tensor, bias: te.Tensor | None, dtype: str) -> te.Tensor:

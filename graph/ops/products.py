@@ -17,8 +17,9 @@ from .registry import narrow, need, operator, shape_of, wide
 
 
 @operator("MatMul")
-def matmul(a, b):
-    """numpy's matmul: the last two dimensions are matrices, the others are broadcast; a vector is a row, or a column."""
+def matmul(a, b, *, output_dtype=None):
+    """numpy's matmul: the last two dimensions are matrices, the others are broadcast; a vector is a row, or a column. The result
+    is of a's type, or `output_dtype`."""
     need("the left operand", a, dtype="number", ranks=range(1, 9))
     need("the right operand", b, dtype=a.dtype, ranks=range(1, 9))
     (*a_batch, length) = shape_of(a)
@@ -40,7 +41,7 @@ def matmul(a, b):
         right = _batched(outer, b_batch, (k, *own[len(rows) :]))
         return te.sum(wide(a[left]) * wide(b[right]), axis=k)
 
-    return narrow(te.compute([*batch, *rows, *columns], formula, name="matmul"), a.dtype)
+    return narrow(te.compute([*batch, *rows, *columns], formula, name="matmul"), output_dtype or a.dtype)
 
 
 def _batched(outer: tuple[Expr, ...], extents: list[int], inner: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -58,8 +59,8 @@ def scaled(x: Expr, factor: float) -> Expr:
 
 
 @operator("Gemm", 7)
-def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
-    """alpha A B + beta C, with A and B transposed by `transA` and `transB`, and C broadcast."""
+def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0, output_dtype=None):
+    """alpha A B + beta C, with A and B transposed by `transA` and `transB`, and C broadcast; of A's type, or `output_dtype`."""
     need("A", a, (None, None), "number")
     need("B", b, (None, None), a.dtype)
     (rows, length), (other, columns) = (shape_of(x)[::-1] if trans else shape_of(x) for x, trans in ((a, transA), (b, transB)))
@@ -73,11 +74,11 @@ def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
         name="gemm",
     )
     if c is None and alpha == 1:
-        return narrow(product, a.dtype)
+        return narrow(product, output_dtype or a.dtype)
 
     def formula(i: Expr, j: Expr) -> Expr:
         value = scaled(product[i, j], alpha)
-        return (value if c is None else value + scaled(wide(at(c, (i, j))), beta)).astype(a.dtype)
+        return (value if c is None else value + scaled(wide(at(c, (i, j))), beta)).astype(output_dtype or a.dtype)
 
     return te.compute((rows, columns), formula, name="scaled")
 

@@ -80,10 +80,10 @@ def transformed_weights(weight: np.ndarray, tile: Sequence[int]) -> np.ndarray:
 
 
 @operator("WinogradConv", NEWEST)
-def winograd_conv(x, weight, bias=None, *, tile, kernel, pads=None):
+def winograd_conv(x, weight, bias=None, *, tile, kernel, pads=None, output_dtype=None):
     """x (N, C, ...), weight (points ..., C, M), bias (M) -> (N, M, ...): a convolution of stride 1 with a kernel of this size, by
     tiles of `tile` outputs. An axis along which both are 1 is not transformed, and has no points. Halves are computed in
-    float32, in which the weights are."""
+    float32, in which the weights are. The result is of x's type, or `output_dtype`."""
     need("the input", x, dtype="float")
     images, channels, *extents = shape_of(x)
     need("the weight", weight, [*_points(tile, kernel), channels, None], dtypes.computed(x.dtype))
@@ -110,7 +110,7 @@ def winograd_conv(x, weight, bias=None, *, tile, kernel, pads=None):
     def formula(n: Expr, k: Expr, *position: Expr) -> Expr:
         inner = [e for p, m in zip(position, tile, strict=True) for e in ((p // m, p % m) if m > 1 else (p,))]
         result = made[(n, *inner, k)]
-        return (result if bias is None else result + wide(bias[k])).astype(x.dtype)
+        return (result if bias is None else result + wide(bias[k])).astype(output_dtype or x.dtype)
 
     return te.compute([images, outputs, *(w.outputs for w in moved)], lambda *i: formula(*i), name="conv")
 

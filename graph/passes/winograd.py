@@ -86,7 +86,12 @@ def _by_tiles(call: Call, tile: Tile) -> Call:
     pads = (*(w.before for w in moved), *(w.after for w in moved))
     points = tuple(m + r - 1 for m, r in zip(tile, kernel, strict=True) if m > 1)
     weight = replace(weight, shape=(*points, *weight.shape[1::-1]), dtype=dtypes.computed(weight.dtype))
-    attributes = (("kernel", kernel), ("pads", pads), ("tile", tile))
+    attributes = (
+        ("kernel", kernel),
+        ("pads", pads),
+        ("tile", tile),
+        *((n, a) for n, a in call.attributes if n == "output_dtype"),
+    )
     return Call("WinogradConv", (x, weight, *bias), outputs, attributes)
 
 

@@ -20,6 +20,7 @@ from ..passes.common import merge_common
 from ..passes.identities import remove_identities
 from ..passes.integers import in_fewer_cycles, multiply_integers
 from ..passes.quantised import keep_quantised
+from ..passes.transposed import expand_transposed
 from ..reference import random_inputs
 from .errors import LayerError, Observed, QuantisationReport, alone, in_network, observer
 from .layers import Layer, Places, Point, layers_of, places_of, quantised, sources
@@ -67,7 +68,7 @@ def quantise(
     """
     _check(graph, data, weights, block, calibration)
     target = Target("llvm" if target is None else target)
-    graph = fold_affine(merge_common(remove_identities(verify(graph))))
+    graph = expand_transposed(fold_affine(merge_common(remove_identities(verify(graph)))))
     layers = layers_of(graph)
     if not layers:
         raise GraphError(f"{graph.name} has no Conv, MatMul or Gemm of float32 by constant weights, so nothing can be quantised")
