@@ -6,6 +6,7 @@ TRIALS ?= 64
 BUDGET ?= 78
 PYTEST_ARGS ?=
 HOST ?=
+OUT ?= build/gpu
 BENCH_ARGS ?=
 FUZZ_ARGS ?=
 GRAPH_ARGS ?=
@@ -22,7 +23,7 @@ READY := .venv/.ready
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=... HOST=... BENCH_ARGS=... FUZZ_ARGS=... GRAPH_ARGS=... CONFORMANCE_ARGS=... NIGHTLY_ARGS=... MUTANTS_ARGS=..."
+	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=... HOST=... OUT=$(OUT) BENCH_ARGS=... FUZZ_ARGS=... GRAPH_ARGS=... CONFORMANCE_ARGS=... NIGHTLY_ARGS=... MUTANTS_ARGS=..."
 
 tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends within 3 minutes
 	@cores=$$($(PY) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())'); \
@@ -77,9 +78,10 @@ lab: notebooks ## open them in JupyterLab, which is installed into .venv the fir
 	@$(PY) -c 'import jupyterlab' 2>/dev/null || $(PY) -m pip install -q --disable-pip-version-check jupyterlab
 	@$(PY) -m jupyterlab docs/tutorial
 
-gpu: ## check the GPU kernels on this machine's GPU and time them beside torch, within ten minutes; PYTHON needs cuda-python and torch
-	@$(PYTHON) -m tests.codegen.cuda.on_device; checked=$$?; $(PYTHON) -m benchmarks.gpu; timed=$$?; \
-	if [ $$checked -lt 2 ]; then cat build/gpu/checks.txt; fi; [ $$checked -eq 0 ] && exit $$timed
+gpu: ## check the GPU kernels on this machine's GPU and time them beside torch, in OUT=build/gpu, in about 280 seconds; again, it goes on; PYTHON needs cuda-python and torch
+	@$(PYTHON) -m tests.codegen.cuda.on_device --resume --seconds 120 --sources $(OUT); checked=$$?; \
+	$(PYTHON) -m benchmarks.gpu --resume --seconds 140 --out $(OUT)/times.jsonl --records $(OUT)/records.db --sources $(OUT); timed=$$?; \
+	if [ $$checked -lt 2 ]; then cat $(OUT)/checks.txt; fi; [ $$checked -eq 0 ] && exit $$timed
 
 clean: ## remove the virtual environment and caches
 	@rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info

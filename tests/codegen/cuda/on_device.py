@@ -5,7 +5,8 @@ sums; random rows of the search's sketches; random programs under random schedul
 its own, some at a time: what poisons its context, or hangs, is wrong by itself. The tensors of torch come first, where it is there.
 
 What is wrong is a line; its CUDA C, with the schedule and the whole message, is a file of the folder `--sources`, where
-`checks.txt` has all lines again.
+`checks.txt` has all lines again. The names of right cases are appended to `right.txt` there as they come; with `--resume` these are
+not tried again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from zlib import crc32
 
@@ -100,6 +102,18 @@ def products(target: Target) -> Iterator[Case]:
         yield exact(f"{name} {shape}", func, gpu.schedule(func, target.arch, tf32=name == "tf32").func, 0)
 
 
+def layouts(target: Target) -> Iterator[Case]:
+    """The library's schedules of products of all types and layouts, transposes, and a reduction to indices."""
+    from benchmarks.gpu_static import SUMS, argmax, product, transpose
+
+    for dtype in SUMS:
+        for layout in ("nt", "tn"):
+            func = product(dtype, *layout, 131)
+            yield exact(f"{dtype} {layout} 131", func, gpu.schedule(func, target.arch).func, 0)
+    for name, func in (("transpose 131", transpose(131)), ("transpose 1024", transpose(1024)), ("argmax", argmax(7, 109))):
+        yield exact(name, func, gpu.schedule(func, target.arch).func, 0)
+
+
 def candidates(target: Target, rows: int = 2) -> Iterator[Case]:
     """Random rows of the search's sketches, at small odd shapes."""
     rng = np.random.default_rng(0)
@@ -119,16 +133,28 @@ def programs(count: int = 60) -> Iterator[Case]:
 
 
 def check(
-    groups: dict[str, Iterator[Case]], tries: Callable[[Case], Attempt], workers: int, end: float, sources: Path, target: Target
-) -> Iterator[tuple[str, int]]:
+    groups: dict[str, Iterator[Case]], tries: Callable[[Case], Attempt], workers: int, end: float, sources: Path, target: Target,
+    resume: bool = False,
+) -> Iterator[tuple[str, int]]:  # fmt: skip
     """What there is to say of each group, line by line, with the number of wrong cases that a line tells of. The cases that are
-    not reached before `end` (of `time.monotonic`) are counted apart."""
+    not reached before `end` (of `time.monotonic`) are counted apart. With `resume` those that were right before are not tried."""
+    path, lock = sources / "right.txt", Lock()
+    known = set(path.read_text().splitlines()) if resume and path.exists() else set()
+    sources.mkdir(parents=True, exist_ok=True)
+    if not resume:
+        path.unlink(missing_ok=True)
 
     def tried(one: Case) -> tuple[Case, str | None]:
+        if one.name in known:
+            return one, ""
         if time.monotonic() > end:
             return one, None
         found = tries(one)
-        return one, one.problem(found.outputs) if found.kind == "ok" else f"{found.kind}: {found.message}"
+        problem = one.problem(found.outputs) if found.kind == "ok" else f"{found.kind}: {found.message}"
+        if not problem:
+            with lock, path.open("a") as file:
+                file.write(f"{one.name}\n")
+        return one, problem
 
     with ThreadPoolExecutor(workers) as pool:
         for group, made in groups.items():
@@ -210,6 +236,7 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=180.0, help="after which no case is started")
+    parser.add_argument("--resume", action="store_true", help="leave out what was right in that folder")
     parser.add_argument("--sources", type=Path, default=Path("build/gpu"), help="the folder of what is wrong")
     options = parser.parse_args()
     if not devices():
@@ -236,10 +263,11 @@ def main() -> int:
             say(f"tensors of torch: {f'WRONG {problem}' if problem else 'right'}")
         groups = {
             "schedules of the library": library(target), "tensor cores, pipelines, split sums": products(target),
+            "types and layouts": layouts(target),
             "random rows of sketches": candidates(target), "random programs": programs(),
         }  # fmt: skip
         tries = lambda one: attempt(one.func, str(target), one.arguments, 60.0)  # noqa: E731
-        for line, bad in check(groups, tries, workers, end, options.sources, target):
+        for line, bad in check(groups, tries, workers, end, options.sources, target, options.resume):
             wrong += bad
             say(line)
     return int(wrong > 0)

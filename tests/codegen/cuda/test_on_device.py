@@ -21,7 +21,7 @@ def some():
     """A case of each kind."""
     return {
         "library": islice(on_device.library(TARGET), 1, 2), "products": islice(on_device.products(TARGET), 1, 2),
-        "candidates": islice(on_device.candidates(TARGET), 1), "programs": islice(on_device.programs(4), 1),
+        "layouts": islice(on_device.layouts(TARGET), 6, 7), "candidates": islice(on_device.candidates(TARGET), 1), "programs": islice(on_device.programs(4), 1),
     }  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def test_cases_of_each_kind_are_right(tmp_path):
         return Attempt("ok", 1e-6, "", tuple(arrays))
 
     said = lines({kind: iter(cases) for kind, cases in groups.items()}, emulated, time.monotonic() + 600, tmp_path)
-    assert said == [(f"{kind}: 1 right, 0 wrong", 0) for kind in ("library", "products", "candidates", "programs")]
+    assert said == [(f"{kind}: 1 right, 0 wrong", 0) for kind in ("library", "products", "layouts", "candidates", "programs")]
 
 
 def test_what_is_wrong_is_counted_and_kept(tmp_path):
@@ -63,3 +63,21 @@ def test_what_is_wrong_is_counted_and_kept(tmp_path):
 def test_what_is_not_reached_in_time_is_said(tmp_path):
     said = lines({"library": some()["library"]}, lambda case: Attempt("crash"), time.monotonic() - 1, tmp_path)
     assert said == [("library: 0 right, 0 wrong, not all reached", 0)]
+
+
+def test_a_run_goes_on_where_it_was_left_off(tmp_path):
+    tried = []
+
+    def tries(case):
+        tried.append(case.name)
+        return Attempt("crash") if len(tried) == 2 else Attempt("ok", 1e-6, "", tuple(copies(case.arguments)))
+
+    def once(resume):
+        some = [on_device.Case(name, case.func, case.arguments, lambda got: "") for name in "ab"]
+        return list(on_device.check({"library": iter(some)}, tries, 1, time.monotonic() + 60, tmp_path, TARGET, resume))
+
+    case = next(on_device.library(TARGET))
+    assert once(False)[-1] == ("library: 1 right, 1 wrong", 0) and once(True) == [("library: 2 right, 0 wrong", 0)]
+    assert tried == ["a", "b", "b"]  # what was wrong is tried again
+    once(False)
+    assert tried == ["a", "b", "b", "a", "b"]
