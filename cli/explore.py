@@ -1,5 +1,5 @@
 """`python -m tir.explore PROGRAM --out page.html`: a page that steps through a schedule of a program. The schedule is that of a
-file (`--apply`), the best recorded one (`--records`), or else the default one.
+file (`--apply`), the best recorded one (`--records`), or else the default one. With `--serve` it is edited in the page.
 
 Exit status 0 on success, 2 for bad usage; after Ctrl-C 130, SIGTERM 143.
 """
@@ -17,6 +17,7 @@ from .tune.saved import read
 
 if TYPE_CHECKING:
     from codegen import Target
+    from explorer.served import Desk
     from schedule import Schedule
 
 
@@ -25,7 +26,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "program", metavar="PROGRAM", help="a workload, or FILE.py:NAME; python -m tir.tune --list shows the workloads"
     )
-    p.add_argument("--out", required=True, metavar="FILE.html", help="where to write the page")
+    where = p.add_mutually_exclusive_group(required=True)
+    where.add_argument("--out", metavar="FILE.html", help="where to write the page")
+    where.add_argument("--serve", action="store_true", help="serve the page on this machine alone, with a schedule to edit")
+    p.add_argument("--port", type=port, default=0, metavar="N", help="of --serve (default: one that is free)")
     p.add_argument("--shape", metavar="7,13,109", help="the sizes of a workload")
     p.add_argument("--apply", metavar="FILE", help="the schedule that python -m tir.tune --out wrote")
     p.add_argument("--records", metavar="FILE", help="the best schedule recorded there")
@@ -45,12 +49,40 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _explore(args: argparse.Namespace) -> int:
     from explorer import explore
 
-    path = writable("--out", args.out)
+    path = None if args.serve else writable("--out", args.out)
     program = parse_program(args.program, args.shape)
     target = parse_target(args.target, args.threads)
     schedule = _schedule(program, target, args)
+    if path is None:
+        from explorer.served import Desk
+
+        return serve(
+            Desk(program.title, program.func, str(schedule.trace), target, measure=not args.no_measure, limit=args.limit),
+            args.port,
+        )
     explore(schedule, path, target, measure=not args.no_measure, limit=args.limit, title=program.title)
     print(f"{len(schedule.trace)} steps: {path}")
+    return 0
+
+
+def port(text: str) -> int:
+    """The number of a port; 0 for one that is free."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, got {text}")
+    return int(text)
+
+
+def serve(desk: Desk, port: int) -> int:
+    """Serve a page until Ctrl-C, after printing its address."""
+    from explorer.served import Server
+
+    try:
+        server = Server(desk, port)
+    except OSError as error:
+        raise Usage(f"--port {port}: {error.strerror}; leave it out for one that is free") from None
+    with server:
+        print(f"open {server.url}\nCtrl-C ends it", flush=True)
+        server.serve_forever()
     return 0
 
 

@@ -27,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("answer", nargs="?", metavar="FILE", help="an answer: calls such as s.split(...), or a trace's JSON")
     p.add_argument("--hint", type=positive_int, nargs="?", const=1, metavar="N", help="the first N hints (default: 1)")
     p.add_argument("--watch", action="store_true", help="check the answer again whenever its file is saved, until Ctrl-C")
+    p.add_argument("--serve", action="store_true", help="solve it in a page, served on this machine alone, until Ctrl-C")
     p.add_argument("--begin", metavar="FILE", help="write the puzzle's start to a new file")
     p.add_argument("--explore", metavar="FILE.html", help="write a page that steps through the answer")
     p.add_argument("--share", metavar="AUTHOR", help="print the answer as a line for a board, if it solves the puzzle")
@@ -43,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.serve and (args.name is None or args.answer is not None):
+        raise Usage("--serve: give NAME, and no FILE")
     if args.lab is not None and args.grade is None:
         raise Usage("--lab: give --grade DIR, too")
     if args.answer is None and (args.watch or args.explore or args.share):
@@ -54,6 +57,8 @@ def _run(args: argparse.Namespace) -> int:
     if args.name is None:
         return _list()
     puzzle = _puzzle(args.name)
+    if args.serve:
+        return _serve(puzzle)
     if args.begin is not None:
         return _begin(puzzle, args.begin)
     if args.answer is None:
@@ -97,6 +102,20 @@ def _begin(puzzle: Puzzle, name: str) -> int:
     path.write_text(f'"""{puzzle.title}: {puzzle.text}"""\n\n{puzzle.start}\n', "utf-8")
     print(f"{path}; check it with: python -m tir.puzzles {puzzle.name} {path} --watch")
     return 0
+
+
+def _serve(puzzle: Puzzle) -> int:
+    from explorer.served import Desk
+    from puzzles import check
+
+    from .explore import serve
+
+    def judged(text: str) -> str:
+        return str(check(puzzle, text))
+
+    return serve(
+        Desk(puzzle.title, puzzle.program(), puzzle.start, allowed=puzzle.allowed, about=puzzle.described(), judged=judged), 0
+    )
 
 
 def _verdict(puzzle: Puzzle, path: str | Path) -> Verdict:

@@ -4,7 +4,7 @@ For each step the page has the script's change, the loop nest as boxes, an anima
 animation shows the order of iterations, accesses, hits and misses of a simulated cache, lanes and workers.
 
 `stages` makes the steps of a schedule, `small` finds the small instance, `simulate` runs it, `nest` draws, `times` measures, and
-`page` puts all together.
+`page` puts all together. `served` is the page with a schedule that is edited: `answers` reads it, and executes nothing.
 """
 
 from __future__ import annotations

@@ -1,20 +1,24 @@
 (() => {
   const at = id => document.getElementById(id);
-  const {stages, runs, line} = JSON.parse(at("stages").textContent);
+  let {stages, runs} = JSON.parse(at("stages").textContent);
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   let step = 0, timer = 0, canvases = [];
 
-  const items = stages.map((s, n) => {
-    const button = document.createElement("button");
-    button.append(s.title);
-    const small = button.appendChild(document.createElement("small"));
-    small.textContent = s.time;
-    const bar = button.appendChild(document.createElement("em"));
-    bar.style.width = 100 * s.bar + "%";
-    button.onclick = () => go(n);
-    at("steps").appendChild(document.createElement("li")).appendChild(button);
-    return button;
-  });
+  let items = [];
+  const list = () => {
+    at("steps").replaceChildren();
+    items = stages.map((s, n) => {
+      const button = document.createElement("button");
+      button.append(s.title);
+      const small = button.appendChild(document.createElement("small"));
+      small.textContent = s.time;
+      const bar = button.appendChild(document.createElement("em"));
+      bar.style.width = 100 * s.bar + "%";
+      button.onclick = () => go(n);
+      at("steps").appendChild(document.createElement("li")).appendChild(button);
+      return button;
+    });
+  };
 
   const stop = () => { clearInterval(timer); timer = 0; at("play").textContent = "play"; };
 
@@ -108,5 +112,48 @@
     else if (e.key == " " && !e.target.matches("button, summary")) { play(); e.preventDefault(); }
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  list();
   go(parseInt(location.hash.slice(1)) || 0);
+
+  // --- a schedule that is edited: each change is replayed by the server, and shown at its last step ---
+  if (!at("editor")) return;
+  const text = at("text"), start = text.value, past = [];
+  let asked = 0, wait = 0, shown = text.value;
+  const mark = n => {
+    const height = parseFloat(getComputedStyle(text).lineHeight), top = parseFloat(getComputedStyle(text).paddingTop) + (n - 1) * height;
+    const edges = [`transparent ${top}px`, `${colour("wrong")} ${top}px`, `${colour("wrong")} ${top + height}px`, `transparent ${top + height}px`];
+    text.style.backgroundImage = n ? `linear-gradient(${edges.join(", ")})` : "none";
+    text.setAttribute("aria-invalid", n ? "true" : "false");
+  };
+  const replay = async () => {
+    const mine = ++asked, sent = text.value;
+    at("state").textContent = "…";
+    let found;
+    try {
+      const answer = await fetch("replay", {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({text: sent, measure: at("measure").checked})});
+      found = answer.ok ? await answer.json() : {problem: `the server says ${answer.status}`};
+    } catch (error) { found = {problem: "the server does not answer; start python -m tir.explore again"}; }
+    if (mine != asked) return;  // a later change is on its way
+    at("state").textContent = "";
+    at("problem").textContent = found.problem ?? "";
+    at("verdict").textContent = found.verdict ?? "";
+    mark(found.line);
+    if (found.stages) { ({stages, runs} = found); list(); go(stages.length - 1); }
+    if (sent != shown) { past.push(shown); shown = sent; }
+    at("undo").disabled = !past.length;
+  };
+  const put = value => { text.value = value; clearTimeout(wait); return replay(); };
+  text.oninput = () => { clearTimeout(wait); wait = setTimeout(replay, 200); };
+  at("measure").onchange = replay;
+  at("again").onclick = () => put(start);
+  at("undo").onclick = () => { if (past.length) { shown = past.pop(); put(shown); } };
+  at("copy").onclick = () => navigator.clipboard.writeText(text.value);
+  at("keep").onclick = () => {
+    const side = at("kept"), s = stages[step], run = runs[s.run];
+    side.hidden = false;
+    side.querySelector("pre").textContent = shown;
+    side.querySelector("p").textContent = [s.measured, run ? `${run.misses} misses, ${run.hits} hits, ${run.steps} steps of time` : ""].join("; ");
+    side.querySelector("div").innerHTML = s.nest;
+  };
+  replay();
 })();

@@ -63,11 +63,16 @@ def page(
     if measure and not backend(target).missing(target):
         times = measured(stages, target, limit)
     name = title or stages[0].func.name
-    content = contents(stages, times)
-    parts, style, script = (resource(f"explorer.{kind}", __file__) for kind in ("html", "css", "js"))
     where = f"{target} on {host_name()}" if any(times) else f"{target}; not measured"
+    return written(name, f"{where}; {len(stages)} stages", contents(stages, times))
+
+
+def written(name: str, where: str, content: dict[str, Any], editor: str = "") -> str:
+    """The page of these contents, with an editor above them if there is one."""
+    parts, style, script = (resource(f"explorer.{kind}", __file__) for kind in ("html", "css", "js"))
     sections = [
-        f"<h1>{escape(name)}</h1><p>{escape(where)}; {len(stages)} stages</p>",
+        f"<h1>{escape(name)}</h1><p>{escape(where)}</p>",
+        editor,
         f"<div class=explorer>{parts}</div>",
         f"<p>{escape(versions_text())}</p>",
         data("stages", content),
@@ -93,7 +98,7 @@ def contents(stages: Sequence[ProgramStage], times: Sequence[Timed | None]) -> d
             "title": s.title, "about": s.about, "nest": boxes(s.func), "before": before, "after": after, "run": seen[key],
             "which": notes, **timing(t, fastest),
         })  # fmt: skip
-    return {"stages": shown, "runs": runs, "line": LINE}
+    return {"stages": shown, "runs": runs}
 
 
 def instances(stages: Sequence[ProgramStage]) -> tuple[list[PrimFunc], str]:

@@ -6,7 +6,8 @@ compares with the goals, `grading` checks folders and boards; `catalogue` has th
 
 from __future__ import annotations
 
-from .answers import AnswerError
+from explorer.answers import AnswerError
+
 from .catalogue import PUZZLES
 from .grading import Grades, board, grade, shared
 from .puzzle import Goal, Puzzle, Verdict, check

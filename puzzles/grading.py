@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from explorer.answers import AnswerError
 from tir.nearest import no_such
 
-from .answers import AnswerError
 from .catalogue import PUZZLES
 from .puzzle import Puzzle, Verdict, check
 

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 from codegen.build import build, dump, lower
 from codegen.llvm.values import CodegenError
 from codegen.target import Target
+from explorer.answers import Attempt
 from explorer.simulate import MAX_EVENTS, Event, SimulatedRun, events, replayed
 from tir import dtypes
 from tir.ir import Const, For, If, Kind, PrimFunc, Stmt, const_shape
 from tir.traverse import blocks, loads, loops, stores, substatements, walk
-
-from .answers import Attempt
 
 if TYPE_CHECKING:
     from codegen.report import Loop

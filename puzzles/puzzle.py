@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from explorer.answers import Attempt, attempt
 from schedule import Schedule, ScheduleError, Trace
 from tir.ir import PrimFunc
 from tir.nearest import no_such
 
-from .answers import Attempt, attempt
 from .measures import MEASURES, Counted, Subject, Unmeasured
 
 RELATIONS = {"at most": lambda value, bound: value <= bound, "at least": lambda value, bound: value >= bound}

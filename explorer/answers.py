@@ -1,4 +1,5 @@
-"""Answers to puzzles: steps read from a trace's JSON, or from calls in Python, of which nothing is executed."""
+"""Schedules as text, of puzzles and of the page that is edited: steps read from a trace's JSON, or from calls in Python, of which
+nothing is executed."""
 
 from __future__ import annotations
 
@@ -20,16 +21,22 @@ FORM = 'an answer is a list of calls such as i_0, i_1 = s.split("i", [None, 4])'
 
 
 class AnswerError(ValueError):
-    """A text that is no answer: its line, what is not understood there, and what is."""
+    """A text that is no answer: its line, what is not understood there, and what is. `line` counts from 1."""
+
+    def __init__(self, message: str, line: int | None = None):
+        super().__init__(message if line is None else f"line {line}: {message}")
+        self.line = line
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """An answer, tried: the schedule after the steps that were taken, and the step that was refused, if any, with its error."""
+    """An answer, tried: the schedule after the steps that were taken, and the step that was refused, if any, with its error, and
+    its line in the text, from 1, where there are lines."""
 
     schedule: Schedule
     refused: Step | None = None
     error: ScheduleError | None = None
+    line: int | None = None
 
     @property
     def trace(self) -> Trace:
@@ -89,7 +96,7 @@ class _Reader:
             statements = ast.parse(text).body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = getattr(error, "lineno", None)
-            raise AnswerError(f"{f'line {line}: ' if line else ''}not Python: {getattr(error, 'msg', error)}") from None
+            raise AnswerError(f"not Python: {getattr(error, 'msg', error)}", line) from None
         for statement in statements:
             try:
                 match statement:
@@ -102,11 +109,11 @@ class _Reader:
                     case _:
                         raise AnswerError(f"`{_shown(statement)}` is not understood; {FORM}")
             except AnswerError as error:
-                raise AnswerError(f"line {statement.lineno}: {error}") from None
+                raise AnswerError(str(error), statement.lineno) from None
             except _Refused as refused:
-                return Attempt(self.schedule, refused.step, refused.error)
+                return Attempt(self.schedule, refused.step, refused.error, statement.lineno)
             except RecursionError:
-                raise AnswerError(f"line {statement.lineno}: too deeply nested") from None
+                raise AnswerError("too deeply nested", statement.lineno) from None
         return Attempt(self.schedule)
 
     def _bind(self, target: ast.expr, value: Any) -> None:
