@@ -27,6 +27,7 @@ from tir import te
 
 from .models import model
 from .open_networks import WIDTH, drawn
+from .server import serve
 
 RNG = np.random.default_rng(0)
 W = RNG.uniform(-1, 1, (24, 24)).astype("float32")
@@ -128,6 +129,12 @@ def test_random_networks_by_one_plan(seed):
             assert (np.abs(a - b) <= 64 * (rows + WIDTH) * EPS * scale).all(), (seed, batch, rows)
         planned += isinstance(net._by_shapes[arrays[0].shape, arrays[1].shape], Planned)
     assert planned >= 1, seed
+
+
+def test_a_servers_calls():
+    """Four threads, more sizes than are kept."""
+    seconds, wrong = serve(800)
+    assert len(seconds) == 800 and wrong == []
 
 
 def test_values_that_live_at_the_same_time_share_no_memory():
