@@ -212,7 +212,7 @@ def _of_product(arch: str) -> dict[str, int]:
     from schedule.machine import product
 
     found = product(arch)
-    return {"sms": found.sms, "clock": found.clock, "l2": found.l2 << 20, "memory": found.memory}
+    return {"sms": found.sms, "clock": found.clock, "l2": found.l2_mib << 20, "memory": found.memory}
 
 
 def _cuda_spelling(target: Target) -> str:

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tir.memory import WARP
 from tir.notices import degraded
 
-from .machines import Core, Memory, described, memory_of
+from .machines import Core, Memory, Product, described, gpus, memory_of
 
 CACHE_LINE_BYTES = 64  # bytes of a cache line: all x86 processors, and most others
 TILE_ENTRY_CYCLES = 20.0  # cycles to enter the loop of a register tile: a mispredicted branch, and addresses
@@ -247,9 +247,9 @@ class GPU:
     def of(cls, arch: str) -> GPU:
         """The GPU of an architecture such as sm_90a. An unknown one is as the one before it, with static shared memory only."""
         number, p = compute_capability(arch), product(arch)
-        room = p.shared << 10 if number in ARCHITECTURES else STATIC_SHARED_BYTES
+        room = p.shared_kib << 10 if number in gpus() else STATIC_SHARED_BYTES
         return cls(
-            p.sms, p.lanes, p.warps, p.blocks, room, p.l2 << 20, bytes_a_clock(p.memory, p.clock), number >= AMPERE_CAPABILITY
+            p.sms, p.lanes, p.warps, p.blocks, room, p.l2_mib << 20, bytes_a_clock(p.memory, p.clock), number >= AMPERE_CAPABILITY
         )
 
     @property
@@ -293,45 +293,10 @@ STATIC_SHARED_BYTES = 48 * 1024  # of shared memory that every architecture give
 WARP_SCHEDULERS_PER_SM = 4  # each issues an instruction of a warp in a clock
 
 
-class Product(NamedTuple):
-    """A product of an architecture: multiprocessors, their lanes, warps and blocks, KiB of shared memory of a block, MiB of L2,
-    GB/s of memory, and MHz.
-
-    A block gets so much shared memory with the driver's permission. The limits of blocks are those of the CUDA C++ programming
-    guide (technical specifications by compute capability). All else is from the data sheet of the named product.
-    """
-
-    sms: int
-    lanes: int
-    warps: int
-    blocks: int
-    shared: int
-    l2: int
-    memory: int
-    clock: int
-
-
-ARCHITECTURES: dict[int, Product] = {  # by compute capability
-    70: Product(80, 64, 64, 32, 96, 6, 900, 1530),  # V100
-    72: Product(8, 64, 64, 32, 96, 1, 137, 1380),  # Xavier
-    75: Product(72, 64, 32, 16, 64, 6, 672, 1770),  # Titan RTX
-    80: Product(108, 64, 64, 32, 163, 40, 2039, 1410),  # A100
-    86: Product(84, 128, 48, 16, 99, 6, 696, 1740),  # A40
-    87: Product(16, 128, 48, 16, 163, 4, 205, 1300),  # Orin
-    89: Product(142, 128, 48, 24, 99, 96, 864, 2490),  # L40
-    90: Product(132, 128, 64, 32, 227, 50, 3350, 1755),  # H100
-    100: Product(148, 128, 64, 32, 227, 126, 8000, 1965),  # B200
-    103: Product(148, 128, 64, 32, 227, 126, 8000, 1965),  # taken as a B200
-    110: Product(20, 128, 48, 24, 227, 32, 273, 1570),  # Thor
-    120: Product(170, 128, 48, 24, 99, 96, 1792, 2410),  # RTX 5090
-    121: Product(48, 128, 48, 24, 99, 24, 273, 2420),  # GB10
-}
-
-
 def product(arch: str) -> Product:
     """The product that stands for an architecture; for an unknown one that of the one before it."""
     number = compute_capability(arch)
-    return ARCHITECTURES[max((n for n in ARCHITECTURES if n <= number), default=min(ARCHITECTURES))]
+    return gpus()[max((n for n in gpus() if n <= number), default=min(gpus()))]
 
 
 H100 = GPU.of("sm_90")

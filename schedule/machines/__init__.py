@@ -1,4 +1,5 @@
-"""Processors, each described by a file of this folder: caches, throughputs of a core, cycles of the lines of memory.
+"""Processors, each described by a file of this folder: caches, throughputs of a core, cycles of the lines of memory. GPUs are in
+the folder `gpus`, a file for each maker.
 
 A file `NAME.toml` has the pattern of LLVM's names of its `processors`, `caches_kib` of L1, L2 and L3, and a table `[core]` with
 the fields of `Core`. Where memory was measured or is documented, a table `[memory]` has the fields of `Memory`.
@@ -109,6 +110,30 @@ def files() -> list[tuple[str, Processor]]:
         l1, l2, l3 = (kib << 10 for kib in told["caches_kib"])
         found.append((told["processors"], Processor((l1, l2, l3), Core(**told["core"]), memory)))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A GPU: multiprocessors, their lanes, warps and blocks, shared memory of a block, L2, GB/s of memory, and MHz."""
+
+    product: str
+    sms: int
+    lanes: int
+    warps: int
+    blocks: int
+    shared_kib: int
+    l2_mib: int
+    memory: int
+    clock: int
+
+
+@cache
+def gpus() -> dict[int, Product]:
+    """The described GPUs by their compute capability."""
+    import tomllib
+
+    told = tomllib.loads((Path(__file__).parent / "gpus" / "nvidia.toml").read_text(encoding="utf-8"))
+    return {int(capability): Product(**about) for capability, about in told.items()}
 
 
 def _levels(numbers: list[float]) -> tuple[float, float, float]:

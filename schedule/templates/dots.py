@@ -22,6 +22,7 @@ from .lanes import in_lanes
 from .marks import done, share_out
 
 NAME = "dot products"
+GUARD_COST = 1.25  # of tiles that do not divide the result: on a Zen 4, five of 2,214 rows take 1.1 to 1.25 x as long as two
 MAX_ROWS_FOR_DOTS = 24  # most rows or columns for which packing takes longer
 
 
@@ -54,10 +55,12 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
 def tiles(c: Contraction, processor: CPU) -> RegisterTile:
     """The tile of the fewest cycles for all rows and columns, each a vector that is loaded."""
     rows, columns = extent(c.rows[-1]), extent(c.columns[-1])
-    m, n = fitting(processor, range(1, min(rows, 8) + 1), range(1, min(columns, 8) + 1), spare=1)
+    n, m = fitting(processor, range(1, min(columns, 8) + 1), range(1, min(rows, 8) + 1), spare=1)
     steps = ceil(extent(c.reduction[0]) / processor.lanes(c.bits))
     step = processor.step_cycles(m * n, m + n, 0)
-    return fewest_cycles(m, n, np.ceil(rows / m) * np.ceil(columns / n) * (step * steps + processor.entry_cycles(m * n)))
+    guards = np.where((rows % m > 0) | (columns % n > 0), GUARD_COST, 1.0)
+    turns = np.ceil(rows / m) * np.ceil(columns / n) * guards
+    return fewest_cycles(m, n, turns * (step * steps + processor.entry_cycles(m * n)))
 
 
 def build(s: OpenSchedule, c: Contraction) -> None:

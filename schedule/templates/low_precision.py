@@ -156,7 +156,7 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
             product,
         )
         count = np.ceil(row_tiles / m) * np.ceil(column_tiles / v)
-        rows, columns, _ = fewest_cycles(m, v, count * processor.tile_cycles(m, v, steps))
+        rows, columns, _ = fewest_cycles(m, v, count * processor.tile_cycles(m, v, steps), gain=1.0)
         most = gemm.MAX_SUM_PART
     most_at_once = most * 3 // 2 if how.rows > 1 else gemm.max_whole_sum(processor)
     part = steps if steps <= most_at_once else balanced(steps, most, 1)

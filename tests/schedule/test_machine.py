@@ -11,7 +11,6 @@ import pytest
 
 import tir
 from schedule.machine import (
-    ARCHITECTURES,
     COST_OF_A_THREAD,
     CPU,
     GPU,
@@ -21,6 +20,7 @@ from schedule.machine import (
     Core,
     core_of,
 )
+from schedule.machines import gpus
 from tir.notices import Degraded
 
 AVX512 = CPU(2, 512, 32, 32 << 10, 1 << 20, 32 << 20)  # with two multiply-add units of whole vectors
@@ -145,7 +145,7 @@ def test_a_gpu_is_described_by_its_target():
 
 
 def test_limits_of_all_gpus():
-    for number in ARCHITECTURES:
+    for number in gpus():
         machine = GPU.of(f"sm_{number}")
         assert STATIC_SHARED_BYTES <= machine.shared < 228 << 10
         assert machine.cores == machine.sms * machine.lanes and machine.lanes in (64, 128)
