@@ -55,7 +55,7 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
 def tiles(c: Contraction, processor: CPU) -> RegisterTile:
     """The tile of the fewest cycles for all rows and columns, each a vector that is loaded."""
     rows, columns = extent(c.rows[-1]), extent(c.columns[-1])
-    n, m = fitting(processor, range(1, min(columns, 8) + 1), range(1, min(rows, 8) + 1), spare=1)
+    n, m = fitting(processor, range(1, min(columns, 8) + 1), range(1, min(rows, 8) + 1))
     steps = ceil(extent(c.reduction[0]) / processor.lanes(c.bits))
     step = processor.step_cycles(m * n, m + n, 0)
     guards = np.where((rows % m > 0) | (columns % n > 0), GUARD_COST, 1.0)
