@@ -417,3 +417,6 @@ def test_the_page_lists_all_operators():
     assert set(listed[1].split()) == ours and int(listed[0]) == len(ours)
     (theirs,) = re.findall(r"com\.microsoft are read.*?```text\n(.*?)```", page, flags=re.S)
     assert {f"com.microsoft.{n}" for n in theirs.split()} == {n for n in names() if n.startswith("com.microsoft.")}
+    (theirs,) = re.findall(r"Of ai\.onnx\.ml.*?```text\n(.*?)```", page, flags=re.S)
+    refused = {"ai.onnx.ml.ZipMap"}  # in words of its own
+    assert {f"ai.onnx.ml.{n}" for n in theirs.split()} == {n for n in names() if n.startswith("ai.onnx.ml.")} - refused
