@@ -90,9 +90,9 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
 
 def _row_cycles(c: Convolution, processor: CPU) -> float:
     """Cycles on one core where the image is read in place, row by row, in vectors that end with the rows. It is infinite where
-    that is illegal, or registers hold few channels."""
+    that is illegal, or registers hold few channels beside the vectors that pixels are picked from: as many as the stride."""
     row = extent(c.pixels[-1])
-    if in_place(c) or processor.accumulators(1) < MIN_CHANNELS_BY_ROWS:
+    if in_place(c) or processor.accumulators(1) - stride(c.image, c.pixels[-1].var) < MIN_CHANNELS_BY_ROWS:
         return inf
     vectors = size((*c.groups, *c.channels[:-1], *c.pixels[:-1])) * ceil(row / processor.lanes(c.contraction.bits))
     return vectors * _row_tile(c, processor).cycles

@@ -88,6 +88,7 @@ def test_products_that_threads_share(sizes, cores):
     ("conv2d", (1, 29, 31, 40, 97, 1, 1, 1, 0)),
     ("conv2d", (1, 64, 32, 40, 47, 1, 1, 1, 0)),  # whose rows of pixels are pages
     ("conv2d", (2, 109, 13, 19, 67, 5, 5, 1, 2)),
+    ("conv2d", (1, 67, 130, 3, 17, 32, 32, 32, 0)),
     ("depthwise", (2, 57, 61, 19, 3, 3, 1, 1)),
     ("conv1d", (2, 217, 96, 131, 3, 2, 1)),
     ("conv2d_nhwc", (1, 29, 37, 33, 40, 3, 1, 1, 2)),
@@ -343,6 +344,14 @@ def test_a_tile_partial_in_channels_and_pixels_stays_in_registers():
     s = with_pixels_in_lanes(func, "conv", target, 13, 32)
     inner = [loop for loop in tir.build(s.func, target).report().loops if loop.fma]
     assert [(loop.fma, loop.stores) for loop in inner] == [(26, 0), (26, 0), (22, 0)]
+
+
+@pytest.mark.parametrize("stride", [28, 29, 32, 64])
+def test_an_image_whose_stride_takes_all_registers_is_not_read_row_by_row(stride):
+    """As of the patches of 32 x 32 of a vision transformer: pixels are picked from as many vectors as the stride."""
+    shape = (1, 2 * stride, 3 * stride, 3, 40, stride, stride, stride, 0)
+    processor = tir.Target("llvm -mcpu x86-64-v4 -num-cores 1").machine
+    assert Sum.BY_ROWS not in templates.pixels.variants(templates.conv2d.matches(blocks("conv2d", shape)["conv"]), processor)
 
 
 def test_few_channels_are_no_lanes():
