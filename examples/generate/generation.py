@@ -9,7 +9,7 @@ import numpy as np
 import tir
 
 from .checkpoint import Checkpoint
-from .network import cache_shape, caches, donated, network
+from .network import caches, donated, network
 
 WINDOW = 64  # positions by which the length that attention reads grows: the model has kernels for a few lengths, not for each
 
@@ -47,7 +47,7 @@ class Generator:
         graph = network(checkpoint, batch, self.room)
         sizes = {"tokens": (1, block), "length": (min(WINDOW, self.room), self.room)}
         self.model = tir.compile(graph, target, sizes=sizes, donate=donated(config))
-        self.caches = [np.zeros(cache_shape(config, batch, self.room), np.float32) for _ in caches(config)]
+        self.caches = [np.zeros(shape, np.float32) for shape in caches(config, batch, self.room).values()]
 
     def step(self, ids: np.ndarray, at: np.ndarray, last: np.ndarray) -> np.ndarray:
         """Scores (batch, vocabulary) after token `last` (batch) of `ids` (batch, tokens), which begin at places `at` (batch)."""

@@ -1,7 +1,7 @@
 """The network of one step: tokens of a batch of texts, each at its own place, through all layers to scores of the next token.
 
 Two sizes are open: `tokens` of a step, and `length`, the positions of the cache that attention reads. Caches of all layers are
-inputs (batch, kv heads, places, head) that are donated to outputs, so that a step writes its own rows alone.
+inputs that are donated to outputs, so that a step writes its own places alone.
 """
 
 from __future__ import annotations
@@ -27,25 +27,22 @@ def network(checkpoint: Checkpoint, batch: int, room: int) -> OpenGraph:
         OpenInput("at", (batch,), "int64"),  # place of the first token of each text
         OpenInput("last", (batch,), "int64"),  # token of the step after which scores are asked
         OpenInput("places", ("length",), "int64"),  # 0, 1, …
-        *(OpenInput(name, cache_shape(config, batch, room), "float32") for name in caches(config)),
+        *(OpenInput(name, shape, "float32") for name, shape in caches(config, batch, room).items()),
     ]
     outputs = ("scores", *donated(config).values())
     return OpenGraph("generate", tuple(inputs), outputs, lambda shapes: _step(config, matrices, inputs, shapes))
 
 
-def cache_shape(config: Config, batch: int, room: int) -> tuple[int, ...]:
-    """The shape of a cache, with a row more than the longest length, so that attention reads a part of it at all lengths."""
-    return batch, config.kv_heads, room + 1, config.head
-
-
-def caches(config: Config) -> list[str]:
-    """The names of the caches: keys and values of each layer."""
-    return [f"{kind}.{n}" for n in range(config.layers) for kind in ("keys", "values")]
+def caches(config: Config, batch: int, room: int) -> dict[str, tuple[int, ...]]:
+    """The caches of each layer by name, and their shapes. Keys have places last: scores of neighbouring places are a vector. One
+    place more than the longest length lets attention read a part at all lengths."""
+    keys, values = (batch, config.kv_heads, config.head, room + 1), (batch, config.kv_heads, room + 1, config.head)
+    return {f"{kind}.{n}": shape for n in range(config.layers) for kind, shape in (("keys", keys), ("values", values))}
 
 
 def donated(config: Config) -> dict[str, str]:
     """Outputs by the caches whose memory they take."""
-    return {name: f"new.{name}" for name in caches(config)}
+    return {name: f"new.{name}" for name in caches(config, 1, 0)}
 
 
 class _Matrices:
@@ -101,7 +98,7 @@ def _step(config: Config, matrices: _Matrices, inputs: Sequence[OpenInput], shap
         return b("Transpose", b("Reshape", x, shape=(batch, tokens, count, head)), perm=(0, 2, 1, 3))
 
     own = b("Add", b("Reshape", at, shape=(batch, 1)), b.constant(np.arange(tokens)))  # place of each token (batch, tokens)
-    angles = np.arange(kept[0].shape[2])[:, None] * config.base ** (-np.arange(0, head, 2) / head)
+    angles = np.arange(kept[0].shape[3])[:, None] * config.base ** (-np.arange(0, head, 2) / head)
     turns = [own, *(b.constant(f(angles).astype(np.float32)) for f in (np.cos, np.sin))]
     read = b("LessOrEqual", places, b("Reshape", own, shape=(batch, 1, 1, tokens, 1)))
     hidden = b("Where", read, b.constant(0, "float32"), b.constant(-1e30, "float32"))
@@ -118,14 +115,15 @@ def _step(config: Config, matrices: _Matrices, inputs: Sequence[OpenInput], shap
             for which, count in (("q", heads), ("k", shared))
         )
         value = by_head(linear(x, f"{name}_v"), shared)
-        key, value = (b("TensorScatter", kept[2 * n + i], new, at, axis=2) for i, new in enumerate((key, value)))
+        key = b("TensorScatter", kept[2 * n], b("Transpose", key, perm=(0, 1, 3, 2)), at, axis=3)
+        value = b("TensorScatter", kept[2 * n + 1], value, at, axis=2)
         keys, values = (
-            b("Reshape", b("Slice", v, starts=(0,), ends=(length,), axes=(2,)), shape=(batch, shared, 1, length, head))
-            for v in (key, value)
+            b("Unsqueeze", b("Slice", v, starts=(0,), ends=(length,), axes=(axis,)), axes=(2,))
+            for v, axis in ((key, 3), (value, 2))
         )
         query = b("Mul", query, b.constant(head**-0.5, "float32"))
         query = b("Reshape", query, shape=(batch, shared, heads // shared, tokens, head))
-        scores = b("MatMul", query, b("Transpose", keys, perm=(0, 1, 2, 4, 3)))
+        scores = b("MatMul", query, keys)
         found = b("MatMul", b("Softmax", b("Add", scores, hidden), axis=-1), values)
         found = b("Transpose", b("Reshape", found, shape=(batch, heads, tokens, head)), perm=(0, 2, 1, 3))
         return linear(b("Reshape", found, shape=(batch, tokens, heads * head)), f"{name}_output"), key, value

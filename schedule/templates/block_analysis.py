@@ -30,8 +30,8 @@ class Contraction:
     """A reduction of pairs of elements, out[...] = sum of left[...] * right[...], or with other operators than these.
 
     Axes of `batch` are in both factors and the result, or in the result alone with extent 1. Those of `rows` are in `left` and
-    the result, of `columns` in `right` and the result, of `reduction` in the factors only. The last dimension of the result is an
-    axis of `right`.
+    the result, those of one iteration first, of `columns` in `right` and the result, of `reduction` in the factors only. The last
+    dimension of the result is an axis of `right`.
     """
 
     block: str
@@ -121,7 +121,7 @@ def pairing(block: Block) -> Contraction | None:
         left,
         right,
         (*groups[False, False], *groups[True, True]),
-        tuple(groups[True, False]),
+        tuple(sorted(groups[True, False], key=lambda it: extent(it) > 1)),
         tuple(groups[False, True]),
         tuple(reduce_axes),
     )

@@ -384,3 +384,24 @@ def test_pixels_of_a_transposed_convolution_have_classes():
     whole = templates.transposed.matches(blocks("conv2d_transpose", (1, 7, 9, 12, 32, 5, 1, 1))["Y"])
     assert whole is not None and whole.classes == ()
     assert templates.transposed.matches(blocks("softmax", (7, 13))["total"]) is None
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "rows", "steps", "columns"), [(4, 3, 1, 64, 77), (5, 1, 1, 13, 109), (2, 7, 1, 7, 32)]
+)
+def test_a_batch_of_vectors_times_matrices_is_tiled(batch, heads, rows, steps, columns):
+    """Attention of one token: heads of queries share keys, and the axis of tokens has one iteration."""
+    q, keys = te.placeholder((batch, heads, rows, steps), name="q"), te.placeholder((batch, steps, columns), name="keys")
+    k = te.reduce_axis((0, steps), name="k")
+    scores = te.compute(
+        (batch, heads, rows, columns), lambda b, h, i, j: te.sum(q[b, h, i, k] * keys[b, k, j], axis=k), name="scores"
+    )
+    func = te.create_prim_func([q, keys, scores])
+    s = templates.decided(func, tir.Target("llvm -num-cores 1"))
+    assert s is not None and s.rules == ["scores: packing"]
+    rng = np.random.default_rng(0)
+    x = rng.integers(-8, 9, (batch, heads, rows, steps)).astype("f4")
+    y = rng.integers(-8, 9, (batch, steps, columns)).astype("f4")
+    found = np.empty((batch, heads, rows, columns), "f4")
+    tir.build(s.plain(func).func, "llvm -num-cores 1")(x, y, found)
+    np.testing.assert_array_equal(found, np.einsum("bhik,bkj->bhij", x, y))
