@@ -68,9 +68,10 @@ class Contraction:
         return processor.threads(self.work * processor.fma_cycles(self.bits))
 
 
-def contraction(block: Block) -> Contraction | None:
-    """The block as a sum from 0 of products of two elements, converted to the type of the sum, over constant extents."""
-    c = pairing(block)
+def contraction(block: Block, units: bool = False) -> Contraction | None:
+    """The block as a sum from 0 of products of two elements, converted to the type of the sum, over constant extents. With
+    `units`, the sum may have axes of one element that are in one factor, or in none, beside others that are in both."""
+    c = pairing(block, units)
     if c is None:
         return None
     left, right = (x if x.dtype == c.store.buffer.dtype else Cast(c.store.buffer.dtype, x) for x in (c.left, c.right))
@@ -85,8 +86,9 @@ def adds_products(block: Block, a: Expr, b: Expr) -> bool:
     return store.value in sums and isinstance(init, Store) and init.value.is_zero
 
 
-def pairing(block: Block) -> Contraction | None:
-    """The block as a reduction of any function of two elements over constant extents, such as squared differences."""
+def pairing(block: Block, units: bool = False) -> Contraction | None:
+    """The block as a reduction of any function of two elements over constant extents, such as squared differences; `units` as of
+    `contraction`."""
     body = block.body
     if not isinstance(body, Store) or not isinstance(block.init, Store) or block.predicate != Const(True, "bool"):
         return None
@@ -108,12 +110,12 @@ def pairing(block: Block) -> Contraction | None:
     for it in (*outputs, *block.reduction):
         name = it.var.name
         if it.axis is Axis.REDUCE:
-            if extent(it) > 1 and (name not in in_left or name not in in_right):
+            if not (name in in_left and name in in_right) and not (units and extent(it) == 1):
                 return None
             reduce_axes.append(it)
         else:
             groups[name in in_left, name in in_right].append(it)
-    if size(groups[False, False]) > 1 or not reduce_axes:
+    if size(groups[False, False]) > 1 or not any(it.var.name in in_left & in_right for it in reduce_axes):
         return None
     return Contraction(
         block.name,

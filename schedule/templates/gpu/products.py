@@ -97,7 +97,7 @@ Chosen = TypeVar("Chosen", bound=Shape)
 
 def matches(block: Block) -> Contraction | None:
     """The block as a contraction of factors that may be converted first, each used for several elements of the result."""
-    c = contraction(block)
+    c = contraction(block, units=True)
     return c if c is not None and size(c.rows) > 1 and size(c.columns) > 1 else None
 
 

@@ -11,6 +11,7 @@ from codegen.cuda import emit, lower_cuda
 from schedule.templates import gpu
 from tests.codegen.cuda.emulation import compiler
 from tests.codegen.cuda.test_kernels import check_all
+from tests.schedule.templates.patterns import outer
 from tests.sweeps import quick
 from tir import te
 from tir.ir import PrimFunc
@@ -48,6 +49,7 @@ def test_convolutions_with_channels_first_are_right() -> None:
         convolution((2, 16, 5, 7), 24, 3, 1, 1), convolution((1, 32, 7, 6), 17, 3, 2, 1, "int8"), convolution((1, 24, 7, 7), 40, 1, 1, 0),
         convolution((2, 16, 8, 8), 24, 1, 2, 0, "bfloat16"), convolution((1, 3, 9, 9), 16, 3, 2, 1), convolution((1, 64, 5, 5), 16, 3, 1, 1),
     ]  # fmt: skip
+    cases += [outer(37, 45, left) for left in (False, True)]  # no products of matrices, though the sum has an axis
     check_all([(gpu.schedule(f).func, f) for f in cases])
 
 

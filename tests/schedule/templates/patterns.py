@@ -132,6 +132,14 @@ def vector(rng: np.random.Generator) -> Case:
     return Case(te.create_prim_func([A, x, y]), (a, v), value.reshape(shape), bound.reshape(shape))
 
 
+def outer(M: int, N: int, left: bool) -> PrimFunc:
+    """C[i, j] = A[i] * B[j], a sum over an axis of one element, which is one of A where it is in the `left` factor."""
+    A, B = te.placeholder((M, 1) if left else (M,), name="A"), te.placeholder((N,), name="B")
+    k = te.reduce_axis((0, 1), name="k")
+    C = te.compute((M, N), lambda i, j: te.sum((A[i, k] if left else A[i]) * B[j], axis=k), name="C")
+    return te.create_prim_func([A, B, C])
+
+
 def convolution(rng: np.random.Generator) -> Case:
     """A convolution with stride, padding and dilation, in NCHW or NHWC, with relu after it or not; groups in NCHW."""
     (N,), (groups,) = _sizes(rng, 1, (1, 2)), _sizes(rng, 1, (1, 1, 3))

@@ -196,6 +196,18 @@ def test_a_left_operand_of_dot_products_is_transposed_in_a_batch_of_one(batch):
     assert np.array_equal(result, a.swapaxes(-1, -2) @ b.T)
 
 
+@pytest.mark.parametrize("sizes", [(37, 45), (64, 7), (5, 109)])
+@pytest.mark.parametrize("left", [False, True])
+def test_an_outer_product_may_have_a_sum_of_one_element(sizes, left):
+    """Its axis is in no factor, or in one: no product of matrices."""
+    target = tir.Target("llvm -num-cores 1")
+    func, rng = patterns.outer(*sizes, left), np.random.default_rng(0)
+    a, b = rng.integers(-9, 9, (sizes[0], 1)).astype("float32"), rng.integers(-9, 9, sizes[1]).astype("float32")
+    result = np.full(sizes, np.nan, "float32")
+    tir.build(tir.default_schedule(func, target).func, target)(a if left else a[:, 0], b, result)
+    assert np.array_equal(result, a * b)
+
+
 def test_permuted_operands_are_read_where_they_are():
     """But not where that would make both factors the same array, or pack nothing."""
     target = tir.Target("llvm", num_cores=1)
