@@ -195,12 +195,12 @@ def of_core(target: tir.Target) -> Iterator[Number]:
 
     @contextmanager
     def changed(field: str, value: float) -> Iterator[None]:
-        before = machine.CORES
+        before = machine.core_of
         try:
-            machine.CORES = ((".*", replace(core, **{field: value})),)
+            machine.core_of = lambda mcpu, vector_bits: replace(core, **{field: value})
             yield
         finally:
-            machine.CORES = before
+            machine.core_of = before
 
     for field in fields(core):
         yield Number(f"core: {field.name}", getattr(core, field.name), partial(changed, field.name))

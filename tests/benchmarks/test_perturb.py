@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import tir
@@ -42,6 +44,16 @@ def test_a_number_is_changed_wherever_it_is_read_and_put_back(numbers, place, va
     with numbers[place].changed(value):
         changed = read()
     assert all(a != b for a, b in zip(before, changed, strict=True)) and read() == before
+
+
+def test_each_field_of_the_core_is_changed_alone_and_put_back():
+    target = tir.Target("llvm", num_cores=1)
+    before = target.machine.core
+    for number in perturb.of_core(target):
+        field = number.place.removeprefix("core: ")
+        with number.changed(2 * number.value):
+            assert target.machine.core == replace(before, **{field: 2 * number.value}) != before
+        assert target.machine.core == before
 
 
 def test_a_whole_number_stays_whole():
