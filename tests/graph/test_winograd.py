@@ -12,7 +12,7 @@ import tir
 from codegen import Target
 from graph.compilation import assembled
 from graph.fusion import fuse
-from graph.ir import Call, Graph, Value, constant
+from graph.ir import Call, Graph, Value, constant, numpy_type
 from graph.ops import result_types
 from graph.ops.winograd import filtering
 from graph.passes.check import widened
@@ -44,14 +44,14 @@ def network(case, dtype="float32") -> tuple[Graph, np.ndarray]:
     images, channels, outputs, extents, kernel, attributes = case
     rng = np.random.default_rng(0)
     arrays = {"w": rng.uniform(-1, 1, (outputs, channels, *kernel)), "b": rng.uniform(-1, 1, outputs)}
-    arrays = {name: array.astype("float32").astype(dtype) for name, array in arrays.items()}
+    arrays = {name: array.astype("float32").astype(numpy_type(dtype)) for name, array in arrays.items()}
     x = Value("x", (images, channels, *extents), dtype)
     inputs = (x, *(constant(name, array) for name, array in arrays.items()))
     conv = Call("Conv", inputs, (), tuple(sorted(attributes.items())))
     ((shape, _),) = result_types(conv)
     made, result = Value("c", shape, dtype), Value("y", shape, dtype)
     calls = (replace(conv, outputs=(made,)), Call("Relu", (made,), (result,)))
-    return Graph("test", (x,), calls, (result,), arrays), rng.uniform(-1, 1, x.shape).astype("float32").astype(dtype)
+    return Graph("test", (x,), calls, (result,), arrays), rng.uniform(-1, 1, x.shape).astype("float32").astype(numpy_type(dtype))
 
 
 def sized(graph: Graph, number: int) -> Graph:
