@@ -84,18 +84,6 @@ class Checked(Schedule):
         assert self.trace == trace
 
 
-def check(schedule: Checked, expected_body: str, sizes: dict[str, int] | None = None) -> None:
-    """`Checked.becomes`."""
-    schedule.becomes(expected_body, sizes)
-
-
-def refuse(schedule: Schedule, expected_message: str, call: Callable[[Schedule], object] | None = None) -> None:
-    """`Checked.refuses` of a schedule of any class; the step is `call(schedule)` where the message begins with it in another way."""
-    step = call or (lambda s: eval(f"s.{call_in(dedent(expected_message).strip())}", {"s": s}))
-    with Checked.refusal(schedule, expected_message):  # type: ignore[arg-type]
-        step(schedule)
-
-
 def call_in(message: str) -> str:
     """The call, as Python, that a message begins with."""
     for end in re.finditer(r"\): ", message):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schedule import Schedule
-from tests.schedule.harness import Checked, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, same_numbers, well_formed
 from tir.ir import PrimFunc
 from tir.script import parse
 
@@ -52,16 +51,19 @@ def test_an_unguarded_axis_is_named():
 
 
 def test_what_is_accepted_but_should_not_be_shows_what_it_does():
-    def break_it(s: Schedule) -> None:
-        s._func = program(("+ T.float32(1)", "* T.float32(0.5)"))
+    s = Checked(program())
 
-    message = failure(refuse, Schedule(program()), "nothing(): `i` is holy", break_it)
+    def break_it() -> None:
+        with s.refusal("nothing(): `i` is holy"):
+            s._func = program(("+ T.float32(1)", "* T.float32(0.5)"))
+
+    message = failure(break_it)
     assert message.startswith("accepted, but expected\nnothing(): `i` is holy\nWhat it made:\n  B differs in ")
     assert "; last written by block `B` where i=0, j=0\n" in message
 
 
 def test_another_message_is_shown():
-    message = failure(refuse, Schedule(program()), "split('x', [None, 4]): no")
+    message = failure(Checked(program()).refuses, "split('x', [None, 4]): no")
     assert message.startswith("the message was\nsplit('x', [None, 4]): ")
 
 

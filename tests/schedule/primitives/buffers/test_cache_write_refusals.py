@@ -1,8 +1,7 @@
 """What cache_write refuses, and what it says."""
 
-from schedule import Schedule
 from tests.programs import chain, matmul, stencil, window_sums
-from tests.schedule.harness import Checked, refuse
+from tests.schedule.harness import Checked
 from tests.schedule.primitives.buffers.programs import READ_IN_PART
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
 from tir.script import parse
@@ -269,6 +268,5 @@ def test_refuses_a_copy_behind_threads_that_have_one_each():
       |             ^^^^^^^^^^^^^^^^^^ writes C
   hint: serial('i') first, or leave readers in the loop to `C`
 """
-    refuse(Schedule(parse(OWN_IN_EACH)), message.format("cache_write('C', 0, 'local', ['D'])"))
-    unread = Schedule(parse(OWN_IN_EACH.replace("C[w]", "A[w]")))
-    refuse(unread, message.format("reindex('C', ['write', 0])"))
+    Checked(OWN_IN_EACH).refuses(message.format("cache_write('C', 0, 'local', ['D'])"))
+    Checked(OWN_IN_EACH.replace("C[w]", "A[w]")).refuses(message.format("reindex('C', ['write', 0])"))

@@ -4,7 +4,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError
 from tests.programs import chain, stencil
-from tests.schedule.harness import Checked, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, same_numbers, well_formed
 from tir import te
 from tir.script import parse
 
@@ -375,7 +375,7 @@ rolling_buffer('B', 0): `B` is more than a store to `B`, and its init
 """,
         ),
     ):
-        refuse(Schedule(parse(text)), message)
+        Checked(text).refuses(message)
 
 
 TRIANGLE = """

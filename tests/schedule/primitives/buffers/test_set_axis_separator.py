@@ -2,7 +2,7 @@ import pytest
 
 from schedule import IndexMap, Schedule
 from tests.programs import chain
-from tests.schedule.harness import Checked, refuse
+from tests.schedule.harness import Checked
 
 CHAIN = """
 for i, j in T.grid(7, 13):
@@ -59,14 +59,12 @@ def test_separators_alone_leave_a_parameter_where_it_is():
 
 def test_separators_elsewhere_are_refused():
     for given in ("(i, j, IndexMap.AXIS_SEPARATOR)", "(IndexMap.AXIS_SEPARATOR, i, j)"):
-        refuse(
-            Schedule(chain()),
-            f"""
+        s = Checked(chain())
+        with s.refusal(f"""
 transform_layout('B', 'B', "lambda i, j: {given.replace("IndexMap.AXIS_SEPARATOR", "'axis separator'")}"): axis separators stand between indices
   hint: lambda i, j: (i, IndexMap.AXIS_SEPARATOR, j)
-""",
-            lambda s, given=given: s.transform_layout("B", "B", eval(f"lambda i, j: {given}", {"IndexMap": IndexMap})),
-        )
+"""):
+            s.transform_layout("B", "B", eval(f"lambda i, j: {given}", {"IndexMap": IndexMap}))
     Checked(chain()).refuses("""
         transform_block_layout('B', "lambda i, j: (j, 'axis separator', i)"): axis separators are for buffers, not for the axes of a block
            10 |         with T.block("B"):

@@ -1,5 +1,5 @@
 from tests.programs import matmul
-from tests.schedule.harness import Checked, check
+from tests.schedule.harness import Checked
 from tir import te
 
 
@@ -87,13 +87,13 @@ def row(shape: int = 3, where: bool = False):
 def test_the_padding_of_a_product_is_that_of_its_factor():
     s = Checked(row())
     s.stage_padding("C", "A")
-    check(s, PADDED)
+    s.becomes(PADDED)
 
 
 def test_what_a_sum_leaves_out_is_padded():
     s = Checked(row(where=True))
     s.stage_padding("C", "A")
-    check(s, PADDED)
+    s.becomes(PADDED)
 
 
 def test_refuses_other_factors_that_are_not_there():

@@ -4,7 +4,7 @@ from codegen import lower
 from codegen.target import Target
 from schedule import Schedule
 from tests.programs import chain, matmul
-from tests.schedule.harness import Checked, call_in, refuse, same_numbers
+from tests.schedule.harness import Checked, call_in, same_numbers
 from tir import te
 from tir.ir import Allocate, const_shape
 from tir.traverse import walk_stmts
@@ -101,7 +101,7 @@ storage_align('B', 'A', 0, 16, 4): `B` writes no buffer called `A`, but `B`
     ids=call_in,
 )
 def test_refusals(message):
-    refuse(Schedule(chain()), message)
+    Checked(chain()).refuses(message)
 
 
 def test_the_last_axis_is_refused():

@@ -10,7 +10,7 @@ from codegen import ArgumentError
 from codegen.constants import split_constants
 from schedule import Schedule, Trace, replay
 from tests.programs import symbolic
-from tests.schedule.harness import refuse, round_trip, same_numbers, well_formed, without_header
+from tests.schedule.harness import Checked, round_trip, same_numbers, well_formed, without_header
 from tests.tir.script.parsing import parsed, script
 from tir import te
 from tir.script import ScriptError, parse
@@ -74,7 +74,7 @@ assume('n'): the condition 'n' cannot be read: a condition must be bool, `n` is 
   hint: compare it: x != 0
 """,
     ):
-        refuse(Schedule(symbolic()), message)
+        Checked(symbolic()).refuses(message)
 
 
 SIZED = 'A: T.Buffer(("n",), "float32"), B: T.Buffer(("n",), "float32"), n: T.int32'

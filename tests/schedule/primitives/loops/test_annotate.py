@@ -4,7 +4,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError, Trace, replay
 from tests.programs import elementwise, matmul
-from tests.schedule.harness import Checked, refuse
+from tests.schedule.harness import Checked
 from tir import te
 from tir.script import parse
 
@@ -49,19 +49,20 @@ def test_refusals():
     """)
     s.refuses("annotate('C', 'a', {1, 2}): `ann_val` must be JSON data, got {1, 2}")
     message = "annotate('C', 'a', [1, nan]): `ann_val` must be JSON data, got [1, nan]"
-    refuse(s, message, lambda s: s.annotate("C", "a", [1, math.nan]))
+    with s.refusal(message):
+        s.annotate("C", "a", [1, math.nan])
     s.refuses("annotate('D', 'a', 1): `D` is no loop or block of this function; it has `i`, `j`, `k` and `C`")
 
 
 def test_a_value_that_code_generation_does_not_know():
     """Whether a step is new or of a trace; a chunk of 2**62 iterations once was added up past 64 bits."""
-    s = Schedule(matmul())
+    s = Checked(matmul())
     expected = """
 annotate('i', 'chunk', 4611686018427387904): the annotation chunk must be an integer from 0 to 2147483647, got 4611686018427387904
     8 |     for i, j, k in T.grid(7, 13, 5):
       |         ^ to annotate
 """
-    refuse(s, expected)
+    s.refuses(expected)
     s.annotate("i", "chunk", 2**31 - 1)
     trace = Trace.from_json(s.trace.to_json().replace("2147483647", str(2**62)))
     with pytest.raises(ScheduleError, match=r"annotate\('i', 'chunk', 4611686018427387904\): the annotation chunk must be"):

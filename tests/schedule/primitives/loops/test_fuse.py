@@ -2,7 +2,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError
 from tests.programs import elementwise, matmul
-from tests.schedule.harness import Checked, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, same_numbers, well_formed
 from tir import te
 from tir.ir import Var
 from tir.script import parse
@@ -165,7 +165,7 @@ def test_refuses_a_reduction_that_may_be_over_nothing_beside_what_places_its_ini
               |         ^^^^^^^^^^^^^^^^^^ a reduction
           hint: decompose_reduction('C', 'k_1') first
     """
-    refuse(sums(te.var("k")), expected)
+    sums(te.var("k")).refuses(expected)
     with pytest.raises(ScheduleError, match="may have no iterations"):
         sums(0).fuse("i", "k")
 

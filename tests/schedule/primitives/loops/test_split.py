@@ -3,7 +3,7 @@ import pytest
 
 from schedule import Schedule
 from tests.programs import matmul, symbolic, vector
-from tests.schedule.harness import Checked, refuse, same_numbers, well_formed, without_header
+from tests.schedule.harness import Checked, same_numbers, well_formed, without_header
 from tir import te
 from tir.ir import Const, For, Kind, Store, Var
 from tir.script import parse
@@ -345,7 +345,7 @@ split('i', [None, 4], names=['j', 'j']): `names` must be 2 different names, one 
     ],
 )
 def test_tails_and_names_that_are_refused(func, message):
-    refuse(Schedule(func), message)
+    Checked(func).refuses(message)
 
 
 def test_a_reduction_that_goes_on_does_not_overlap():

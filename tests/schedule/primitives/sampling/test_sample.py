@@ -8,7 +8,7 @@ import pytest
 from schedule import Schedule, ScheduleError, Trace, replay
 from schedule.primitives.sampling.sample import compute_locations, sample_perfect_tile
 from tests.programs import chain, matmul, symbolic, vector
-from tests.schedule.harness import Checked, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, same_numbers, well_formed
 from tir import te
 from tir.traverse import blocks, loops
 
@@ -116,8 +116,7 @@ def test_refusals():
     s.refuses("sample_perfect_tile('i', 2, decision=[5, 2]): the decision [5, 2] has the product 10, but `i` has 12 iterations")
     s.refuses("sample_perfect_tile('i', 2, decision=[12]): a decision for `i` is a list of 2 integers of at least 1, got [12]")
     s.refuses("sample_perfect_tile('i', 2, 4, [2, 6]): the innermost factor 6 is more than `max_innermost_factor`, 4")
-    refuse(
-        s,
+    s.refuses(
         "sample_tile('i', 2, decision=[2, 5]): in the decision [2, 5], 2 times 5 iterations do not just cover the 12 of `i`\n"
         "  hint: the first factor must be 3",
     )
@@ -315,11 +314,11 @@ def test_of_a_symbolic_extent_only_1_is_a_factor():
 @pytest.mark.parametrize("sampler", ["sample_perfect_tile", "sample_tile", "sample_partitioned_tile"])
 def test_a_loop_without_iterations_has_no_factors(sampler):
     A = te.placeholder((0,), name="A")
-    s = Schedule(te.create_prim_func([A, te.compute((0,), lambda i: A[i] * 2.0, name="B")]), seed=0)
+    s = Checked(te.create_prim_func([A, te.compute((0,), lambda i: A[i] * 2.0, name="B")]), seed=0)
     expected = f"""
         {sampler}('i', 2): `i` has no iterations to divide
             8 |     for i in range(0):
               |     ^^^^^^^^^^^^^^^^^^ runs over 0
           hint: drop_empty() leaves it out
     """
-    refuse(s, expected)
+    s.refuses(expected)
