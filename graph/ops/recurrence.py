@@ -182,21 +182,25 @@ def _stacked(apply: Apply, parts: Sequence[Any], shape: Sequence[int]) -> Any:
 class _Recurrence:
     """The common part of the three kinds of recurrences; inputs and attributes are as ONNX has them."""
 
-    def __init__(self, apply: Apply, x, w, r, b, gates: int, direction: str, hidden_size, sequence_lens, layout: int):
+    def __init__(
+        self, apply: Apply, x, w, r, b, gates: int, direction: str, hidden_size, sequence_lens, layout: int, *initial, p=None
+    ):  # fmt: skip
         directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
         if direction not in directions:
             raise ValueError(f"the direction {direction!r} is not supported; expected one of {', '.join(directions)}")
+        need("the input", x, ranks=(3,))
+        need("the weights of states", r, ranks=(3,))
         self.apply, self.layout, self.backward = apply, layout, directions[direction]
-        self.w, self.r, self.b = w, r, b
+        self.w, self.r, self.b, self.initial = w, r, b, initial
         self.x = self.with_layout(x)
         self.steps, self.sequences, inputs = shape_of(self.x)
-        self.units = shape_of(r)[-1]
-        rows = [len(self.backward), gates * self.units]
-        if list(shape_of(w)) != [*rows, inputs] or list(shape_of(r)) != [*rows, self.units]:
-            raise ValueError(
-                f"weights {list(shape_of(w))} and {list(shape_of(r))} do not fit {direction} steps of {gates} gate(s) and inputs "
-                f"{list(shape_of(x))}"
-            )
+        self.units, count = shape_of(r)[-1], len(self.backward)
+        need("the weights of inputs", w, (count, gates * self.units, inputs))
+        need("the weights of states", r, (count, gates * self.units, self.units))
+        need("the biases", b, (count, 2 * gates * self.units))
+        need("the peepholes", p, (count, 3 * self.units))
+        for what, state in zip("hc", initial, strict=False):
+            need(f"initial_{what}", state, (*((self.sequences, count) if layout else (count, self.sequences)), self.units))
         if hidden_size not in (None, self.units):
             raise ValueError(f"hidden_size {hidden_size} contradicts the weights, {list(shape_of(r))}")
         self.live = self._live(sequence_lens)
@@ -231,8 +235,8 @@ class _Recurrence:
         product = self.apply("Gemm", flat, _row(self.apply, self.w, number), bias, transB=1)
         return self.apply("Reshape", product, shape=(self.steps, self.sequences, shape_of(product)[1]), allowzero=1)
 
-    def run(self, start: Callable[[int], tuple[Any, Callable[..., Any]]], *initial: Any) -> tuple[Any, ...]:
-        """All outputs as ONNX has them, from initial states. For each direction `start` gives the bias of the inputs, and the
+    def run(self, start: Callable[[int], tuple[Any, Callable[..., Any]]]) -> tuple[Any, ...]:
+        """All outputs as ONNX has them. For each direction `start` gives the bias of the inputs, and the
         step: a function of its input (N, gates H), its states and the live sequences."""
         apply, count = self.apply, len(self.backward)
         if not self.steps:
@@ -240,14 +244,14 @@ class _Recurrence:
             y = apply.constant(np.zeros((0, count, self.sequences, self.units), self.x.dtype))
             return (
                 apply("Transpose", y, perm=(2, 0, 1, 3)) if self.layout else y,
-                *(self.with_layout(zeros) if x is None else x for x in initial),
+                *(self.with_layout(zeros) if x is None else x for x in self.initial),
             )
         outputs: list[list[Any]] = [[None] * count for _ in range(self.steps)]
         last = []
         for number, backward in enumerate(self.backward):
             bias, step = start(number)
             inputs = self.inputs(number, bias)
-            states = [_row(apply, self.with_layout(x), number) for x in initial]
+            states = [_row(apply, self.with_layout(x), number) for x in self.initial]
             for t in range(self.steps)[:: -1 if backward else 1]:
                 results = step(_row(apply, inputs, t), *states, _row(apply, self.live, t))
                 results = results if isinstance(results, tuple) else (results,)
@@ -281,7 +285,7 @@ def rnn(
     direction="forward", hidden_size=None, layout=0, sequence_lens=None,
 ):  # fmt: skip
     """x (T, N, ...), w (directions, H, ...), r (directions, H, H), b (directions, 2 H) -> y (T, directions, N, H), the last h."""
-    recurrence = _Recurrence(apply, x, w, r, b, 1, direction, hidden_size, sequence_lens, layout)
+    recurrence = _Recurrence(apply, x, w, r, b, 1, direction, hidden_size, sequence_lens, layout, initial_h)
 
     def start(number: int):
         chosen = recurrence.activations(number, 1, activations, activation_alpha, activation_beta)
@@ -289,7 +293,7 @@ def rnn(
         bias = None if own is None else apply("Add", own, other)
         return bias, lambda x, h, live: apply("RNNStep", x, h, weight, live, clip=clip, **chosen)
 
-    return recurrence.run(start, initial_h)
+    return recurrence.run(start)
 
 
 @composite("GRU", operands={4: "sequence_lens"})
@@ -298,7 +302,7 @@ def gru(
     direction="forward", hidden_size=None, layout=0, linear_before_reset=0, sequence_lens=None,
 ):  # fmt: skip
     """As RNN, with the weights of three gates one after the other; `linear_before_reset` multiplies before it resets."""
-    recurrence = _Recurrence(apply, x, w, r, b, 3, direction, hidden_size, sequence_lens, layout)
+    recurrence = _Recurrence(apply, x, w, r, b, 3, direction, hidden_size, sequence_lens, layout, initial_h)
 
     def start(number: int):
         chosen = recurrence.activations(number, 2, activations, activation_alpha, activation_beta)
@@ -309,7 +313,7 @@ def gru(
         gates, hidden = _rows(apply, weight, 0, 2 * units), _rows(apply, weight, 2 * units, 3 * units)
         return bias, lambda x, h, live: apply("GRUStep", x, h, gates, hidden, None, live, clip=clip, **chosen)
 
-    return recurrence.run(start, initial_h)
+    return recurrence.run(start)
 
 
 @composite("LSTM", operands={4: "sequence_lens"})
@@ -318,7 +322,7 @@ def lstm(
     clip=None, direction="forward", hidden_size=None, input_forget=0, layout=0, sequence_lens=None,
 ):  # fmt: skip
     """As RNN, with the weights of four gates one after the other, and p (directions, 3 H); also gives the last c."""
-    recurrence = _Recurrence(apply, x, w, r, b, 4, direction, hidden_size, sequence_lens, layout)
+    recurrence = _Recurrence(apply, x, w, r, b, 4, direction, hidden_size, sequence_lens, layout, initial_h, initial_c, p=p)
 
     def start(number: int):
         chosen = recurrence.activations(number, 3, activations, activation_alpha, activation_beta)
@@ -330,7 +334,7 @@ def lstm(
 
         return bias, step
 
-    return recurrence.run(start, initial_h, initial_c)
+    return recurrence.run(start)
 
 
 def _of_open_lengths(name: str, define: Callable[..., tuple[Any, ...]]) -> None:

@@ -304,7 +304,7 @@ def shape_of(tensor: te.Tensor) -> tuple[int, ...]:
 
 def need(
     what: str,
-    x: te.Tensor | None,
+    x: Any,
     shape: Sequence[int | None] | None = None,
     dtype: str | None = None,
     ranks: Container[int] | None = None,
@@ -319,17 +319,18 @@ def need(
     if x is None:
         return
     found = shape_of(x)
+    rank = len(found)
     if dtype is not None and x.dtype not in KINDS.get(dtype, (dtype,)):
         article = {"float": "of floats", "integer": "of integers", "number": "of numbers"}.get(dtype, dtype)
         raise TypeError(f"{what} must be {article}, got {x.dtype}")
-    if ranks is not None and x.ndim not in ranks:
-        raise ValueError(f"{what} has {x.ndim} dimension(s), {list(found)}, which do not fit")
-    if shape is not None and (len(shape) != x.ndim or any(e not in (None, f) for e, f in zip(shape, found, strict=True))):
+    if ranks is not None and rank not in ranks:
+        raise ValueError(f"{what} has {rank} dimension(s), {list(found)}, which do not fit")
+    if shape is not None and (len(shape) != rank or any(e not in (None, f) for e, f in zip(shape, found, strict=True))):
         wanted = ", ".join("any" if e is None else str(e) for e in shape)
         raise ValueError(f"{what} must have the shape [{wanted}], got {list(found)}")
     if broadcast is not None:
-        tail = broadcast[len(broadcast) - x.ndim :] if x.ndim <= len(broadcast) else ()
-        if len(tail) != x.ndim or any(f not in (1, e) for f, e in zip(found, tail, strict=True)):
+        tail = broadcast[len(broadcast) - rank :] if rank <= len(broadcast) else ()
+        if len(tail) != rank or any(f not in (1, e) for f, e in zip(found, tail, strict=True)):
             raise ValueError(f"{what} must broadcast to {list(broadcast)}, got {list(found)}")
 
 

@@ -76,8 +76,8 @@ def wanted(operator, inputs, functions, lengths=None, direction="forward", layou
     return result if operator == "LSTM" else result[:2]
 
 
-def network(operator, names, dtype="float64", lengths=None, **attributes):
-    """A model of one recurrence, and its inputs: x, and of `names` (b, h, c, p) those that are there."""
+def network(operator, names, dtype="float64", lengths=None, change=None, **attributes):
+    """A model of one recurrence, and its inputs: x, and of `names` (b, h, c, p) those that are there; `change` maps some."""
     rng = np.random.default_rng(0)
     count, gates, layout = 1 + (attributes.get("direction") == "bidirectional"), GATES[operator], attributes.get("layout", 0)
     state = (N, count, UNITS) if layout else (count, N, UNITS)
@@ -86,6 +86,7 @@ def network(operator, names, dtype="float64", lengths=None, **attributes):
         "b": (count, 2 * gates * UNITS), "h": state, "c": state, "p": (count, 3 * UNITS),
     }  # fmt: skip
     values = {name: rng.uniform(-1, 1, shape).astype(dtype) for name, shape in shapes.items() if name in {*names, *"xwr"}}
+    values |= {name: cut(values[name]) for name, cut in (change or {}).items()}
     places = ["x", "w", "r", "b", "lengths", "h", "c", "p"][: 6 if operator != "LSTM" else 8]
     constants = {name: values[name] for name in "wrbp" if name in values}
     if lengths is not None:
@@ -178,3 +179,18 @@ def test_refusals(attributes, reason):
     with pytest.raises(GraphError) as caught:
         load_onnx(proto)
     assert str(caught.value).endswith(f"GRU of opset 22: {reason}")
+
+
+OPERANDS = {
+    "x": "(the input|the weights of inputs)", "w": "the weights of inputs", "r": "the weights of (states|inputs)", "b": "the biases",
+    "h": "initial_h", "c": "initial_c", "p": "the peepholes",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("operator", "name"), [(o, n) for o in GATES for n in ("xwrbhcp" if o == "LSTM" else "xwrbh")])
+def test_operands_of_another_rank_or_size(operator, name):
+    """Each with a dimension too few, one too many, and without its last elements."""
+    for cut in (lambda v: v[0], lambda v: v[None], lambda v: v[..., :-1]):
+        proto, _, _ = network(operator, "bhcp", change={name: cut})
+        with pytest.raises(GraphError, match=f"{operator} of opset 22: {OPERANDS[name]} (has|must have) "):
+            load_onnx(proto)
