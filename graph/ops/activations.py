@@ -37,7 +37,10 @@ def _elu(x: Expr, *, alpha=1.0) -> Expr:
 
 
 def _celu(x: Expr, *, alpha=1.0) -> Expr:
-    return te.select(x < zero(x), _less_one(x / like(x, alpha)) * like(x, alpha), x)
+    """For a negative alpha, e^u - 1 of a positive u is e^u (1 - e^-u)."""
+    u = x / like(x, alpha)
+    power = _less_one(u) if alpha > 0 else -te.exp(u) * _less_one(-u)
+    return te.select(x < zero(x), power * like(x, alpha), x)
 
 
 def _selu(x: Expr, *, alpha=1.6732631921768188, gamma=1.0507010221481323) -> Expr:

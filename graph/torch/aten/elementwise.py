@@ -312,12 +312,6 @@ def threshold(apply, x, threshold, value):
     return apply("Where", compared(apply, "LessOrEqual", x, threshold), cast(apply, value, x.dtype), x)
 
 
-def celu(apply, x, alpha=1.0):
-    if alpha < 0:
-        raise ValueError("a negative alpha is not supported")
-    return apply("Celu", x, alpha=float(alpha))
-
-
 @aten("softshrink")
 def soft_shrink(apply, x, lambd=0.5):
     """x nearer to 0 by a number, and 0 in between; a NaN stays."""
@@ -381,7 +375,7 @@ OPERATORS: Table = {
     "masked_fill.Scalar masked_fill.Tensor": lambda apply, x, mask, value: apply("Where", mask, cast(apply, value, x.dtype), x),
     "addcmul": _with_term(multiply),
     "addcdiv": _with_term(divide),
-    "celu": celu,
+    "celu": lambda apply, x, alpha=1.0: apply("Celu", x, alpha=float(alpha)),
     "mish": lambda apply, x: apply("Mish", x),
     "selu": lambda apply, x: apply("Selu", x, **SELU),
     "gelu": lambda apply, x, *, approximate="none": apply("Gelu", x, approximate=approximate),

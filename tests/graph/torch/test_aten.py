@@ -89,6 +89,7 @@ CASES = [
     ("maximum", [N, 2 * N[0]], {}, np.maximum(N, 2 * N[0])),
     ("where.self", [B, N, np.array(0.5, "float32")], {}, np.where(B, N, 0.5).astype("float32")),
     ("leaky_relu", [X, 0.3], {}, np.where(X < 0, 0.3 * X, X)),
+    ("celu", [X, -0.5], {}, np.where(X < 0, -0.5 * np.expm1(X / -0.5), X)),
     ("elu", [X, 0.5, 2.0], {}, 2 * np.where(X < 0, 0.5 * np.expm1(X), X)),
     ("softplus", [X, 2.0, 1.0], {}, np.where(2 * X > 1, X, np.log1p(np.exp(2 * X)) / 2)),
     ("silu", [X], {}, X / (1 + np.exp(-X))),
