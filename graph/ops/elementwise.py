@@ -234,9 +234,6 @@ def prelu(x, slope):
     return elementwise("prelu", lambda a, s: te.select(a < zero(a), a * s, a), x, slope)
 
 
-MAX_EXPONENT = 64  # the exponent above which powers of 64-bit integers are 0, 1 or -1, or overflow
-
-
 @operator("Pow", 7)
 def power(x, y):
     """x to the power y, in the element type of x. Integers to powers of integers are exact, as products that wrap around."""
@@ -246,28 +243,21 @@ def power(x, y):
         return elementwise("pow", lambda a, b: te.pow(wide(a), b.astype(dtypes.computed(a.dtype))).astype(a.dtype), x, y)
     if dtypes.is_float(y.dtype):
         return elementwise("pow", lambda a, b: te.pow(a.astype("float64"), b.astype("float64")).astype(a.dtype), x, y)
-    k = te.reduce_axis((0, MAX_EXPONENT + 2), "k")
+    units = (1, -1) if dtypes.TABLE[x.dtype].kind == "int" else (1,)
 
-    def magnitude(*i: Expr) -> Expr:
-        size = at(y, i).astype("int64")
-        size = te.select(size < zero(size), -size, size)
-        return te.select(size > like(size, MAX_EXPONENT), like(size, MAX_EXPONENT) + size % like(size, 2), size)
-
-    def factors(*i: Expr) -> Expr:
-        a = at(x, i)
-        return te.prod(te.select(k.astype("int64") < magnitude(*i), a, one(a)), axis=k)
-
-    product = te.compute(broadcast(x, y), factors, name="product")
-
-    def formula(*i: Expr) -> Expr:
+    def whole(*i: Expr) -> Expr:
+        """1; 0 where the power is a fraction, which is truncated."""
         a, b = at(x, i), at(y, i)
-        units = [
-            like(a, v) for v in ((1, -1) if dtypes.TABLE[x.dtype].kind == "int" else (1,))
-        ]  # powers of others are truncated to 0
-        fraction = te.all(b < zero(b), *(te.not_equal(a, unit) for unit in units))
-        return te.select(fraction, zero(a), product[i])
+        return te.select(te.all(b < zero(b), *(te.not_equal(a, like(a, unit)) for unit in units)), zero(a), one(a))
 
-    return te.compute(product.shape, formula, name="pow")
+    def squared(power: te.Tensor, k: Expr, *i: Expr) -> tuple[Sequence[Expr], Expr, bool]:
+        """The power by one more bit of the exponent, from the left. Of a negative one, of base 1 or -1, the last bit counts."""
+        a, b = at(x, i), at(y, i)
+        bit = te.bit_and(te.shr(b, like(b, bits - 1) - k.astype(b.dtype)), one(b))
+        return i, power[i] * power[i] * te.select(te.equal(bit, zero(b)), one(a), a), True
+
+    bits, shape = dtypes.bits(y.dtype), broadcast(x, y)
+    return te.scatter(te.compute(shape, whole, name="whole"), (bits, *shape), squared, name="pow")
 
 
 def _variadic(name: str, combine: Formula, dtype: str = "float", mean: bool = False) -> None:

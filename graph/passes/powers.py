@@ -17,12 +17,13 @@ def expand_powers(graph: Graph) -> Graph:
 
 
 def _product(r: Rewriting, call: Call) -> Value | None:
-    """The product of a power of floats, if its exponent is 2 or 3 and does not change the shape; else None."""
+    """The product of a power, if its exponent is 2 or 3 and changes neither shape nor type; else None."""
     if call.operator != "Pow":
         return None
     base, exponent = call.values
     power = r.number(exponent)
-    if power not in (2, 3) or base.shape != call.outputs[0].shape or not dtypes.is_float(base.dtype):
+    exact = dtypes.is_float(base.dtype) or not dtypes.is_float(exponent.dtype)
+    if power not in (2, 3) or base.shape != call.outputs[0].shape or not exact:
         return None
     square = r("Mul", base, base)
     return square if power == 2 else r("Mul", square, base)

@@ -298,6 +298,25 @@ def test_powers_of_integers():
     np.testing.assert_array_equal(result("Pow", [x, y]), [0, -1, 1, 1, 0, 2**62, -27, 0, 0])
 
 
+@pytest.mark.parametrize("exponent", ["int8", "int32", "int64", "uint64"])
+@pytest.mark.parametrize("base", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
+def test_powers_of_integers_wrap_around(base, exponent):
+    """All bits of an exponent count; powers of Python's integers, modulo the width."""
+    signed, last = np.iinfo(base).min < 0, np.iinfo(exponent).max
+    x = np.array([[0], [1], [-1 if signed else 2], [3], [-7 if signed else 7], [np.iinfo(base).max]], base)
+    y = np.array([0, 1, 2, 63, 64, 65, 66, 109, 127, last, last // 3, np.iinfo(exponent).min], exponent)
+
+    def power(a: int, e: int) -> int:
+        if e < 0:
+            return 0 if abs(a) != 1 else a ** (e % 2)
+        return pow(a, e, 1 << 8 * x.itemsize)
+
+    wanted = np.array([[power(int(a), int(e)) & 2 ** (8 * x.itemsize) - 1 for e in y] for (a,) in x], f"u{x.itemsize}")
+    graph = load_onnx(model([helper.make_node("Pow", ["x", "y"], ["z"])], {"x": x, "y": y}, ["z"]))
+    np.testing.assert_array_equal(evaluate(graph, {"x": x, "y": y})[0], wanted.view(base))
+    np.testing.assert_array_equal(tir.compile(graph)(x, y)[0], wanted.view(base))
+
+
 def test_scatter_is_scatter_elements():
     xs = [real(5, 7), np.array([[0, -2, 3]]), real(1, 3)]
     np.testing.assert_array_equal(result("Scatter", xs, opset=10, axis=1), result("ScatterElements", xs, axis=1))

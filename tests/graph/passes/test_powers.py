@@ -15,3 +15,10 @@ def test_powers():
     check(passes.expand_powers, nodes, x, ["y"], ["Mul", "Mul", "Mul", "Pow", "Pow"], constants, roundings=64)
     check(passes.expand_powers, [node("Pow", "x wide", "y")], x, ["y"], ["Pow"], {"wide": np.full((1, 1, 1), 2.0)})
     check(passes.expand_powers, [node("Pow", "x twos", "y")], x, ["y"], ["Pow"], {"twos": np.full(5, 2.0)})
+
+
+def test_powers_of_integers():
+    """Of an exponent of floats the power is rounded in float64, so it is no product."""
+    x, constants = {"x": np.arange(-7, 8, dtype="int8")}, {"three": np.array(3), "real": np.array(3.0)}
+    check(passes.expand_powers, [node("Pow", "x three", "y")], x, ["y"], ["Mul", "Mul"], constants)
+    check(passes.expand_powers, [node("Pow", "x real", "y")], x, ["y"], ["Pow"], constants)
