@@ -344,12 +344,15 @@ def _copy_operand(
     s.vectorize(s.fuse(lane, part))
     squares = how.columns if across and how.groups == 1 else 1  # steps that are transposed at once
     whole_lines, whole_steps = extent(axis) // unit, extent(c.reduction[0]) // how.depth
-    cuts = [(len(batch), [whole_lines]), (len(batch) + 1, [whole_steps // squares * squares, whole_steps])]
+    # The outermost loop is cut: threads share it with those of a batch.
     if squares == 1:
         s.reorder(steps, *batch, lines)
-        cuts = [(0, [whole_steps]), (len(batch) + 1, [whole_lines])]
+        cuts = [[whole_steps], [whole_lines]]
+    else:
+        s.reorder(lines, *batch)
+        cuts = [[whole_lines], [whole_steps // squares * squares, whole_steps]]
     made = [copy]
-    for depth, ends in cuts:
+    for depth, ends in zip((0, len(batch) + 1), cuts, strict=True):
         loop = s.get_loops(made[0])[around + depth]
         known = s.loop(loop).extent
         assert isinstance(known, Const)

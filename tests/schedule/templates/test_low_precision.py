@@ -155,6 +155,15 @@ def test_bytes_are_widened_where_no_instruction_takes_them(left, right, across, 
     assert np.array_equal(result, expected(*given, across)[0])
 
 
+@pytest.mark.skipif("avx2" not in tir.Target("llvm").features, reason="this processor has no vectors of 256 bits")
+@pytest.mark.parametrize("batch", [1, 3])
+def test_threads_copy_columns_that_the_sum_lies_across_in_a_batch(batch):
+    """Whole and partial vectors of columns apart."""
+    func = product(67, 109, 515, "int8", "uint8", (False, True), (batch,))
+    (a, b), result = multiply(func, tir.Target("llvm", num_cores=2, mcpu="x86-64-v3"), ["vpmaddwd"])
+    assert np.array_equal(result, expected(a, b, (False, True))[0])
+
+
 @one_in(3)
 @pytest.mark.skipif("avx2" not in tir.Target("llvm").features, reason="this processor has no vectors of 256 bits")
 @pytest.mark.parametrize("across", [(False, False), (True, False), (False, True)])
