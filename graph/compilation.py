@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -34,7 +35,7 @@ from .passes.precision import Precision, in_precision
 from .passes.quantised import stay_quantised
 from .passes.weights import keep_weights_narrow
 from .passes.winograd import fastest, filter_minimally
-from .planned import NotPlanned, OpenPlan, Planned, Program, Sample, is_planned
+from .planned import NotPlanned, OpenPlan, Planned, Program, Sample, Survey, is_planned
 from .prepare import Constants, filled, prepared
 from .sizes import OpenGraph
 from .variants import OpenModel
@@ -137,10 +138,10 @@ def compile(
                 general = GeneralKernels(computation.sizes, target, known, objects) if rows else None
                 variants = _Variants(target, records, objects, plan, winograd, donate, precision, general)
                 if general is not None:
-                    variants.named = {name: max(row[name] for row in rows) for name in computation.sizes}
                     for row in samples(computation.sizes, rows):
                         variants.learn(computation, row)
                     variants.complete(computation, largest_samples(computation.sizes, rows))
+                    variants.survey(computation, largest_samples(computation.sizes, rows))
                     variants.plan(computation.sizes)
                 return OpenModel(computation, variants, rows)
     kind = type(computation).__name__
@@ -160,16 +161,32 @@ class _Variants:
     precision: Precision | None
     general: GeneralKernels | None
     constants: Constants = field(default_factory=Constants)
-    named: dict[str, int] = field(default_factory=dict)  # the largest of each size
+    surveys: list[Survey] = field(default_factory=list)
     programs: list[Program] = field(default_factory=list)
     samples: dict[tuple[frozenset[str], Hashable], list[Sample]] = field(default_factory=dict)
 
     def learn(self, graph: OpenGraph, row: Row) -> None:
         """Read the network at a sample of its sizes, unless it refuses them."""
+        read = self._read(graph, row)
         with suppress(GraphError):
-            sample = self._sample(graph.at(row), row)[0]
-            own = self.samples.setdefault((sample.ones, sample.structure), [])
-            own.append(sample.sharing(own[0]) if own else sample)
+            if read is not None:
+                sample = self._sample(read, row)[0]
+                own = self.samples.setdefault((sample.ones, sample.structure), [])
+                own.append(sample.sharing(own[0]) if own else sample)
+
+    def _read(self, graph: OpenGraph, row: Row) -> Graph | None:
+        """The network at these sizes, None where it refuses them; its text is kept."""
+        found = None
+        with suppress(GraphError):
+            found = graph.at(row)
+        self.surveys.append(Survey.of(row, found))
+        return found
+
+    def survey(self, graph: OpenGraph, largest: Row) -> None:
+        """Read the network at the smallest and the largest sizes, for the plans to know where they hold."""
+        for ones in sorted({ones for ones, _ in self.samples}, key=sorted):
+            for row in product(*([1] if name in ones else [2, most] for name, most in largest.items())):
+                self._read(graph, dict(zip(largest, row, strict=True)))
 
     def complete(self, graph: OpenGraph, largest: Row) -> None:
         """Read the network at random sizes until a plan follows: its groups may be others where sizes divide those of weights."""
@@ -184,12 +201,15 @@ class _Variants:
         """Compile a program for each kind of samples that has a plan."""
         for taken in self.samples.values():
             with suppress(NotPlanned):
-                self.programs.append(self._program(OpenPlan(names, taken)))
+                plan = OpenPlan(names, taken)
+                plan.survey(self.surveys)
+                self.programs.append(self._program(plan))
         self.samples.clear()
+        self.surveys.clear()
 
     def planned(self, row: Row) -> Planned | None:
         """The network at these sizes by a plan; None where none is for them."""
-        found = [p for p in self.programs if p.plan.covers(row, self.named)]
+        found = [p for p in self.programs if p.plan.covers(row)]
         return min(found, key=lambda p: p.plan.distance(row)).at(row) if found else None
 
     def read(self, graph: Graph, row: Row) -> Network:

@@ -57,7 +57,10 @@ class Numbers:
 
     @classmethod
     def of(cls, func: PrimFunc) -> Numbers:
-        text = func.script()
+        return cls.of_text(func.script())
+
+    @classmethod
+    def of_text(cls, text: str) -> Numbers:
         found = list(INTEGER.finditer(text))
         ends = [0, *(m.end() for m in found)]
         begins = [*(m.start() for m in found), len(text)]
@@ -217,6 +220,8 @@ def polynomial_value(formula: Polynomial, row: Row) -> int:
 
 def fitted(names: Sequence[str], rows: Sequence[Row], values: Sequence[int]) -> Polynomial | None:
     """The simplest polynomial with integer factors that has these values; None without one."""
+    if len(set(values)) == 1:
+        return (((), values[0]),)
     for basis in _bases(names):
         if 1 < len(basis) >= len(rows):  # one sample more than there are factors, which would find another function
             continue

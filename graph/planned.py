@@ -4,6 +4,9 @@ The network is read at some of its sizes. Where it has the same groups and wirin
 functions, shapes and places, are polynomials of the sizes (`general`). So one entry serves all sizes: what differs is a table of
 words, which is computed when a size is first called.
 
+A plan serves without another look at the network only between sizes at which the network was read, and was the same but for
+polynomials (`Survey`): a Slice up to row 5 is another polynomial at fewer rows.
+
 Values in the arena keep the order of their addresses at the largest sample: a value begins after all below it that live at the
 same time. That holds at all sizes, and is what `memory.plan` gives at that sample.
 """
@@ -15,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
+from itertools import combinations
 from math import log, prod
 
 import numpy as np
@@ -36,7 +40,7 @@ from .places import Places, places
 
 TABLE = "table"  # the block of the words of a size, and of the constants that follow from it
 MAX_FITTED_ELEMENTS = 16  # of a constant whose elements are polynomials of the sizes
-MAX_GROWTH = 2  # of sizes over those of samples: the largest sample may be one at which groups are others
+MAX_FITTED_INTEGER = 1 << 31  # above, a constant is a mask's lowest number, or what an index cannot be
 MIN_DISTINCT = 3  # values of a size among the samples of a plan: two give a polynomial, the third checks it
 
 
@@ -118,6 +122,22 @@ def _bytes(array: np.ndarray) -> np.ndarray:
     return np.require(array, requirements=("C",)).reshape(-1).view(np.uint8)
 
 
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """A network as it is read at the sizes `row`, before passes: the text of its calls and of constants of one element, whose
+    integers are `numbers`; None where it refuses these sizes."""
+
+    row: Row
+    numbers: Numbers | None
+
+    @classmethod
+    def of(cls, row: Row, graph: Graph | None) -> Survey:
+        if graph is None:
+            return cls(row, None)
+        single = (a for a in graph.constants.values() if a.size == 1 and _integers(a, a.shape))
+        return cls(row, Numbers.of_text("\n".join([str(graph), *(str(int(a.item())) for a in single)])))
+
+
 class Formulas:
     """Polynomials of sizes as a matrix: integers for all of them at once."""
 
@@ -155,6 +175,7 @@ class OpenPlan:
         if any(len({row[name] for row in self.rows}) < MIN_DISTINCT for name in self._open):
             raise NotPlanned("too few samples")
         self._fitted: dict[tuple[int, ...], Polynomial] = {}
+        self._bounds: tuple[np.ndarray, np.ndarray] | None = None  # the smallest and the largest `_octagon` that is covered
         columns = [[v.shape for v in s.values] for s in taken]
         self.shapes = [tuple(map(self._formula, zip(*found, strict=True))) for found in zip(*columns, strict=True)]
         places = ([s.inside[v].offset for v in s.values] for s in taken)
@@ -215,12 +236,48 @@ class OpenPlan:
         n = self._positions.get(value)
         return n is not None and (n in self.sized or not all(map(is_constant, self.shapes[n])))
 
-    def covers(self, row: Row, named: Row) -> bool:
-        """True for sizes at which the plan holds as it does at its samples: up to the largest named ones, or twice those of the
-        samples. Constants that follow from sizes are known up to those of the largest sample."""
-        grown = 1 if any(map(self.is_open, self.constants)) else MAX_GROWTH
-        most = {name: min(size, grown * max(r[name] for r in self.rows)) for name, size in named.items()}
-        return ones_of(row) == self.ones and all(0 < size <= most[name] for name, size in row.items())
+    def survey(self, surveys: Sequence[Survey]) -> None:
+        """Find the sizes that the plan covers: none where the network, between sizes at which it is the same but for polynomials,
+        is another one, too."""
+        own = [s for s in surveys if ones_of(s.row) == self.ones]
+        known = {tuple(s.row.values()): s.numbers for s in own}
+        read = [numbers for row in self.rows if (numbers := known[tuple(row.values())]) is not None]
+        if len({numbers.text for numbers in read}) != 1:
+            return
+        try:
+            formulas = [self._formula(values) for values in zip(*(numbers.values for numbers in read), strict=True)]
+        except NotPlanned:
+            return
+
+        def agrees(s: Survey) -> bool:
+            if s.numbers is None or s.numbers.text != read[0].text:
+                return False
+            return all(polynomial_value(f, s.row) == n for f, n in zip(formulas, s.numbers.values, strict=True))
+
+        agreeing = [agrees(s) for s in own]
+        within = np.array([self._octagon(s.row) for s, same_text in zip(own, agreeing, strict=True) if same_text])
+        self._bounds = within.min(0), within.max(0)
+        if any(self._within(s.row) for s, same_text in zip(own, agreeing, strict=True) if not same_text):
+            self._bounds = None
+
+    def _octagon(self, row: Row) -> list[int]:
+        """The open sizes, and the sums and differences of two: where a network is another one beyond some size, or where one is
+        larger than another, one of them tells (octagons: Mine, Higher-Order and Symbolic Computation 19, 2006)."""
+        sizes = [row[name] for name in self._open]
+        return [*sizes, *(n for a, b in combinations(sizes, 2) for n in (a + b, a - b))]
+
+    def _within(self, row: Row) -> bool:
+        if self._bounds is None:
+            return False
+        least, most = self._bounds
+        at = np.array(self._octagon(row))
+        return bool((least <= at).all() and (at <= most).all())
+
+    def covers(self, row: Row) -> bool:
+        """True for sizes at which the network was seen to be what the plan is for. Constants that follow from sizes are known up
+        to those of the largest sample."""
+        bounded = self._open if any(map(self.is_open, self.constants)) else ()
+        return ones_of(row) == self.ones and self._within(row) and all(row[n] <= max(r[n] for r in self.rows) for n in bounded)
 
     def distance(self, row: Row) -> float:
         """The sum of the logarithms of the ratios of sizes to those of the nearest sample."""
@@ -267,7 +324,9 @@ def is_planned(names: Sequence[str], taken: Sequence[Sample]) -> bool:
 
 
 def _integers(array: np.ndarray, shape: tuple[int, ...]) -> bool:
-    return array.shape == shape and array.dtype.kind in "iuf" and bool((array == np.rint(array)).all())
+    if array.shape != shape or array.dtype.kind not in "iuf":
+        return False
+    return bool((np.abs(array) <= MAX_FITTED_INTEGER).all() and (array == np.rint(array)).all())
 
 
 class Program:

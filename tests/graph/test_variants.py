@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tir
-from graph import Graph, GraphError, OpenGraph, OpenModel
+from graph import Builder, Graph, GraphError, OpenGraph, OpenModel
 from graph.general import GeneralKernels, Numbers, fitted, polynomial_value, samples
 from graph.onnx import load_onnx
 from graph.passes.check import widened
@@ -131,6 +131,58 @@ def test_random_networks_by_one_plan(seed):
     assert planned >= 1, seed
 
 
+def _cut(b, x, z):
+    """The first five rows, or the few that there are."""
+    return b("Slice", x, starts=(0,), ends=(5,), axes=(1,))
+
+
+def _short(b, x, z):
+    """Rows from the last but 28, of which the largest sample has others."""
+    return b("Slice", x, starts=(-29,), ends=(1 << 20,), axes=(1,))
+
+
+def _dropped(b, x, z):
+    return b("Slice", x, starts=(4,), ends=(1 << 20,), axes=(1,))
+
+
+def _even(b, x, z):
+    """Rows filled up to an even number."""
+    return b("Concat", x, x, axis=1) if x.shape[1] % 2 else x
+
+
+def _common(b, x, z):
+    """As many rows as there are in a batch, at most."""
+    return b("Slice", x, starts=(0,), ends=(x.shape[0],), axes=(1,))
+
+
+@pytest.mark.parametrize("changed", [_cut, _short, _dropped, _even, _common])
+def test_networks_that_are_others_beyond_some_size(changed):
+    """A plan is not used where the network was not seen to be what it is for."""
+
+    def read(shapes):
+        b = Builder("network")
+        x = b.input("x", shapes["x"], "float32")
+        product = b("MatMul", x, b.constant(W[:6, :6]))
+        return b.graph(b("Softmax", b("Relu", changed(b, product, x)), axis=-1))
+
+    graph = OpenGraph("network", (OpenInput("x", ("batch", "rows", 6), "float32"),), ("y",), read)
+    net = tir.compile(graph, ONE, sizes={"batch": 16, "rows": 32})
+    for batch in (2, 7):
+        for rows in (0, 2, 3, 4, 5, 7, 28, 29, 30, 31):
+            x = RNG.uniform(-1, 1, (batch, rows, 6)).astype("float32")
+            (wanted,) = evaluate(graph.at({"batch": batch, "rows": rows}), [x])
+            (found,) = net(x)
+            assert found.shape == wanted.shape, (batch, rows)
+            assert np.abs(found - wanted).max(initial=0.0) <= 64 * EPS, (batch, rows)
+
+
+def test_sizes_between_samples_are_not_read(monkeypatch):
+    net = tir.compile(drawn(8), ONE, sizes={"batch": 4, "rows": 11})
+    monkeypatch.setattr("graph.sizes.OpenGraph.at", lambda *given: pytest.fail("reads the network"))
+    for rows in (2, 3, 5, 7, 8):
+        net(*(np.ones((3, rows, WIDTH), "float32") for _ in range(2)))
+
+
 def test_a_servers_calls():
     """Four threads, more sizes than are kept."""
     seconds, wrong = serve(800)
@@ -241,6 +293,7 @@ def test_a_polynomial_that_holds_by_chance_is_not_used():
 
 @pytest.mark.parametrize(("values", "formula"), [
     ([6, 6, 6, 6, 6, 6, 6, 6, 6], ((((), 6)),)),
+    ([(1 << 63) - 1] * 9, ((((), (1 << 63) - 1)),)),
     ([a * b for a in (3, 5, 9) for b in (2, 3, 4)], ((("a", "b"), 1),)),
     ([4 * a + 1 for a in (3, 5, 9) for b in (2, 3, 4)], (((), 1), (("a",), 4))),
     ([a * a + 2 * b for a in (3, 5, 9) for b in (2, 3, 4)], ((("b",), 2), (("a", "a"), 1))),
