@@ -39,7 +39,7 @@ def _elu(x: Expr, *, alpha=1.0) -> Expr:
 def _celu(x: Expr, *, alpha=1.0) -> Expr:
     """For a negative alpha, e^u - 1 of a positive u is e^u (1 - e^-u)."""
     u = x / like(x, alpha)
-    power = _less_one(u) if alpha > 0 else -te.exp(u) * _less_one(-u)
+    power = _less_one(u) if alpha >= 0 else -te.exp(u) * _less_one(-u)
     return te.select(x < zero(x), power * like(x, alpha), x)
 
 

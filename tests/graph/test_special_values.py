@@ -41,6 +41,7 @@ def hard_sigmoid(x, alpha=0.25, beta=0.5):
 FORMULAS = [
     ("Celu", {"alpha": 0.5}, lambda x: np.where(x < 0, np.expm1(x / 0.5) * 0.5, x)),
     ("Celu", {"alpha": -2.0}, lambda x: np.where(x < 0, np.expm1(x / -2) * -2, x)), ("Elu", {"alpha": -0.25}, lambda x: elu(x, -0.25)),
+    ("Celu", {"alpha": 0.0}, lambda x: np.where(x < 0, 0, x)),
     ("Elu", {"alpha": 0.25}, lambda x: elu(x, 0.25)),
     ("Selu", {"alpha": 1.5, "gamma": 1.25}, lambda x: 1.25 * elu(x, 1.5)), ("Softplus", {}, softplus),
     ("Mish", {}, lambda x: x * np.tanh(softplus(x))), ("Sigmoid", {}, sigmoid), ("Swish", {}, lambda x: x * sigmoid(x)),
