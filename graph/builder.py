@@ -165,13 +165,18 @@ class Builder:
     def graph(self, *outputs: Value, **named: Value) -> Graph:
         """The graph with these outputs, `named` ones after the others, by other names, and the constants that are read.
 
-        Raises GraphError for a name that is taken, for a named output that no call makes, and for a malformed graph.
+        Raises GraphError for a name that is taken, a named output that no call makes or that is another one, too, and
+        a malformed graph.
         """
         renamed = {v: replace(v, name=name) for name, v in named.items()}
         made = {v for c in self.calls for v in c.outputs}
         for value, new in renamed.items():
-            if value not in made or new.name in self.taken:
-                why = "no call makes it" if value not in made else f"the name `{new.name}` is taken"
+            reasons = {
+                "no call makes it": value not in made,
+                f"the name `{new.name}` is taken": new.name in self.taken,
+                "it is another output, too; Identity makes a value of its own": [*outputs, *named.values()].count(value) > 1,
+            }
+            if why := next((reason for reason, holds in reasons.items() if holds), None):
                 raise GraphError(f"graph {self.name}: `{value.name}` cannot be the output `{new.name}`: {why}")
         calls = [c.with_inputs(renamed) for c in self.calls]
         calls = [replace(c, outputs=tuple(renamed.get(v, v) for v in c.outputs)) for c in calls]

@@ -69,6 +69,11 @@ def test_outputs_of_given_names():
         b.graph(same=x)
     with pytest.raises(GraphError, match=r"^graph g: `relu` cannot be the output `neg`: the name `neg` is taken$"):
         b.graph(neg=y)
+    for outputs, named in (((y,), ("other",)), ((), ("one", "other"))):
+        with pytest.raises(GraphError, match=r"^graph g: `relu` cannot be the output `\w+`: it is another output, too; Identity"):
+            b.graph(*outputs, **dict.fromkeys(named, y))
+    twice = b.graph(one=b("Identity", y), other=y)
+    assert [v.name for v in twice.outputs] == ["one", "other"]
 
 
 def test_calls_of_constants_are_computed_and_unread_ones_left_out():
