@@ -96,9 +96,10 @@ Chosen = TypeVar("Chosen", bound=Shape)
 
 
 def matches(block: Block) -> Contraction | None:
-    """The block as a contraction of factors that may be converted first, each used for several elements of the result."""
+    """The block as a contraction of factors that may be converted first, each used for several elements of the result, which are
+    sums of several products."""
     c = contraction(block, units=True)
-    return c if c is not None and size(c.rows) > 1 and size(c.columns) > 1 else None
+    return c if c is not None and min(size(c.rows), size(c.columns), size(c.reduction)) > 1 else None
 
 
 def is_matrices(c: Contraction) -> bool:

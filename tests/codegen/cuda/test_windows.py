@@ -12,6 +12,7 @@ from schedule.templates import gpu
 from tests.codegen.cuda.emulation import compiler
 from tests.codegen.cuda.test_kernels import check_all
 from tests.schedule.templates.patterns import outer
+from tests.schedule.templates.test_default_schedules import product
 from tests.sweeps import quick
 from tir import te
 from tir.ir import PrimFunc
@@ -50,7 +51,16 @@ def test_convolutions_with_channels_first_are_right() -> None:
         convolution((2, 16, 8, 8), 24, 1, 2, 0, "bfloat16"), convolution((1, 3, 9, 9), 16, 3, 2, 1), convolution((1, 64, 5, 5), 16, 3, 1, 1),
     ]  # fmt: skip
     cases += [outer(37, 45, left) for left in (False, True)]  # no products of matrices, though the sum has an axis
+    cases += [product(17, 45, 1), batched(3, 24, 13, 1), batched(1, 31, 40, 1)]  # sums of one step, as an outer product's
     check_all([(gpu.schedule(f).func, f) for f in cases])
+
+
+def batched(batch: int, rows: int, columns: int, steps: int) -> PrimFunc:
+    """C[b] = A[b] B, one matrix B for all."""
+    A, B = te.placeholder((batch, rows, steps), name="A"), te.placeholder((steps, columns), name="B")
+    k = te.reduce_axis((0, steps), name="k")
+    C = te.compute((batch, rows, columns), lambda b, i, j: te.sum(A[b, i, k] * B[k, j], axis=k), name="C")
+    return te.create_prim_func([A, B, C])
 
 
 LARGE = [
