@@ -163,11 +163,15 @@ def tree_classifier(
         positive = min(trees["class_weights"]) >= 0
         flat = apply("Reshape", score, shape=(score.shape[0],), allowzero=1)
         chosen = apply("Greater", flat, apply.constant(0.5 if positive else 0, "float32"))
-        if positive:
-            both = apply("Concat", apply("Sub", apply.constant(1, "float32"), score), score, axis=1)
+        if trees["class_ids"][0] == 1:  # the first class has the score 0
+            if base:
+                raise ValueError("base_values of an ensemble that scores the second class alone are not supported")
+            both = _transformed(apply, apply("Concat", apply("Sub", score, score), score, axis=1), post_transform)
+        elif post_transform == "LOGISTIC":
+            both = apply("Sigmoid", apply("Concat", apply("Neg", score), score, axis=1))
         else:
-            both = apply("Concat", apply("Neg", score), score, axis=1)
-            both = apply("Sigmoid", both) if post_transform == "LOGISTIC" else both
+            other = apply("Sub", apply.constant(1, "float32"), score) if positive else apply("Neg", score)
+            both = apply("Concat", other, score, axis=1)
         return _labels(apply, apply("Cast", chosen, to="int64"), classlabels_int64s, ()), both
     scores = _scores(apply, _floats(apply, x), trees, "class", count)
     scores = apply("Add", scores, apply.constant(base_values, "float32")) if base_values else scores

@@ -96,15 +96,16 @@ def test_regression_trees(aggregate, modes, count):
         np.testing.assert_allclose(found, wanted, rtol=rounding, atol=rounding)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(("classes", "scored"), [(2, 0), (2, 1), (3, None)])
 @pytest.mark.parametrize("negative", [False, True])
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
-def test_classification_trees(classes, negative, transform):
-    """Of two classes, the weights are those of one alone, and the other has the rest, or the opposite."""
+def test_classification_trees(classes, scored, negative, transform):
+    """Of two classes, the weights are those of one alone. If that is the first, they count for the second, and the first has the
+    rest, or the opposite; else the first has 0. So onnxruntime has it."""
     rng = np.random.default_rng(classes)
     trees, x = [Tree(rng, MODES[:1]) for _ in range(4)], rows(rng, 13)
     leaves = [(k, n) for k, tree in enumerate(trees) for n, row in enumerate(tree.rows) if row[0] == "LEAF"]
-    ids = rng.integers(0, classes, len(leaves)) if classes > 2 else np.ones(len(leaves), int)
+    ids = rng.integers(0, classes, len(leaves)) if scored is None else np.full(len(leaves), scored)
     weights = rng.uniform(-1 if negative else 0, 0.25, len(leaves)).astype("float32")
     given = {"class_treeids": [k for k, _ in leaves], "class_nodeids": [n for _, n in leaves], "class_ids": ids.tolist()}
     labels = [5, -3, 9][:classes]
@@ -118,12 +119,13 @@ def test_classification_trees(classes, negative, transform):
             scores[n, column] += weight * (trees[k].leaf(row) == leaf)
     chosen = scores.argmax(1)
     if classes == 2:
-        score = scores[:, 1]
+        score = scores[:, scored]
         chosen = (score > (0 if negative else 0.5)).astype(int)
-        scores = np.stack([-score if negative else 1 - score, score], 1)
-    if transform == "LOGISTIC" and (classes > 2 or negative):
+    if scored == 0:
+        scores = np.stack([-score if negative or transform == "LOGISTIC" else 1 - score, score], 1)
+    if transform == "LOGISTIC":
         scores = 1 / (1 + np.exp(-scores))
-    elif transform == "SOFTMAX" and classes > 2:
+    elif transform == "SOFTMAX" and scored != 0:
         scores = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     label, found = tir.compile(tir.load_onnx(made), "llvm -num-cores 1", cache=None)(x)
     np.testing.assert_array_equal(label, np.array(labels)[chosen])
