@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import product
 
 from .. import dtypes
 from ..ir import TRUE, Binary, Cast, Const, Expr, Select, Unary, conjuncts
 from ..traverse import divisions
 from .intervals import Ranges, polynomial_bounds
-from .polynomial import Polynomial, add, constant, nonpositive, polynomial, scale, wraps
+from .polynomial import Polynomial, add, as_constant, constant, nonpositive, polynomial, scale, wraps
 from .simplify import normal_form, simplify
 
 
@@ -22,7 +23,7 @@ def prove(condition: Expr, ranges: Ranges, facts: Iterable[Expr] = ()) -> bool:
         return False
     for part in conjuncts(result):
         goals = nonnegative(part)
-        if not goals or not all(_follows(g, known, ranges, depth=2) for g in goals):
+        if not goals or not all(_follows(g, [*known, *_quotient_bounds(g, known)], ranges, depth=2) for g in goals):
             return False
     return True
 
@@ -39,6 +40,17 @@ def _follows(goal: Polynomial, known: list[Polynomial], ranges: Ranges, depth: i
             if _follows(add(goal, k, -factor), known, ranges, depth - 1):
                 return True
     return False
+
+
+def _quotient_bounds(goal: Polynomial, known: list[Polynomial]) -> Iterator[Polynomial]:
+    """Polynomials >= 0: the bounds of each a // c of a goal, for c > 0, that follow from `known` bounds of a."""
+    for m in goal:
+        match m:
+            case (Binary("//", a, Const(int(c))),) if c > 0:
+                for k, sign in product(known, (1, -1)):
+                    rest = as_constant(add(k, polynomial(a), -sign))
+                    if rest is not None:  # sign * a + rest >= 0
+                        yield add(constant(-sign * (-sign * rest // c)), {m: sign})
 
 
 def provably_equal(a: Expr, b: Expr, ranges: Ranges | None = None) -> bool:

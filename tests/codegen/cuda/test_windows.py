@@ -16,6 +16,8 @@ from tests.schedule.templates.test_default_schedules import product
 from tests.sweeps import quick
 from tir import te
 from tir.ir import PrimFunc
+from tir.traverse import blocks
+from tir.verify.bounds import refuse_out_of_bounds
 
 no_compiler = pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
 
@@ -53,6 +55,20 @@ def test_convolutions_with_channels_first_are_right() -> None:
     cases += [outer(37, 45, left) for left in (False, True)]  # no products of matrices, though the sum has an axis
     cases += [product(17, 45, 1), batched(3, 24, 13, 1), batched(1, 31, 40, 1)]  # sums of one step, as an outer product's
     check_all([(gpu.schedule(f).func, f) for f in cases])
+
+
+@no_compiler
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
+def test_parts_of_sums_over_strided_windows(arch: str) -> None:
+    """Rows of an image that threads copy are those of the image: proved for more iterations than are tried, right for few."""
+    for image in ((1, 256, 27, 29), (1, 256, 28, 28), (1, 512, 13, 15)):
+        func = gpu.schedule(convolution(image, 256, 3, 2, 1, "float32"), arch).func
+        assert any("rf" in b.name for b in blocks(func))
+        refuse_out_of_bounds(func)
+    few = convolution((1, 61, 5, 7), 13, 3, 2, 1, "float32")
+    scheduled = gpu.schedule(few, arch).func
+    assert any("rf" in b.name for b in blocks(scheduled))
+    check_all([(scheduled, few)])
 
 
 def batched(batch: int, rows: int, columns: int, steps: int) -> PrimFunc:

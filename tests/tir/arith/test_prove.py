@@ -46,6 +46,23 @@ def test_a_quotient_is_bounded_by_what_is_divided(op: str, c: int) -> None:
             assert prove(goal, {}, [fact]) == all(holds(goal, n) for n in at), (str(goal), str(fact))
 
 
+@one_in(2)
+@pytest.mark.parametrize("factor", [-3, 2, 3])
+@pytest.mark.parametrize("c", [3, 7])
+def test_quotients_in_sums_are_bounded_by_what_is_divided(factor: int, c: int) -> None:
+    """A row of a window, a // c * stride + b % size: its least and its greatest are proved, and nothing better."""
+    row = (A * 4 + B) // c * factor + C % 3
+    for limit in range(-8, 9):
+        for fact, at in (
+            (A * 4 + B < limit, np.arange(limit - 40, limit)), (A * 4 + B >= limit, np.arange(limit, limit + 40)),
+        ):  # fmt: skip
+            rows = at // c * factor
+            low, high = int(rows.min()), int(rows.max()) + 2
+            below = (factor > 0) == (fact.op == "<")
+            bounds = [row <= high, row <= high - 1] if below else [row >= low, row >= low + 1]
+            assert [prove(bound, {}, [fact]) for bound in bounds] == [True, False], (str(row), str(fact))
+
+
 def holds(condition: Expr, a: int) -> bool:
     return bool(evaluate(condition, {"a": np.array(a)}))
 
