@@ -162,14 +162,18 @@ def threads(nest: list[For], kind: str) -> int:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_blocks_of_threads_are_whole_warps(name):
-    """Few iterations are those of no element, and a GPU of more multiprocessors gets as many threads at least."""
-    func, running = PROGRAMS[name](), []
-    for arch in ("sm_75", "sm_90"):
-        found = nests(tir.default_schedule(func, tir.Target("cuda", arch=arch)).func)
+    """Few iterations are those of no element, and the multiprocessor that has most of them has no more on a GPU of more
+    multiprocessors. Threads may be fewer there: a single wave of larger tiles reads less."""
+    func, longest = PROGRAMS[name](), []
+    for arch in ("sm_75", "sm_80", "sm_90"):
+        target = tir.Target("cuda", arch=arch)
+        found = nests(tir.default_schedule(func, target).func)
         for nest in found:
             assert threads(nest, "blockIdx") * threads(nest, "threadIdx") > 1 and iterations(nest) <= 2.1 * iterations(
                 nests(func)[0]
             )
             assert threads(nest, "threadIdx") % 32 == 0 and threads(nest, "threadIdx") <= 1024
-        running.append(threads(found[0], "blockIdx") * threads(found[0], "threadIdx"))
-    assert running[0] <= running[1] and (name not in PRODUCTS or running[0] >= 4096)
+        n = threads(found[0], "blockIdx")
+        assert name not in PRODUCTS or n * threads(found[0], "threadIdx") >= 4096
+        longest.append(-(-n // target.machine.sms) * (iterations(found[0]) // n))
+    assert longest == sorted(longest, reverse=True)
