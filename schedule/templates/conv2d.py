@@ -127,7 +127,8 @@ def tiles(c: Convolution, processor: CPU) -> RegisterTile:
     lanes, members = processor.lanes(c.contraction.bits), c.members
     channels = extent(c.channels[-1]) if members is None else members
     dividing = members is not None and members % lanes == 0
-    return product_tile(extent(c.pixels[-1]), channels, size(c.reduction), lanes, processor, dividing, padded=False)
+    row, steps = extent(c.pixels[-1]), size(c.reduction)
+    return product_tile(row, channels, steps, lanes, processor, dividing, padded=False, transposed=c.transposed_result)
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:

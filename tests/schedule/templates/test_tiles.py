@@ -64,6 +64,21 @@ def test_columns_that_are_not_packed_are_in_one_tile_if_they_end_in_a_part_of_a_
     assert product_tile(65000, 40, 10, 8, WIDE).columns < 40  # whole vectors
 
 
+@pytest.mark.parametrize("processor", [WIDE, NARROW])
+def test_tiles_of_transposed_results_have_fewer_stores(processor):
+    """Each column of a tile takes a store for each vector of its rows."""
+    lanes, fewer = processor.lanes(32), 0
+    for M, N, K in itertools.product((7, 13, 17, 28, 56, 109), (13, 24, 32, 64, 96), (64, 288, 1152)):
+
+        def stores(transposed, M=M, N=N, K=K):
+            rows = product_tile(M, N, K, lanes, processor, padded=False, transposed=transposed).rows
+            return sum(ceil(min(rows, M - row) / lanes) for row in range(0, M, rows))
+
+        assert stores(True) <= stores(False)
+        fewer += stores(True) < stores(False)
+    assert fewer > 0
+
+
 @pytest.mark.parametrize("multiple", [1, 2, 3])
 def test_balanced_blocks(multiple):
     for tiles, most in itertools.product(range(1, 60), (1, 2, 5, 9)):
