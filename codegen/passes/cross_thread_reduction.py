@@ -41,7 +41,7 @@ from tir.traverse import (
     map_statements,
     names,
     perfect_nest,
-    replace_buffers,
+    rewrite,
     stores,
     substitute,
     variables,
@@ -96,10 +96,13 @@ class _CrossThreadLowering:
         _need_shareable(loop, chain, block, around, reducing)
         place, combine, identity = _operation(block)
         place, identity = substitute(place, bound), substitute(identity, bound)
-        partial = self.buffer(f"{place.buffer.name}_partial", place.buffer.shape, place.dtype, "local")
-        mine = place.with_(buffer=partial)
         spatial = [x for x in chain if x.name not in reducing]
-        update = guarded(block.predicate, substitute(replace_buffers(block.body, {place.buffer.name: partial}), bound))
+        # Loops count the results of a thread: the indices of these may mix block and thread, or lie beyond the last result.
+        own = [*(x for x in around if is_thread(x, "vthread")), *spatial]
+        partial = self.buffer(f"{place.buffer.name}_partial", tuple(x.extent for x in own), place.dtype, "local")
+        mine = Load(partial, tuple(x.var for x in own))
+        value = rewrite(substitute(stores(block.body)[0].value, bound), lambda x: mine if x == place else None)
+        update = guarded(block.predicate, Store(partial, mine.indices, value))
         share = seq(self.again(spatial, Store(partial, mine.indices, identity)), nest(chain[1:], update))
         condition = conjunction(*(c for c in conjuncts(block.predicate) if not variables(c) & reducing))
         r = _Shared(loop, spatial, share, place, mine, combine, guarded(condition, Store(place.buffer, place.indices, mine)))
@@ -122,9 +125,8 @@ class _CrossThreadLowering:
     def meet(self, r: _Shared, around: tuple[For, ...], kernel: Stmt, n: int, warps: int, mask: int) -> Stmt:
         """The reduction with its partial results combined in shared memory: one per warp, or one per thread if `warps` is 0."""
         loop, mine, combine = r.loop, r.mine, r.combine
-        indexing = variables(*mine.indices)
-        others = [x for x in around if is_thread(x, "threadIdx") and x.thread != loop.thread and x.name not in indexing]
-        shape = (*(x.extent for x in others), *r.place.buffer.shape, Const(warps or n))
+        others = [x for x in around if is_thread(x, "threadIdx") and x.thread != loop.thread]
+        shape = (*(x.extent for x in others), *mine.buffer.shape, Const(warps or n))
         meeting = self.buffer(f"{r.place.buffer.name}_meeting", shape, mine.dtype, "shared")
 
         def at(t: Expr) -> Load:

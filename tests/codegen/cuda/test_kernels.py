@@ -232,6 +232,28 @@ def test_threads_reduce_together() -> None:
 
 
 @no_compiler
+def test_partial_results_have_places_of_their_own() -> None:
+    """Shared memory holds those of one block, where block and thread are mixed in the indices and the last block is guarded."""
+    A, k = te.placeholder((3, 11, 150), name="A"), te.reduce_axis((0, 150), "k")
+    func = te.create_prim_func([A, te.compute((3, 11), lambda i, j: te.sum(A[i, j, k], axis=k), name="B")])
+    pairs, cases = [], []
+    for threads, parts in ((64, 2), (13, 13)):
+        for serial, virtual, y, inner in ((1, 1, 2, 1), (1, 1, 2, 5), (3, 1, 2, 1), (1, 2, 3, 1), (3, 2, 2, 2)):
+            s = Schedule(func)
+            i, j, k = s.get_loops("B")
+            bx, _, v, ty, ii = s.split(s.fuse(i, j), [None, serial, virtual, y, inner])
+            ko, ki = s.split(k, [None, threads])
+            s.reorder(ki, ko, ii)
+            for loop, axis in ((bx, "blockIdx.x"), (v, "vthread.x"), (ty, "threadIdx.y"), (ki, "threadIdx.x")):
+                s.bind(loop, axis)
+            assert not [f for f in tir.verify(s.func) if f.severity == "error"]
+            pairs.append((s.func, func))
+            cases.append(virtual * y * inner * parts)
+    for text, count in zip(check_all(pairs), cases, strict=True):
+        assert f"B_meeting[{count}]" in text, count
+
+
+@no_compiler
 def test_threads_reduce_other_operations() -> None:
     pairs = []
     for reducer, dtype in ((te.max, "int32"), (te.min, "float16"), (te.prod, "float64"), (te.sum, "int8"), (te.sum, "bfloat16")):
