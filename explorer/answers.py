@@ -94,7 +94,9 @@ class _Reader:
         """The answer in a text, tried up to the first refused step."""
         try:
             statements = ast.parse(text).body
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        except (RecursionError, MemoryError):
+            raise AnswerError("too deeply nested") from None
+        except (SyntaxError, ValueError) as error:
             line = getattr(error, "lineno", None)
             raise AnswerError(f"not Python: {getattr(error, 'msg', error)}", line) from None
         for statement in statements:

@@ -173,7 +173,7 @@ def test_a_worker_measures_for_the_caches_that_the_measurer_has_found(task, fake
 
 def test_it_is_the_worker_that_says_what_measured(task, fake_builder, tmp_path, monkeypatch):
     text = (
-        "from fake_builder import *\nfrom search.measure import provenance\nprovenance.processor = lambda: 'another processor'\n"
+        "from fake_builder import *\nfrom search.measure import provenance\nprovenance.host_name = lambda: 'another processor'\n"
     )
     (tmp_path / "elsewhere_builder.py").write_text(text + "provenance.versions = lambda: {'tir': '0.0'}\n")
     monkeypatch.syspath_prepend(str(tmp_path))

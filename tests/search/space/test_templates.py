@@ -78,7 +78,7 @@ CASES = {
     "one row, across": (product(1, 1201, 310, "kj"), "C: matrix and vector"),
     "one row, across a constant": (with_constants(product(1, 201, 310, "kj"), ["B"]), "C: matrix and vector"),
     "few rows": (product(5, 1111, 250), "C: dot products"),
-    "few columns of a product": (product(1111, 7, 300, "kj"), "C: dot products"),
+    "few columns of a product": (product(1111, 7, 300, "kj"), "C: packing"),
 }
 
 

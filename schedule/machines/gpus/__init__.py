@@ -1,0 +1,1 @@
+"""Descriptions of GPUs, a file for each maker."""
