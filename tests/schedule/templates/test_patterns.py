@@ -88,7 +88,7 @@ def test_products_that_threads_share(sizes, cores):
     ("conv2d", (1, 29, 31, 40, 97, 1, 1, 1, 0)),
     ("conv2d", (1, 64, 32, 40, 47, 1, 1, 1, 0)),  # whose rows of pixels are pages
     ("conv2d", (2, 109, 13, 19, 67, 5, 5, 1, 2)),
-    ("conv2d", (1, 67, 130, 3, 17, 32, 32, 32, 0)),
+    ("conv2d", (1, 131, 130, 3, 67, 32, 32, 32, 0)),  # a stride longer than the registers
     ("depthwise", (2, 57, 61, 19, 3, 3, 1, 1)),
     ("conv1d", (2, 217, 96, 131, 3, 2, 1)),
     ("conv2d_nhwc", (1, 29, 37, 33, 40, 3, 1, 1, 2)),
