@@ -46,7 +46,7 @@ def tir_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tuple[Call,
 
 
 def quantised(graph: Any, file: Path, inputs: Arrays) -> Any:
-    """What `tir.quantise` makes of a network, kept beside its file for other numbers of threads, at one commit."""
+    """The network that `tir.quantise` makes, kept beside its file for other numbers of threads, at one commit."""
     import tir
 
     from .runner import commit

@@ -105,16 +105,17 @@ def _begin(puzzle: Puzzle, name: str) -> int:
 
 
 def _serve(puzzle: Puzzle) -> int:
+    from explorer.answers import Attempt
     from explorer.served import Desk
-    from puzzles import check
+    from puzzles.puzzle import judged
 
     from .explore import serve
 
-    def judged(text: str) -> str:
-        return str(check(puzzle, text))
+    def verdict(tried: Attempt) -> str:
+        return str(judged(puzzle, tried))
 
     return serve(
-        Desk(puzzle.title, puzzle.program(), puzzle.start, allowed=puzzle.allowed, about=puzzle.described(), judged=judged), 0
+        Desk(puzzle.title, puzzle.program(), puzzle.start, allowed=puzzle.allowed, about=puzzle.described(), judged=verdict), 0
     )
 
 

@@ -32,8 +32,8 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 @dataclass(frozen=True)
 class Desk:
     """A function whose schedule is a text: calls, or a trace's JSON. `start` is the text to begin with; `allowed` are primitives
-    that it may name, or all that are proved. `about` stands above the editor. `judged` gives a verdict on a text as text, such as
-    that of a puzzle."""
+    that it may name, or all that are proved. `about` stands above the editor. `judged` gives the text of a verdict on an
+    attempt, such as that of a puzzle."""
 
     title: str
     func: PrimFunc
@@ -41,7 +41,7 @@ class Desk:
     target: Target = field(default_factory=lambda: Target("llvm"))
     allowed: Sequence[str] = ()
     about: str = ""
-    judged: Callable[[str], str] | None = None
+    judged: Callable[[Attempt], str] | None = None
     measure: bool = False
     limit: float = LIMIT_SECONDS
 
@@ -61,7 +61,7 @@ class Desk:
         if tried.error is not None:
             found |= {"problem": str(tried.error), "line": tried.line}
         if self.judged is not None:
-            found["verdict"] = self.judged(text)
+            found["verdict"] = self.judged(tried)
         return found
 
     def _shown(self, tried: Attempt, measure: bool) -> dict[str, Any]:

@@ -160,7 +160,7 @@ def leading(whole: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 class NotPlanned(Exception):
-    """Why samples do not make a plan."""
+    """Samples that make no plan, with the reason."""
 
 
 class OpenPlan:

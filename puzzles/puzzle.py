@@ -134,7 +134,11 @@ class Verdict:
 def check(puzzle: Puzzle, answer: str | Schedule | Trace) -> Verdict:
     """The verdict on an answer: a trace or its JSON, a schedule, or calls in Python. Raises AnswerError for another text."""
     trace = answer.trace if isinstance(answer, Schedule) else answer
-    tried = attempt(puzzle.program(), trace.to_json() if isinstance(trace, Trace) else trace, puzzle.allowed)
+    return judged(puzzle, attempt(puzzle.program(), trace.to_json() if isinstance(trace, Trace) else trace, puzzle.allowed))
+
+
+def judged(puzzle: Puzzle, tried: Attempt) -> Verdict:
+    """The verdict on an answer that was tried on the puzzle's program."""
     if tried.refused is not None and not puzzle.refusal:
         return Verdict(puzzle, tried, problems=(str(tried.error),))
     subject, counted, met, problems = Subject(tried), [], [], []

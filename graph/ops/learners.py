@@ -112,7 +112,7 @@ class _Trees:
         return node
 
     def weights(self, places: Any, given: Sequence[float], columns: int, missing: float, dtype: str) -> np.ndarray:
-        """What each leaf adds to each column; `missing` where it adds nothing."""
+        """The sums that leaves (nodes, columns) add to each column; `missing` where a leaf adds nothing."""
         table = np.full((len(self.leaf), columns), missing, dtype)
         for tree, node, column, weight in zip(*places, given, strict=True):
             place = self.number[tree, node], column

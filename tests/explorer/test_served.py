@@ -14,7 +14,8 @@ import pytest
 
 from explorer.answers import MAX_CHARACTERS
 from explorer.served import ADDRESS, MAX_BYTES, Desk, Server, _Handler
-from puzzles import PUZZLES, check
+from puzzles import PUZZLES
+from puzzles.puzzle import judged
 from tir import te
 
 from ..browser import CHROMIUM, QUIET, needs_browser
@@ -66,7 +67,9 @@ def test_only_the_last_step_is_measured():
 
 def test_a_puzzle_has_its_verdict():
     puzzle = next(iter(PUZZLES.values()))
-    own = Desk(puzzle.title, puzzle.program(), puzzle.start, allowed=puzzle.allowed, judged=lambda t: str(check(puzzle, t)))
+    own = Desk(
+        puzzle.title, puzzle.program(), puzzle.start, allowed=puzzle.allowed, judged=lambda tried: str(judged(puzzle, tried))
+    )
     assert own.replayed(puzzle.start)["verdict"].startswith(f"{puzzle.name}: not solved")
 
 

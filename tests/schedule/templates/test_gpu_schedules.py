@@ -86,7 +86,7 @@ def test_a_warp_touches_few_lines_of_global_memory(name):
 
 
 def options(s: OpenSchedule, name: str) -> tuple:
-    """What an open schedule may choose from."""
+    """The choices of an open schedule."""
     return next(c.options for c in s.choices if c.name == name)
 
 
@@ -109,7 +109,7 @@ def test_threads_move_as_many_bytes_as_they_may(dtype, lanes):
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_loads_of_tiles_are_as_wide_as_memory_allows(dtype):
-    """Where its rows are whole vectors of 16 bytes."""
+    """Loads of rows that are whole vectors of 16 bytes."""
     func = programs.matmul(128, 128, 128, dtype)
     (sketch, *_) = [s for s in generate(func, TARGET) if any(c.name.endswith("shared vector") for c in s.choices)]
     widths = {c.options for c in sketch.choices if c.name.endswith("shared vector")}
