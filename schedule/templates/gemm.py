@@ -69,7 +69,10 @@ def matches(block: Block) -> Contraction | None:
 def suits(c: Contraction, processor: CPU) -> bool:
     """True where rows reuse columns, and there are enough of them to transpose the columns where that is needed. One row is a
     product of a matrix and a vector, of which a batch is tiled, too."""
-    min_rows = 2 - (size(c.batch) > 1) if last_axis(c.right) == c.vector else MIN_ROWS_TO_TRANSPOSE
+    if last_axis(c.right) != c.vector:
+        min_rows = MIN_ROWS_TO_TRANSPOSE
+    else:
+        min_rows = 1 if size(c.batch) > 1 else 2
     return extent(c.rows[-1]) >= min_rows and extent(c.columns[-1]) > 1
 
 
