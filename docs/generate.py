@@ -1,8 +1,8 @@
-"""Writes docs/primitives.md from the docstrings of the primitives: `python -m docs.generate`.
+"""Writes docs/primitives.md and a page a family from the docstrings of the primitives: `python -m docs.generate`.
 
 The docstring of a primitive has a first sentence, what there is to say about arguments, `Rewrite` (before => after, as
-pseudo-code), `Legal`, and `Example   PROGRAM: STEPS`: Python statements on a schedule `s` of one of the programs below. The page
-shows the program before and after the last of the steps. The families are the folders of `schedule/primitives`.
+pseudo-code), `Legal`, and `Example   PROGRAM: STEPS`: Python statements on a schedule `s` of one of the programs below. The pages
+show the program before and after the last of the steps. The families are the folders of `schedule/primitives`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tir import te
 from tir.ir import PrimFunc
 from tir.script import parse
 
-PAGE = Path(__file__).with_name("primitives.md")
+DOCS = Path(__file__).parent
 
 INTRODUCTION = """\
 # Primitives
 
 A primitive is a method of `tir.Schedule` that rewrites the program and keeps what it computes, or refuses and says why. Loops
 and blocks are given by name. Lessons [4](tutorial/04_tiling.py), [5](tutorial/05_vectors.py) and
-[6](tutorial/06_placement.py) of the course show what they do to caches and cores. This page is written by
-`python -m docs.generate` from the docstrings; its examples run in the tests. Each example starts from the program
-that stands above it.
+[6](tutorial/06_placement.py) of the course show what they do to caches and cores. Each name below leads to its rule, and to a
+program before and after it. These pages are written by `python -m docs.generate` from the docstrings; their examples run in the
+tests. Each example starts from the program that stands above it.
 
 ```python
 import tir
@@ -56,6 +56,16 @@ s.undo(to=before)
 assert str(s.trace) == "s.split('i', [None, 4], tail='cut', names=['outer', 'inner', 'rest'])  # outer, inner, rest\\n"
 ```
 """
+
+HEADLINE = """\
+# {}
+
+The family among [all primitives](../primitives.md).
+
+```python
+import tir
+from tir.script import tir as T
+```"""
 
 
 def vector(n: int = 13) -> PrimFunc:
@@ -281,7 +291,7 @@ def entry(name: str) -> str:
     signature = str(inspect.signature(getattr(Schedule, name))).replace("(self, ", "(").replace("'", "")
     about = f" {PROGRAMS[program].__doc__}" if PROGRAMS[program].__doc__ else ""
     lines = [
-        f"### {name}",
+        f"## {name}",
         f"```text\n{name}{signature}\n```",
         said["Text"],
         f"```text\nRewrite\n{indent(said['Rewrite'], '  ')}\nLegal\n{indent(said['Legal'], '  ')}\n```",
@@ -301,16 +311,20 @@ def entry(name: str) -> str:
     return "\n\n".join(lines)
 
 
-def page() -> str:
-    """The whole page."""
+def pages() -> dict[str, str]:
+    """The texts of all pages, by their places in docs: the index, and a page a family."""
     found = families()
     left = sorted(set(REGISTRY) - {name for names in found.values() for name in names})
     if left:
         raise ValueError(f"Schedule has no method for {', '.join(left)}")
-    index = "\n".join(f"- {family}: {', '.join(f'[{n}](#{n})' for n in names)}" for family, names in found.items())
-    sections = [f"## {family.capitalize()}\n\n" + "\n\n".join(entry(n) for n in names) for family, names in found.items()]
-    return INTRODUCTION + "\n" + index + "\n\n" + "\n\n".join(sections) + "\n"
+    lists = (f"## {f.capitalize()}\n\n{', '.join(f'[{n}](primitives/{f}.md#{n})' for n in names)}" for f, names in found.items())
+    result = {"primitives.md": INTRODUCTION + "\n" + "\n\n".join(lists) + "\n"}
+    for family, names in found.items():
+        result[f"primitives/{family}.md"] = "\n\n".join([HEADLINE.format(family.capitalize()), *map(entry, names)]) + "\n"
+    return result
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    for place, text in pages().items():
+        (DOCS / place).parent.mkdir(exist_ok=True)
+        (DOCS / place).write_text(text)

@@ -23,10 +23,12 @@ from . import lessons
 ROOT = Path(__file__).resolve().parent.parent
 EXPLORER = ROOT / "build" / "explorer"  # where `make docs` puts the pages of the ladder
 
+FAMILIES = sorted(f"primitives/{p.stem}" for p in (ROOT / "docs" / "primitives").glob("*.md"))
+
 # The pages in the order of the site's navigation, by its parts; the course and the results come from their folders.
 GUIDES = {
     "Programs": ("te", "ir", "script", "math"),
-    "Schedules": ("primitives", "legality", "first-primitive", "library", "explorer", "ladder", "examples"),
+    "Schedules": ("primitives", *FAMILIES, "legality", "first-primitive", "library", "explorer", "ladder", "examples"),
     "Kernels": ("targets", "codegen", "cuda"),
     "Search": ("tuning", "searching", "sketch-rules", "cost-model", "policies", "experiments", "distributed"),
     "Networks": ("networks", "torch", "one-convolution", "low-precision", "generation"),
@@ -140,6 +142,7 @@ def sources() -> list[str]:
     pages = ["README.md", "examples/README.md", "docs/tutorial/README.md", "docs/puzzles/README.md"]
     folders = (
         "docs/*.md",
+        "docs/primitives/*.md",
         "docs/puzzles/*.md",
         "docs/tutorial/[0-9]*.py",
         "docs/tutorial/solutions/*.py",

@@ -123,7 +123,7 @@ for k_tile, j_tile in ((1024, 1024), (256, 256), (64, 256), (8, 64)):
     print(f"{k_tile:>5} × {j_tile:<5}{seconds * 1e3:>8.2f} ms{2 * M * K * N / seconds / 1e9:>8.1f} GFLOP/s")
 
 # %% [markdown]
-# [Primitives](../primitives.md#split) has each of them, its rule, and a program before and after it. [The
+# [Primitives](../primitives/loops.md#split) has each of them, its rule, and a program before and after it. [The
 # explorer](../explorer.md) steps through a schedule of yours, and shows hits and misses as they happen:
 # `s.explore("page.html")`.
 #

@@ -167,7 +167,7 @@ assert (run(total).steps, run(s.func).steps) == (1025, 138)
 # The sum is taken in another order, so its rounding differs. `rfactor` may do that because the axis is a *reduce* axis: its
 # author has said that the order does not matter.
 #
-# [Primitives](../primitives.md#placement) has more places: `rolling_buffer` keeps rows that the next iteration needs again,
+# [Primitives](../primitives.md) has more places: `rolling_buffer` keeps rows that the next iteration needs again,
 # `pack` copies an operand tile by tile.
 #
 # ## Exercise

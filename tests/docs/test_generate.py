@@ -1,16 +1,17 @@
-"""docs/primitives.md is what the docstrings say; that its examples run is seen in test_readme."""
+"""docs/primitives.md and the pages of its families are what the docstrings say; that its examples run is seen in test_readme."""
 
 from __future__ import annotations
 
 import pytest
 
-from docs.generate import PAGE, entry, families, page, parts
+from docs.generate import DOCS, entry, families, pages, parts
 from schedule import REGISTRY, Schedule
 from tests.schedule.harness import round_trip, same_numbers, well_formed
 
 
-def test_the_page_is_up_to_date():
-    assert PAGE.read_text() == page(), "python -m docs.generate writes it anew"
+def test_the_pages_are_up_to_date():
+    written = {p.relative_to(DOCS).as_posix(): p.read_text() for p in (DOCS / "primitives.md", *(DOCS / "primitives").glob("*"))}
+    assert written == pages(), "python -m docs.generate writes them anew"
 
 
 def test_every_primitive_is_in_one_family():
