@@ -214,7 +214,7 @@ def tune_graph(
             callback(progress, None)
         search = None if seconds is None else max(left() - _ending(seconds, compiling, progress), MIN_SEARCH_SHARE * seconds)
         result = tune_tasks(
-            [WeightedFunction(t.func, t.calls, seconds=t.best or t.before / t.calls or None) for t in progress.tasks],
+            [WeightedFunction(t.func, t.calls, seconds=t.before / t.calls or None) for t in progress.tasks],
             target, trials, search, records=known, seed=seed, callbacks=[tell], **options,
         )  # fmt: skip
         after = compile(graph, target, records=known)

@@ -60,17 +60,18 @@ class Budget:
     @property
     def race(self) -> float:
         """The seconds for the timing of one race."""
-        return self._race if self.seconds is None else min(self._race, 0.5 * self.reserve / self._races)
+        if self.seconds is None:
+            return self._race
+        return max(0.0, min(self._race, 0.5 * self.reserve / self._races, 0.5 * (self.seconds - self.elapsed)))
 
     @property
     def late(self) -> bool:
         """True if the seconds are used up, except those reserved for the final races."""
         return self._searched() >= 1
 
-    @property
-    def over(self) -> bool:
-        """True if all seconds are used up, those for the final races, too."""
-        return self.seconds is not None and self.elapsed >= self.seconds
+    def fits_race(self, task: str) -> bool:
+        """True if a round of the race of a task, by its key, ends in time."""
+        return self.seconds is None or self.elapsed + self.rounds.get(task, 0.0) < self.seconds
 
     @property
     def used(self) -> float:

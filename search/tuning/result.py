@@ -42,6 +42,13 @@ def failures(measurements: Sequence[Measurement]) -> list[tuple[str, int, str]]:
     return [(kind, messages.total(), messages.most_common(1)[0][0]) for kind, messages in found.items()]
 
 
+def default_seconds(race: Sequence[Measurement], trials: Sequence[Measurement], slowdown: float | None) -> float | None:
+    """The seconds of the default schedule in a race, or else in its trial, times the slowdown; None if it was no valid trial."""
+    found = ([m.seconds for m in of if m.candidate.sketch == "default" and m.outcome == "ok"] for of in (race, trials))
+    raced, tried = (next(iter(seconds), None) for seconds in found)
+    return raced if raced is not None or tried is None else tried * (slowdown or 1.0)
+
+
 class NothingFound(RuntimeError):
     """No candidate was valid. `outcomes` counts them by kind, `reasons` has the first line of the most common message of a
     kind."""
@@ -162,11 +169,7 @@ class Result:
     def default(self) -> float | None:
         """The seconds of the default schedule in the race, or else in its trial at the speed of the machine in the race; None if
         it was no valid trial."""
-        raced, tried = (
-            next((m.seconds for m in found if m.candidate.sketch == "default" and m.outcome == "ok"), None)
-            for found in (self.race, self.measurements)
-        )
-        return raced if raced is not None or tried is None else tried * (self.slowdown or 1.0)
+        return default_seconds(self.race, self.measurements, self.slowdown)
 
     @property
     def trials(self) -> int:

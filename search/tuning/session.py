@@ -37,7 +37,7 @@ from .events import Callback, Finished, Prepared, RoundEnded, Started
 from .journal import Journal
 from .options import Options
 from .race import MAX_LEADERS, race
-from .result import Result
+from .result import Result, default_seconds
 
 MAX_COPIES = 100  # successive candidates that copy earlier ones before the space counts as exhausted
 BASELINE_SHARE = 0.06  # largest share of a budget in seconds for the program as written
@@ -88,6 +88,15 @@ class Session:
     def best(self) -> Measurement | None:
         """The fastest checked candidate so far, of earlier runs too."""
         return self._journal.best
+
+    @property
+    def gain(self) -> float:
+        """The speedup of the best candidate over the default schedule or else the first valid one, all timed alone; else 1."""
+        journal = self._journal
+        trials = (*journal.measurements, *journal.earlier)
+        default = default_seconds(journal.race, trials, journal.slowdown)
+        known = default or next((m.seconds for m in trials if m.outcome == "ok"), None)
+        return known / self.best.seconds if self.best is not None and known is not None else 1.0
 
     @property
     def trials(self) -> int:
@@ -142,10 +151,8 @@ class Session:
             self._measurer.pause()
 
     def race(self) -> None:
-        """Let the leading candidates race. Of several tasks, those to which no time is left keep the times of their trials."""
-        if self._budget.tasks > 1 and self._budget.over:
-            return
-        if (measurer := self._measurer) is not None and self.error is None:
+        """Let the leading candidates race. A task to which no time is left keeps the times of its trials."""
+        if (measurer := self._measurer) is not None and self.error is None and self._budget.fits_race(self.task.key):
             self._catching(lambda: race(self._journal, measurer, self._budget, self._first))
 
     def result(self, interrupted: bool) -> Result:

@@ -37,8 +37,9 @@ STRATEGIES = ("gradient", "round-robin")
 
 @dataclass(frozen=True)
 class WeightedFunction:
-    """A function to tune among others: `weight` is its number of calls, `workload` its named workload, if any. `seconds` is its
-    known time before tuning; with it the function gets a round only if that promises most."""
+    """A function to tune among others: `weight` is its number of calls, `workload` its named workload, if any. `seconds` is the
+    known time of its default schedule, such as that inside of a network, where caches are cold. With it the function gets a round
+    only if that promises most, and its times are `seconds` over its speedups alone."""
 
     func: PrimFunc
     weight: float = 1.0
@@ -49,7 +50,8 @@ class WeightedFunction:
 @dataclass(frozen=True, slots=True)
 class Round:
     """A round of a task: the number of the task among distinct ones, and the trials of the round. `seconds` is the best time of
-    the task after it, `objective` that over all tasks. Both are infinite while a valid candidate is missing."""
+    the task after it, on the clock of its known seconds, `objective` that over all tasks. Both are infinite while a valid
+    candidate is missing."""
 
     task: int
     trials: int
@@ -135,7 +137,8 @@ def tune_tasks(
         interrupted = drive(tuned, scheduler.turns())
         scheduler.close()
     found = [_result(session, interrupted) for session in tuned]
-    total = _total(value, [_or_known(k) if r is None else r.seconds for (r, _), k in zip(found, known, strict=True)])
+    alone = [None if r is None else r.seconds for r, _ in found]
+    total = _total(value, [s if s and k is None else _seconds(t, k) for s, t, k in zip(alone, tuned, known, strict=True)])
     results, problems = zip(*(found[n] for n in position), strict=True)
     return TasksResult(results, total, tuple(scheduler.rounds), budget.elapsed, interrupted, problems)
 
@@ -165,9 +168,12 @@ def _size(trials: int | None, tasks: int, new: int) -> int:
     return min(BATCH, trials // max(1, new), max(MIN_ROUND, trials // (MIN_ROUNDS * tasks)))
 
 
-def _or_known(seconds: float | None) -> float:
-    """The seconds of a task without a better candidate: those known before, else infinity."""
-    return math.inf if seconds is None else seconds
+def _seconds(session: Session, known: float | None) -> float:
+    """The seconds of a task with its best schedule: those `known` of its default over the speedup, so that times of two clocks
+    do not meet; else those alone, infinite before a valid candidate."""
+    if known is not None:
+        return known / session.gain
+    return math.inf if session.best is None else session.best.seconds
 
 
 def _total(value: Objective, seconds: Sequence[float]) -> float:
@@ -199,7 +205,7 @@ class _Scheduler:
         self._strategy, self._allocation = strategy, allocation
         self._rng = np.random.default_rng(seed)
         self._histories = [
-            TaskHistory(s.task.flop, group(s.task.func, s.task.flop), [] if k is None else [k])
+            TaskHistory(s.task.flop, group(s.task.func, s.task.flop), [] if k is None else [_seconds(s, k)])
             for s, k in zip(tuned, known, strict=True)
         ]
         self._size = _size(budget.trials, len(tuned), known.count(None))
@@ -239,7 +245,7 @@ class _Scheduler:
             return
         history.under_way = 0
         trials, self._counted[task] = session.trials - self._counted[task], session.trials
-        history.best.append(_or_known(self._known[task]) if session.best is None else session.best.seconds)
+        history.best.append(_seconds(session, self._known[task]))
         patience = self._allocation.patience
         hopeless = not math.isfinite(history.seconds) and history.rounds >= 3
         history.dead = session.exhausted or hopeless or (patience is not None and history.stalled_rounds >= patience)
