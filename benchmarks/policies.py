@@ -30,9 +30,7 @@ PLAIN = "ansor"
 
 # Arguments of `search.policy.named.make_policy`, beside the task.
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
-    **{
-        name: {"policy": name} for name in (PLAIN, "evolution", "template", "directions", "beam", "tree", "stochastic", "actions")
-    },
+    **{name: {"policy": name} for name in (PLAIN, "evolution", "template", "directions", "beam", "tree")},
     "random": {"policy": "random", "model": "none"},
     "no model": {"model": "none"},
     "no shipped trees": {"model": "gbdt"},

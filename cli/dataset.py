@@ -21,10 +21,8 @@ from .process import guarded
 if TYPE_CHECKING:
     from codegen import Target
     from costmodel.dataset import Dataset
-    from search.measure import Measurement
     from search.records import Records
     from search.task import Task
-    from tir.ir import PrimFunc
     from workloads import Workload
 
 MIN_VARIED = 16  # smaller sizes are those of kernels, strides and the like
@@ -65,6 +63,8 @@ def _run(args: argparse.Namespace) -> int:
     for policy in args.policies.split(","):
         with refusing("--policies"):
             check_names(policy=policy)
+            if policy == "plan":
+                raise ValueError("the policy plan makes schedules without sketches, which a data set has no rows of")
     out, target = writable("--out", args.out), parse_target("llvm", args.threads)
     with Records(args.records or f"{args.out}.db") as records:
         for workload in chosen:
@@ -131,11 +131,10 @@ def _measured(workload: Workload, shape: tuple[int, ...], target: Target, record
 
 
 def dataset(records: Records, target: Target) -> Dataset:
-    """The data set of the records of a target: rows of sketches that still exist, and other schedules that can be replayed."""
+    """The data set of the records of a target: rows of sketches that still exist."""
     from costmodel import GBDTModel
-    from search.names import SPACELESS
     from search.policy.warm_start import by_sketch
-    from search.population.programs import schedule_programs, sketch_programs
+    from search.population.programs import sketch_programs
     from search.space import generate
     from search.task import target_text
 
@@ -145,18 +144,4 @@ def dataset(records: Records, target: Target) -> Dataset:
         func = records.func(summary.workload)
         for sketch, rows, seconds in by_sketch(measured, generate(func, target)):
             model.update(sketch_programs(sketch), rows, seconds)
-        others = [(m, s) for m in measured if m.candidate.sketch in SPACELESS and (s := _replayed(func, m)) is not None]
-        if others:
-            programs = schedule_programs(func, [s for _, s in others])
-            model.update(programs, np.arange(len(others))[:, None], np.array([m.seconds for m, _ in others]))
     return model.data
-
-
-def _replayed(func: PrimFunc, measurement: Measurement) -> PrimFunc | None:
-    """The function that a recorded schedule makes; None where it is refused today."""
-    from schedule import ScheduleError, replay_json
-
-    try:
-        return replay_json(func, measurement.candidate.trace).func
-    except (ScheduleError, ValueError):
-        return None

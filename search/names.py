@@ -1,7 +1,6 @@
 """The names of policies, models and spaces for users, apart from the objects, which load slowly."""
 
-POLICIES = ("evolution", "random", "ansor", "template", "directions", "beam", "tree", "stochastic", "actions", "plan")
-SPACELESS = ("stochastic", "actions", "plan")  # policies that make schedules by themselves, not from sketches
+POLICIES = ("evolution", "random", "ansor", "template", "directions", "beam", "tree", "plan")
 MODELS = ("pretrained", "gbdt", "pack-sum", "tile", "random", "none")
 SPACES = ("full", "ansor", "limited")
 SEED_LIMIT = 1 << 63  # seeds are below it, the range of a column of the records

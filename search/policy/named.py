@@ -14,11 +14,9 @@ from costmodel import CostModel, GBDTModel, RandomModel
 from costmodel.pretrained import pretrained
 
 from ..backends import search_backend
-from ..experiments.actions import ActionBeam
 from ..experiments.ansor import Ansor, pack_sum
 from ..experiments.beam import BeamSearch
 from ..experiments.directions import DirectionWalk
-from ..experiments.stochastic import StochasticSchedule
 from ..experiments.template import TemplateTuner
 from ..experiments.tree import TreeSearch
 from ..population.sample import legalize
@@ -70,13 +68,6 @@ def _over_rows(policy: Callable[..., Policy], subject: Subject, **parts: Any) ->
     return policy(sketches, subject.target, *subject.models, **parts)
 
 
-def _stochastic(subject: Subject, **parts: Any) -> Policy:
-    """A policy over a stochastic schedule: the user's space, if it is a function."""
-    if not isinstance(subject.space, str):
-        parts.setdefault("space", subject.space)
-    return StochasticSchedule(subject.task.func, subject.target, subject.models[0], **parts)
-
-
 def _plan(subject: Subject) -> Policy:
     """Planning, where the library knows the function; else random search by the analytic model."""
     try:
@@ -93,8 +84,6 @@ POLICIES: dict[str, Named] = {
     "directions": Named(partial(_over_rows, DirectionWalk), model="tile"),
     "beam": Named(partial(_over_rows, BeamSearch)),
     "tree": Named(partial(_over_rows, TreeSearch)),
-    "stochastic": Named(_stochastic),
-    "actions": Named(lambda subject, **parts: ActionBeam(subject.task.func, subject.target, subject.models[0], **parts)),
     "plan": Named(_plan, model="tile"),
 }
 

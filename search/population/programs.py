@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -74,14 +74,3 @@ def _groups(keys: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
         members.setdefault(group, []).append(n)
     for group in sorted(members):
         yield group, np.array(members[group])
-
-
-def schedule_programs(func: PrimFunc, scheduled: Sequence[PrimFunc]) -> SketchPrograms:
-    """The programs of any schedules of `func`, for cost models: a row is the number of one in `scheduled`."""
-    _, descriptions = _shared(func)
-
-    def programs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, ProgramDescription]]:
-        for n, (number,) in enumerate(rows.tolist()):
-            yield np.array([n]), program(scheduled[number], descriptions)
-
-    return SketchPrograms("schedules", 1, (), key(func), programs, len)

@@ -14,7 +14,7 @@ import numpy as np
 from tir.nearest import no_such
 
 from ..measure import Candidate, Limits, Measurer
-from ..names import MODELS, POLICIES, SEED_LIMIT, SPACELESS, SPACES
+from ..names import MODELS, POLICIES, SEED_LIMIT, SPACES
 from ..policy.protocol import Policy
 from ..records import Records
 from ..task import Task
@@ -66,13 +66,9 @@ def check_options(options: Options) -> None:
         if not number and not (name == "memory" and value is None):
             raise ValueError(f"Limits.{name} should be a positive number, got {value!r}")
     check_names(policy=options.policy, model=options.model, space=options.space)
-    if options.policy in SPACELESS and (isinstance(options.space, str) or options.rules is not None):
-        raise ValueError(
-            f"the policy {options.policy} makes schedules without sketches, so it takes no rules and no named space; got "
-            + ("rules" if options.rules is not None else f"the space {options.space!r}")
-        )
-    if options.policy == "actions" and options.space is not None:
-        raise ValueError("the policy actions tries single primitives, so it takes no space; stochastic takes a function")
+    if options.policy == "plan" and (options.space is not None or options.rules is not None):
+        given = "rules" if options.rules is not None else f"the space {options.space!r}"
+        raise ValueError(f"the policy plan makes schedules without sketches, so it takes no rules and no space; got {given}")
     named = options.policy is None or isinstance(options.policy, str)
     if not named and not (options.model is options.space is options.rules is None):
         raise ValueError("model, space and rules are those of the named policies; a policy of your own brings its own")

@@ -10,13 +10,10 @@ import numpy as np
 import pytest
 
 import tir
-from schedule import Schedule, ScheduleError, Trace, replay
-from search.experiments.actions import successors
+from schedule import Trace, replay
 from search.experiments.ansor import WARM_UP, Ansor
 from search.experiments.directions import DirectionWalk
 from search.experiments.knobs import knobs, settings, with_knob_resampled
-from search.experiments.stochastic import StochasticSchedule
-from search.experiments.stochastic_schedule import MAX_UNROLLED, POSTPROCESSORS, refuse_large_bodies
 from search.experiments.template import TemplateTuner
 from search.measure import Measurement
 from search.policy import named
@@ -24,13 +21,12 @@ from search.policy.evolution import Settings
 from search.policy.named import POLICIES, make_policy
 from search.population.sample import legalize, sample
 from search.task import Task
-from tests.programs import chain, matmul
+from tests.programs import matmul
 from tests.search.once import generate
 from tests.search.policy.oracle import TARGET, best_of, task
-from tests.sweeps import quick
 
 TASK = Task.of(matmul(7, 13, 109), TARGET)
-SMALL = {"ansor": {"population": 64}, "stochastic": {"population": 12}, "tree": {"simulations": 32}}
+SMALL = {"ansor": {"population": 64}, "tree": {"simulations": 32}}
 
 
 @pytest.fixture(autouse=True)
@@ -80,8 +76,6 @@ COMPARED = {
     "tree": ({"start": (), "simulations": 32}, 24, ("random", {})),
     "directions": ({"start": ()}, 24, ("random", {})),
     "ansor": ({"population": 128}, 48, ("random", {"space": "ansor"})),
-    "stochastic": ({"population": 24}, 40, ("stochastic", {})),
-    "actions": ({}, 24, ("actions", {})),
 }
 
 
@@ -90,11 +84,10 @@ def random_best(name: str, trials: int, options: str) -> float:
     return np.mean([best_of(make_policy(task(), name, "none", **json.loads(options)), trials, seed) for seed in range(3)])
 
 
-@quick(lambda name: name != "stochastic")
 @pytest.mark.parametrize("name", COMPARED)
 def test_it_improves_on_random_candidates_at_equal_trials(name):
     own, trials, (other, options) = COMPARED[name]
-    seeds = range(3 if name in ("beam", "stochastic") else 2)  # these vary more
+    seeds = range(3 if name == "beam" else 2)  # it varies more
     found = [best_of(make_policy(task(), name, **own), trials, seed) for seed in seeds]
     assert np.mean(found) < random_best(other, trials, json.dumps(options))
 
@@ -149,52 +142,11 @@ def test_ansor_scores_at_random_until_it_is_warm():
     assert policy.model.forest.features.size
 
 
-def test_decisions_are_mutated_in_the_trace():
-    """A mutant keeps all decisions but one, and those that it makes illegal."""
-
-    def space(s: Schedule) -> None:
-        for loop in s.get_loops("C")[:2]:
-            s.split(loop, [*s.sample_perfect_tile(loop, 3, max_innermost_factor=64)])
-
-    policy = StochasticSchedule(matmul(64, 5, 96), TARGET, space=space, postprocessors=())
-    rng = np.random.default_rng(0)
-    parent = policy._drawn_schedule((), rng)
-    decided = [step.bound["decision"] for step in parent.trace if step.name == "sample_perfect_tile"]
-    child = policy._drawn_schedule([None, decided[1]], rng)
-    mutated = [step.bound["decision"] for step in child.trace if step.name == "sample_perfect_tile"]
-    assert mutated[1] == decided[1] and mutated[0] != decided[0]
-    again = policy._drawn_schedule([[3, 5, 7], decided[1]], rng)  # 105 is not the extent: drawn anew
-    assert np.prod(next(step.bound["decision"] for step in again.trace if step.name == "sample_perfect_tile")) == 64
-
-
-def test_a_postprocessor_refuses():
-    s = Schedule(matmul(64, 5, 1024))
-    s.unroll(s.get_loops("C")[1])
-    with pytest.raises(ScheduleError, match=re.escape(f"`C` would have 1024 copies of its body, of at most {MAX_UNROLLED}")):
-        refuse_large_bodies(s, TARGET)
-
-    def refuse(schedule, target):
-        raise ScheduleError("never")
-
-    policy = StochasticSchedule(chain(), TARGET, postprocessors=(*POSTPROCESSORS, refuse), population=2)
-    assert policy.propose(4, np.random.default_rng(0)) == []
-
-
-def test_actions_are_single_and_legal():
-    func = matmul(7, 5, 13)
-    made = list(successors(Schedule(func), TARGET))
-    assert len({s.trace.to_json() for s in made}) == len(made) > 10
-    assert {step.name for s in made for step in s.trace} >= {"parallel", "vectorize", "unroll", "reorder", "split"}
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"policy": "actions", "space": "ansor"},
-     "the policy actions makes schedules without sketches, so it takes no rules and no named space; got the space 'ansor'"),
-    ({"policy": "stochastic", "rules": ()},
-     "the policy stochastic makes schedules without sketches, so it takes no rules and no named space; got rules"),
-    ({"policy": "actions", "space": lambda s: None},
-     "the policy actions tries single primitives, so it takes no space; stochastic takes a function"),
+@pytest.mark.parametrize(("options", "given"), [
+    ({"space": "ansor"}, "the space 'ansor'"),
+    ({"rules": ()}, "rules"),
 ])  # fmt: skip
-def test_a_space_that_a_policy_cannot_have_is_refused(options, message):
+def test_plan_takes_no_space_and_no_rules(options, given):
+    message = f"the policy plan makes schedules without sketches, so it takes no rules and no space; got {given}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        tir.autotune(matmul(), TARGET, trials=1, **options)
+        tir.autotune(matmul(), TARGET, trials=1, policy="plan", **options)

@@ -16,8 +16,9 @@ from costmodel.dataset import Dataset
 from schedule import Trace, replay
 from search.measure import Candidate, Measurement
 from search.policy.protocol import Policy
-from search.population.programs import schedule_programs, sketch_programs
+from search.population.programs import sketch_programs
 from search.task import Task
+from tests.search.policy.schedule_programs import schedule_programs
 from tir import workloads
 
 SAMPLE = Path(costmodel.dataset.__file__).with_name("sample.npz")

@@ -9,8 +9,8 @@ import pytest
 
 from costmodel import RandomModel, SketchPrograms
 from search.policy.ranking import DECAY, MIN_TRUST, PRIOR_PAIRS, TrustedModel, ordered_pairs, score_rows
-from search.population.programs import schedule_programs
 from tests.programs import matmul
+from tests.search.policy.schedule_programs import schedule_programs
 
 SCORES = np.array([4.0, 3.0, 2.0, 1.0])
 SECONDS = np.array([1.0, 2.0, 3.0, np.inf])

@@ -11,7 +11,7 @@ from costmodel.pretrained import pretrained
 from schedule import ScheduleError, replay
 from schedule.open_trace import Hole
 from search.policy.ranking import score_rows
-from search.population.programs import schedule_programs, sketch_programs
+from search.population.programs import sketch_programs
 from search.population.sample import sample
 from search.population.symbolic import ReplayCache, symbolic, witness
 from search.space import Derivation, best_first, named
@@ -19,6 +19,7 @@ from search.space.sketch import Sketch
 from tests.programs import batched_matmul, conv_norm_relu, matmul, total, transposed_matmul
 from tests.search.agreement import disagreements
 from tests.search.once import generate
+from tests.search.policy.schedule_programs import schedule_programs
 from tests.search.population.candidates import SHAPES
 from tests.sweeps import one_in
 from tir import te, workloads
