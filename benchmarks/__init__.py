@@ -43,6 +43,7 @@ BENCHMARKS = (
     "networks",
     "torch",
     "distributed",
+    "generate",
 )
 
 DEFAULT = ("cpu", "compile_time", "parallel_region", "search_throughput", "interpreter", "import_time")  # if none is named

@@ -76,13 +76,14 @@ class Contender:
 
     def seconds(self, calls: int) -> float:
         """Seconds of a call, the mean of so many in a row."""
-        return self._ask(str(calls))["seconds"]
+        return self.ask(str(calls))["seconds"]
 
     def kernels(self) -> list[tuple[str, int, float]]:
         """Of each kernel its name, its calls, and their seconds in all; nothing of other libraries."""
-        return self._ask("profile")["kernels"]
+        return self.ask("profile")["kernels"]
 
-    def _ask(self, request: str) -> dict[str, Any]:
+    def ask(self, request: str) -> dict[str, Any]:
+        """The answer to a request. RuntimeError with what failed."""
         assert self._process.stdin is not None
         print(request, file=self._process.stdin, flush=True)
         found = self._answer()

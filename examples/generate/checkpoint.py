@@ -37,6 +37,14 @@ class Config:
     def head(self) -> int:
         return self.width // self.heads
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the weights by name: matrices (results, columns), and vectors of norms."""
+        square, narrow, wide = (self.width, self.width), (self.kv_heads * self.head, self.width), (self.hidden, self.width)
+        layer = {"attn_norm": square[:1], "attn_q": square, "attn_k": narrow, "attn_v": narrow, "attn_output": square}
+        layer |= {"ffn_norm": square[:1], "ffn_gate": wide, "ffn_up": wide, "ffn_down": wide[::-1]}
+        found = {f"blk.{n}.{name}.weight": shape for n in range(self.layers) for name, shape in layer.items()}
+        return found | {"token_embd.weight": (self.vocabulary, self.width), "output_norm.weight": square[:1]}
+
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
@@ -93,20 +101,13 @@ def load(path: Path) -> Checkpoint:
 
 def drawn(config: Config, rng: np.random.Generator) -> Checkpoint:
     """A model of random weights of variance 1 / columns."""
-    square, narrow = (config.width, config.width), (config.kv_heads * config.head, config.width)
-    layer = {"attn_q": square, "attn_k": narrow, "attn_v": narrow, "attn_output": square}
-    layer |= {
-        "ffn_gate": (config.hidden, config.width),
-        "ffn_up": (config.hidden, config.width),
-        "ffn_down": (config.width, config.hidden),
-    }
-    shapes = {f"blk.{n}.{name}.weight": shape for n in range(config.layers) for name, shape in layer.items()}
-    shapes["token_embd.weight"] = (config.vocabulary, config.width)
-    weights: dict[str, Weight] = {
-        name: rng.standard_normal(shape, np.float32) * np.float32(shape[1] ** -0.5) for name, shape in shapes.items()
-    }
-    norms = ["output_norm", *(f"blk.{n}.{part}_norm" for n in range(config.layers) for part in ("attn", "ffn"))]
-    return Checkpoint(config, weights | {f"{name}.weight": np.ones(config.width, np.float32) for name in norms})
+
+    def weight(shape: tuple[int, ...]) -> np.ndarray:
+        if len(shape) == 1:
+            return np.ones(shape, np.float32)
+        return rng.standard_normal(shape, np.float32) * np.float32(shape[1] ** -0.5)
+
+    return Checkpoint(config, {name: weight(shape) for name, shape in config.shapes().items()})
 
 
 def quantised(weight: Weight, bits: int, block: int = 32) -> Weight:

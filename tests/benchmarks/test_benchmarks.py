@@ -218,7 +218,7 @@ def test_the_worker_refuses_a_wrong_number_of_threads(monkeypatch: pytest.Monkey
     (
         ["interpreter", "--save", "."],
         "--save is for ablation, policies, quality, model, cpu, levels, perturb, calls, interleaved, breadth, networks, torch, distributed, symbolic, "
-        "interop, not interpreter",
+        "interop, generate, not interpreter",
     ),
     (["cpu", "--schedule", "tuned", "--best", "nowhere"], "--best: nowhere is not a folder"),
     (["cpu", "--minutes", "3"], "--minutes is for ablation, policies, quality, not cpu"),
@@ -566,7 +566,7 @@ def test_every_benchmark_is_tried() -> None:
         "networks",
         "torch",
     }  # the last four in files of their own
-    own |= {"perturb"}  # in a file of its own, too
+    own |= {"perturb", "generate"}  # in files of their own, too
     own |= {"distributed"}  # which takes a minute: tests/search/measure/test_distributed.py has what it is made of
     assert {name for name, _ in KEYS} | own == set(BENCHMARKS)
 
