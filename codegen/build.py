@@ -14,11 +14,11 @@ from tir.verify.bounds import refuse_out_of_bounds
 
 from .backend import backend
 from .cache import ObjectCache
-from .runtime.kernel import Kernel
 from .target import Target
 
 if TYPE_CHECKING:
     from .cuda import CudaKernel
+    from .runtime.kernel import Kernel
 
 
 @overload

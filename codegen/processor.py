@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import re
@@ -61,10 +60,23 @@ _NAMED_BY_FEATURE = (("amx-fp16", "graniterapids"), ("amx-tile", "sapphirerapids
 
 
 @cache
-def host_processor() -> tuple[str, str]:
-    """LLVM's name of this processor and its feature string, without tile registers (AMX) where this process may not use them."""
-    from .llvm_binding import llvm
+def _llvm() -> Any:
+    """LLVM; None where it is not installed, as in a browser. Programs are scheduled, lowered and run, not compiled."""
+    try:
+        from .llvm_binding import llvm
+    except ModuleNotFoundError:
+        return None
+    return llvm
 
+
+@cache
+def host_processor() -> tuple[str, str]:
+    """LLVM's name of this processor and its feature string, without tile registers (AMX) where this process may not use them.
+
+    Without LLVM, a processor without features.
+    """
+    if (llvm := _llvm()) is None:
+        return "generic", ""
     features, name = llvm.get_host_cpu_features().flatten(), llvm.get_host_cpu_name()
     present = set(features.split(","))
     newer = next((newer for feature, newer in _NAMED_BY_FEATURE if f"+{feature}" in present), name)
@@ -79,6 +91,8 @@ def _tiles_permitted() -> bool:
     """True where the operating system lets this process use tile registers, for which Linux must be asked."""
     if sys.platform != "linux":
         return True
+    import ctypes
+
     return ctypes.CDLL(None).syscall(ARCH_PRCTL, ctypes.c_long(REQUEST_PERMISSION), ctypes.c_long(TILE_DATA)) == 0
 
 
@@ -96,8 +110,8 @@ def processor_features(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[st
 @cache
 def foreign_triple(mtriple: str) -> str:
     """LLVM's triple of a kind of machine, empty for this one. Raises ValueError where LLVM has no code generator for it."""
-    from .llvm_binding import llvm
-
+    if (llvm := _llvm()) is None:
+        return mtriple
     llvm.initialize_all_targets()
     if machine_kind(mtriple) == machine_kind():
         return ""
@@ -167,8 +181,8 @@ def _features_of(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[str]:
     LLVM has no query for them, but it inlines a function only into a caller with all of its features. So a module calls one
     function for each set; the processor has the sets whose calls are inlined.
     """
-    from .llvm_binding import llvm
-
+    if (llvm := _llvm()) is None:
+        return frozenset()
     llvm.initialize_native_target()
     if mtriple:
         sets = {"aarch64": _ARM_INSTRUCTION_SETS, "arm64": _ARM_INSTRUCTION_SETS, "x86_64": _INSTRUCTION_SETS}
@@ -195,8 +209,8 @@ def _features_of(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[str]:
 @lru_cache(64)
 def known_processor(mcpu: str, mtriple: str = "") -> bool:
     """True where LLVM has a processor of that name. LLVM reports an unknown one on the error stream only, and aborts later."""
-    from .llvm_binding import llvm
-
+    if (llvm := _llvm()) is None:
+        return True
     llvm.initialize_native_target()
     try:
         errors = os.dup(2)

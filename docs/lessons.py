@@ -3,7 +3,8 @@
 
 A lesson is a script in percent cells. A cell tagged `machine` prints what depends on the machine: times, machine code, the tiles
 of its processor, the last digits of learned models. Its output is kept as one machine gave it, which the first line of the file
-names. That of all other cells is the same everywhere, and the tests compare it.
+names. That of all other cells is the same everywhere, and the tests compare it. A cell tagged `native` compiles, too. Without
+these two kinds of cells, the first seven lessons run where nothing can be compiled, as in a browser.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ class Cell(NamedTuple):
     def of_machine(self) -> bool:
         return '"machine"' in self.header
 
+    @property
+    def native(self) -> bool:
+        """True for a cell that compiles, or uses what one has compiled."""
+        return self.of_machine or '"native"' in self.header
+
 
 def cells(text: str) -> list[Cell]:
     """The percent cells of a script."""
@@ -52,11 +58,14 @@ def cells(text: str) -> list[Cell]:
     return [Cell(n, line, m[1], text[m.end() : end]) for n, (m, line, end) in enumerate(zip(found, starts, ends, strict=True))]
 
 
-def run(path: Path) -> dict[int, str]:
-    """What each cell of a lesson prints, by its number; cells that print nothing are left out."""
+def run(path: Path, native: bool = True) -> dict[int, str]:
+    """What each cell of a lesson prints, by its number; cells that print nothing are left out. Without `native`, cells that
+    compile are skipped."""
     text = path.read_text()
     tree, names, printed = ast.parse(text), {"__name__": "__main__", "__file__": str(path)}, {}
     for cell in cells(text):
+        if cell.native and not native:
+            continue
         statements = [s for s in tree.body if cell.line <= s.lineno <= cell.line + cell.text.count("\n")]
         output = io.StringIO()
         with redirect_stdout(output):  # with the lines of the file, for tracebacks and for what reads its own source

@@ -9,6 +9,8 @@ animation shows the order of iterations, accesses, hits and misses of a simulate
 
 from __future__ import annotations
 
-from .page import explore
+from tir.lazy_names import lazy_names
 
+# What simulates, reads answers and draws nests runs where nothing can be compiled, as in a browser; the page measures, too.
+__getattr__ = lazy_names(__name__, {"explore": ".page"})
 __all__ = ["explore"]

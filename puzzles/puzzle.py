@@ -40,8 +40,11 @@ class Goal:
         return f"{words}: {'none' if not self.bound and self.relation == 'at most' else f'{self.relation} {self.bound:g}'}"
 
     def count(self, subject: Subject) -> Counted:
-        """The counted number of an attempt. Raises Unmeasured where the measure does not apply."""
-        return MEASURES[self.measure].count(subject, *([self.of] if self.of else []))
+        """The counted number of an attempt. Raises Unmeasured where it does not apply, or needs what is not installed."""
+        try:
+            return MEASURES[self.measure].count(subject, *([self.of] if self.of else []))
+        except ModuleNotFoundError as error:
+            raise Unmeasured(f"this goal compiles or learns, and {error.name} is not installed here") from None
 
 
 def at_most(measure: str, bound: float, of: str = "", missed: str = "") -> Goal:

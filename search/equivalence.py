@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from codegen import build
 from schedule import Schedule
 from tir.arrays import to_float
 from tir.dtypes import is_float
@@ -16,7 +15,7 @@ from tir.ir import Buffer, PrimFunc, const_shape, need_func
 from .measure.error_analysis import NoBound
 from .measure.exact import largest_integers
 from .measure.reference import DISTRIBUTIONS, outputs, random_inputs
-from .measure.rounding import MAX_BOUND, ONE_THREAD, Expected, Reference
+from .measure.rounding import MAX_BOUND, ONE_THREAD, Expected, Reference, runnable
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def equivalent(f: PrimFunc | Schedule, g: PrimFunc | Schedule, *, seeds: int = 3
     """Run two functions or schedules on the same random inputs, and compare their outputs.
 
     TypeError or ValueError for different shapes or dtypes of parameters, an open size, or rounding errors so large that they hide
-    any fault; also the errors of `tir.build`.
+    any fault; also the errors of `tir.build`. Without LLVM, the interpreter runs both.
     """
     one, other = (x.func if isinstance(x, Schedule) else need_func(x, "equivalent") for x in (f, g))
     mine, its = ([(p.dtype, const_shape(p)) if isinstance(p, Buffer) else p for p in x.params] for x in (one, other))
@@ -54,7 +53,7 @@ def equivalent(f: PrimFunc | Schedule, g: PrimFunc | Schedule, *, seeds: int = 3
         raise ValueError(
             f"{one.name} and {other.name} take different parameters: {_parameters(one)} against {_parameters(other)}"
         )
-    kernels = [build(x, target) for x in (one, other)]
+    kernels = [runnable(x, target) for x in (one, other)]
     integers = largest_integers(one)
     reference = None if integers is not None else _reference(one, other)
     distribution, bound = 0, 0.0

@@ -49,6 +49,7 @@ c = np.empty((M, N), "float32")
 tir.run(func, a, b, c)
 assert (c == a @ b).all()
 
+# %% tags=["native"]
 kernel = tir.build(func, "llvm")
 assert (kernel(a, b) == a @ b).all()
 
@@ -108,6 +109,11 @@ layer = te.create_prim_func([X, W, bias, Y])
 print(layer.outline())
 
 x, w, v = (np.random.default_rng(1).integers(-4, 5, shape).astype("float32") for shape in ((M, K), (K, N), (N,)))
+y = np.empty((M, N), "float32")
+tir.run(layer, x, w, v, y)
+assert (y == np.maximum(x @ w + v, 0)).all()
+
+# %% tags=["native"]
 assert (tir.build(layer, "llvm")(x, w, v) == np.maximum(x @ w + v, 0)).all()
 
 # %% [markdown]

@@ -115,7 +115,7 @@ for name, loop in found.items():
 #
 # As with the cache, the best tile is about the largest that fits.
 
-# %%
+# %% tags=["native"]
 assert [loop.fma for loop in found.values()] == [1, 1, 2, 4, 8, 12, 16]
 assert [loop.loads + loop.broadcasts for loop in found.values()][1:6] == [2, 3, 4, 6, 8]
 assert not any(loop.spills for name, loop in found.items() if name != "8 × 16") and found["8 × 16"].spills > 0

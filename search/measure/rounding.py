@@ -14,16 +14,19 @@ counted once, by the type of the operation, and propagates through the uses of t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from codegen import build
+from codegen.build import build
 from schedule import Schedule, ScheduleError
 from tir import dtypes
 from tir.arrays import to_float
+from tir.interpreter import run
 from tir.ir import Axis, PrimFunc, as_int
 from tir.traverse import blocks, loads, loops_to, variables
 from workloads.workload import MAX_BOUND, MAX_LOOSE
@@ -79,7 +82,8 @@ class Reference:
     def __init__(self, func: PrimFunc):
         self._func, self._analysis = func, ErrorAnalysis(func)
         fast = work(func) > MIN_ITERATIONS_TO_SCHEDULE
-        self._kernel = build(by_rows(self._analysis.func, LANES) if fast else self._analysis.func, "llvm" if fast else ONE_THREAD)
+        wide = self._analysis.func
+        self._kernel = runnable(by_rows(wide, LANES), "llvm") if fast else runnable(wide, ONE_THREAD)
 
     def __call__(self, arrays: Sequence) -> dict[int, Expected]:
         """The results, by position, of a call with these arguments, which stay unchanged."""
@@ -105,6 +109,14 @@ class Reference:
                 error = np.where(np.isfinite(value), error + rounded * dtypes.unit(dtype) * size * terms, 0.0)
         slack = HALF_SLACK if dtypes.is_half(dtype) else SLACK
         return Expected(value, slack * np.where(np.isnan(error), math.inf, error))
+
+
+def runnable(func: PrimFunc, target: str) -> Callable[..., Any]:
+    """The compiled function, or the interpreted one where no compiler is installed, as in a browser."""
+    try:
+        return build(func, target)
+    except ModuleNotFoundError:
+        return partial(run, func)
 
 
 def work(func: PrimFunc) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import runpy
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +58,18 @@ def test_a_lesson_runs_prints_what_is_kept_and_draws_its_picture(name, course, a
     drawn = (course / "drawn" / f"{name}.svg").read_text()
     assert drawn.rstrip().endswith("</svg>") and not (course / "pictures").exists()  # nothing that git follows is written
     assert (COURSE / "pictures" / f"{name}.svg").stat().st_size < 100_000
+
+
+def test_the_first_lessons_and_most_puzzles_need_no_native_code(course):
+    command = [sys.executable, "-m", "tests.docs.without_native", str(course)]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "MPLBACKEND": "agg"}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    lessons_printed, verdicts = json.loads(done.stdout)
+    for name, printed in lessons_printed.items():
+        compiled = {str(cell.number) for cell in lessons.cells((COURSE / f"{name}.py").read_text()) if cell.native}
+        assert printed and printed == {str(n): text for n, text in lessons.kept(name).items() if str(n) not in compiled}, name
+    apart = {name for name, verdict in verdicts.items() if "✗" in verdict}
+    assert len(verdicts) - len(apart) >= 30 and all("not installed here" in verdicts[name] for name in apart)
 
 
 @pytest.mark.usefixtures("short_races")
