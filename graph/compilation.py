@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from itertools import product
@@ -18,10 +18,12 @@ from codegen.cache import users_cache
 from search.compilation import at_sizes, compile_function
 from search.planning import Plan, measure, recorded
 from search.sizes import named_rows
+from tir.constants import with_shared_constants
 from tir.ir import PrimFunc, Var
 from tir.te import Tensor, create_prim_func
 
 from .donation import donations, fuse_in_place, planned_graph
+from .fusion import Group
 from .general import GeneralKernels, Row, is_constant, largest_samples, samples
 from .ir import Graph, GraphError
 from .kernels import GroupKernel, compiled
@@ -225,7 +227,7 @@ class _Variants:
     def _sample(self, graph: Graph, row: Row) -> tuple[Sample, Graph]:
         read = final(graph, self.target, self.winograd, self.precision)
         found = donations(read, self.donate or {})
-        return Sample.of(row, planned_graph(read, found), fuse_in_place(read, found), found), read
+        return Sample.of(row, planned_graph(read, found), _sharing(fuse_in_place(read, found)), found), read
 
     def _assembled(self, graph: Graph, row: Row | None) -> Model:
         known = None if row is None or self.general is None else partial(self.general.kernel, row=row)
@@ -253,6 +255,11 @@ class _Variants:
         graph, layout, blocks = self.constants.shared(graph, layout)
         plan.largest = sample.with_constants({}).without_calls()
         return Program(plan, groups, kernels, layout, graph.constants, blocks, self.target)
+
+
+def _sharing(groups: Sequence[Group]) -> list[Group]:
+    """The groups of a network at one of its sizes, whose constants kernels of all sizes read."""
+    return [replace(g, func=with_shared_constants(g.func)) for g in groups]
 
 
 def final(graph: Graph, target: Target, winograd: bool = True, precision: Precision | None = None) -> Graph:
@@ -285,7 +292,7 @@ def assembled(
     need not be compiled."""
     found = donations(graph, donate or {})
     whole = graph
-    groups = fuse_in_place(graph, found)
+    groups = fuse_in_place(graph, found) if constants is None else _sharing(fuse_in_place(graph, found))
     graph = planned_graph(graph, found)
     given = {g.func: known(g.func) for g in groups} if known is not None else {}
     own = [func for func in (g.func for g in groups) if given.get(func) is None]

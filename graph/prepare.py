@@ -21,6 +21,8 @@ from .ir import Graph, Value
 from .kernels import GroupKernel
 from .memory import WEIGHTS, MemoryPlan, consecutive, relocated
 
+START_BYTES = 4096  # of a constant by whose hash it is found: a page tells nearly all apart
+
 
 @dataclass(frozen=True)
 class Preparation:
@@ -88,36 +90,52 @@ def with_constants(graph: Graph, plan: MemoryPlan, weights: np.ndarray) -> tuple
 
 
 class Constants:
-    """Constants of several models, each held once, in blocks of memory. A block lives as long as a model that uses it."""
+    """Constants of several models, each held once, in blocks of memory. A block lives as long as a model that uses it.
+
+    One may lie at the beginning of another: kernels fill the last panels of packed weights up to different numbers."""
 
     def __init__(self) -> None:
         self._blocks: WeakValueDictionary[str, np.ndarray] = WeakValueDictionary()  # by the names of their bases
-        self._known: dict[tuple[int, bytes], Address] = {}
+        self._known: dict[bytes, list[tuple[int, Address]]] = {}  # by the hash of the first bytes: the number of bytes, the place
         self._count = 0  # of blocks so far
 
     def shared(self, graph: Graph, plan: MemoryPlan) -> tuple[Graph, MemoryPlan, dict[str, np.ndarray]]:
         """A graph and its plan with constants in blocks, and the blocks they lie in; those that are new are one more block."""
         blocks = dict(self._blocks)
-        self._known = {key: at for key, at in self._known.items() if at.base in blocks}
+        self._known = {key: kept for key, known in self._known.items() if (kept := [k for k in known if k[1].base in blocks])}
         bytes_of = {v: _content(graph.constants[v.name]) for v in plan.addresses if v.name in graph.constants}
-        keys = {v: (a.nbytes, blake2b(a.data, digest_size=16).digest()) for v, a in bytes_of.items()}
-        new = {keys[v]: v for v in keys if keys[v] not in self._known}
+        starts = {v: blake2b(content[:START_BYTES].data, digest_size=16).digest() for v, content in bytes_of.items()}
+        found: dict[Value, Address] = {}
+        new: dict[Value, Value] = {}  # the constant at whose beginning each lies, perhaps itself
+        own: dict[bytes, list[Value]] = {}  # new ones, by the hash of their first bytes
+        for value in sorted(bytes_of, key=lambda v: -v.nbytes):
+            start, content = starts[value], bytes_of[value]
+            known = ((blocks[at.base][at.offset :], at) for nbytes, at in self._known.get(start, ()) if nbytes >= value.nbytes)
+            place = next((at for memory, at in known if np.array_equal(memory[: value.nbytes], content)), None)
+            if place is not None:
+                found[value] = place
+                continue
+            others = own.setdefault(start, [])
+            whole = next((v for v in others if np.array_equal(bytes_of[v][: value.nbytes], content)), value)
+            new[value] = whole
+            if whole == value:
+                others.append(value)
         if new or not blocks:
             base = f"{WEIGHTS}.{self._count}" if self._count else WEIGHTS
             self._count += 1
-            offsets, nbytes = consecutive(list(new.values()))
+            offsets, nbytes = consecutive([v for v in bytes_of if new.get(v) == v])
             blocks[base] = self._blocks[base] = block = aligned_memory(nbytes)
-            for key, value in new.items():
-                self._known[key] = Address(base, offsets[value])
-                block[offsets[value] : offsets[value] + value.nbytes] = bytes_of[value]
-        found = {v: self._known[key] for v, key in keys.items()}
+            for value, offset in offsets.items():
+                self._known.setdefault(starts[value], []).append((value.nbytes, Address(base, offset)))
+                block[offset : offset + value.nbytes] = bytes_of[value]
+            found |= {value: Address(base, offsets[whole]) for value, whole in new.items()}
         arrays = {v.name: elements(v, blocks[at.base][at.offset :]) for v, at in found.items()}
         for array in arrays.values():
             array.flags.writeable = False
         used = {at.base for at in found.values()} or {next(iter(blocks))}
-        own = {base: block for base, block in blocks.items() if base in used}
-        plan = replace(relocated(plan, graph, found), weights_nbytes=sum(block.nbytes for block in own.values()))
-        return graph.with_(constants=arrays), plan, own
+        read = {base: block for base, block in blocks.items() if base in used}
+        plan = replace(relocated(plan, graph, found), weights_nbytes=sum(block.nbytes for block in read.values()))
+        return graph.with_(constants=arrays), plan, read
 
 
 def _content(array: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ import numpy as np
 from tir import dtypes
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import SymbolicChoice, SymbolicInt, columns_of, formula
-from tir.constants import CONSTANTS
+from tir.constants import CONSTANTS, SHARED
 from tir.empty import has_empty
 from tir.ir import NOT_SPATIAL, Axis, Block, Const, For, Iter, PrimFunc, Var, annotation
 from tir.traverse import axis_loops, blocks, loops, stores, walk_stmts
@@ -235,6 +235,11 @@ class OpenSchedule(Schedule):
     def constants(self) -> frozenset[str]:
         """Constant parameters and their views: values that depend on them alone are computed once."""
         return self._with_views(annotation(self.func.attrs, CONSTANTS, ()))
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """Constants that functions of other sizes read, too: their packed order must follow from them alone."""
+        return self.constants if annotation(self.func.attrs, SHARED, False) else frozenset()
 
     @property
     def given(self) -> frozenset[str]:

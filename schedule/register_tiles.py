@@ -45,17 +45,27 @@ def fewest_cycles(
 
 
 def product_tile(
-    M: int, N: int, K: int, lanes: int, processor: CPU, dividing: bool = False, padded: bool = True, transposed: bool = False
+    M: int,
+    N: int,
+    K: int,
+    lanes: int,
+    processor: CPU,
+    dividing: bool = False,
+    padded: bool = True,
+    transposed: bool = False,
+    columns: int = 0,
 ) -> RegisterTile:
     """The tile of M rows and N columns with the fewest cycles of all sums of K steps. With `dividing`, its columns divide N, a
-    multiple of the lanes. Where rows are not `padded`, the last tile has only those left. A `transposed` result is stored in
-    vectors of rows, of which wide tiles have more: on a Zen 4, 6 of 28 rows by 64 columns take 1.01 x as long as 14 by 32."""
+    multiple of the lanes; `columns` are its columns where they are known. Where rows are not `padded`, the last tile has only
+    those left. A `transposed` result is stored in vectors of rows, of which wide tiles have more: on a Zen 4, 6 of 28 rows by 64
+    columns take 1.01 x as long as 14 by 32."""
     # A tile as wide as the matrix may end in a part of a vector, of more than one lane. In other tiles such a part takes twice as
     # long where columns are too few to be packed: each step has a mask. The last tile of packed columns is as wide as the others.
     vectors, few = ceil(N / lanes), N * K * processor.vector_bits // (8 * lanes) <= processor.l1
     whole = vectors if N % lanes > 1 else 0
     widths = {v for v in range(1, MAX_TILE_VECTORS + 1) if (v == 1 or v * lanes <= N) and not (dividing and N % (v * lanes))}
-    m, v = fitting(processor, range(1, min(M, processor.registers) + 1), sorted({*widths, whole} - {0}))
+    tried = [ceil(columns / lanes)] if columns else sorted({*widths, whole} - {0})
+    m, v = fitting(processor, range(1, min(M, processor.registers) + 1), tried)
     full, left = np.divmod(M, m)
 
     def panel(vectors: np.ndarray) -> np.ndarray:

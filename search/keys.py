@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 
+from tir.constants import without_shared_constants
 from tir.ir import PrimFunc
 
 
 def key(func: PrimFunc) -> str:
     """A hash of the function's printed script, without its name: the same on every platform and in every process.
 
-    Names of buffers, loops and blocks count, since traces refer to them.
+    Names of buffers, loops and blocks count, since traces refer to them. That other functions share its constants does not: the
+    fastest schedule of a function alone is known for both.
     """
     return _digest(_script(func))
 
@@ -22,7 +24,7 @@ def size_free_key(func: PrimFunc) -> str:
 
 
 def _script(func: PrimFunc) -> str:
-    return func.with_(name="main").script()
+    return without_shared_constants(func).with_(name="main").script()
 
 
 def _digest(text: str) -> str:

@@ -2,6 +2,9 @@
 
 The attribute `CONSTANTS` lists their names; the function never writes them. Values computed from them alone can be prepared once
 (`codegen.constants`). The attribute is part of the script, and so of the keys of tasks.
+
+With the attribute `SHARED`, the functions of a network at other sizes read these constants, too. Templates then pack them in an
+order that follows from the constants alone, so that one packed copy serves all.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from .ir import Buffer, PrimFunc, annotated, annotation
 from .traverse import stored_names
 
 CONSTANTS = "constants"
+SHARED = "constants_shared"
 
 
 def constants(func: PrimFunc) -> tuple[Buffer, ...]:
@@ -38,3 +42,13 @@ def with_constants(func: PrimFunc, names: Iterable[str]) -> PrimFunc:
     marked = func.with_(attrs=annotated(attrs, CONSTANTS, order) if order else attrs)
     constants(marked)
     return marked
+
+
+def with_shared_constants(func: PrimFunc) -> PrimFunc:
+    """`func` with its constants shared by functions of other sizes; itself where it has none."""
+    return func.with_(attrs=annotated(func.attrs, SHARED, True)) if annotation(func.attrs, CONSTANTS, ()) else func
+
+
+def without_shared_constants(func: PrimFunc) -> PrimFunc:
+    """`func` as its constants are its own: records know it by that form."""
+    return func.with_(attrs=tuple(a for a in func.attrs if a[0] != SHARED))

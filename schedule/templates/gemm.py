@@ -38,6 +38,10 @@ TLB_PAGES, PAGE_CYCLES = 64, 1.0
 MIN_USES_ALIASED_ROWS, MIN_USES_OF_ROWS = 5, 60
 ADD_LANES_CYCLES = 16.0  # cycles to add up the lanes of an inner product
 MIN_GAIN_OF_DOTS = 1.06  # least speed-up of a product for which its last columns become inner products
+# Vectors of a panel of columns that products of other numbers of rows read, too: tiles of up to 14 rows (6 with 16 registers)
+# then read it once, and two panels at a time hide the latency of additions for one row.
+SHARED_VECTORS = 2
+MAX_SHORTER_PARTS = 2  # most parts of a sum, over those that fit, so that equal parts make the whole of it
 MIN_ROWS_TO_TRANSPOSE = 4  # least rows for which it pays to transpose a right operand whose memory the sum walks
 
 
@@ -125,19 +129,34 @@ def columns_before(c: Contraction, last: int) -> Contraction:
     return replace(c, columns=(*first, replace(it, extent=Const(extent(it) - last))))
 
 
-def tiles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(), by_rows: bool | None = None) -> GemmTile:
+def shared_columns(c: Contraction, processor: CPU) -> int:
+    """The columns of a panel of a constant that products of other numbers of rows read, too."""
+    return min(SHARED_VECTORS * processor.lanes(c.bits), extent(c.columns[-1]))
+
+
+def tiles(
+    c: Contraction,
+    processor: CPU,
+    constants: frozenset[str] = frozenset(),
+    by_rows: bool | None = None,
+    shared: frozenset[str] = frozenset(),
+) -> GemmTile:
     """Good sizes for a product, computed from its extents and the processor. Threads share rows as `by_rows` says, or, where it
-    is None, as keeps more of them busy."""
+    is None, as keeps more of them busy. Panels of `shared` constants are alike for all numbers of rows."""
     lanes = processor.lanes(c.bits)
     M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction)
     outer = size(c.batch) * size(c.rows[:-1]) * size(c.columns[:-1])
-    mr, nr, _ = product_tile(M, N, K, lanes, processor)
+    alike = c.right.buffer.name in shared
+    mr, nr, _ = product_tile(M, N, K, lanes, processor, columns=shared_columns(c, processor) if alike else 0)
+    row_tiles, column_tiles = ceil(M / mr), ceil(N / nr)
     element, cut = c.bits // 8, len(c.reduction) == 1 and not _runs_whole(c, processor, constants)
+    cut = cut and not (alike and row_tiles == 1)  # a panel is then read from its beginning to its end
     few = cut and M * MAX_SUM_PART * element <= processor.product_block_bytes(few=True)[0]
     chunks = ceil(K / (MAX_SUM_PART if few else MAX_SUM_PART_OF_BLOCKS)) if cut else 1
+    if alike:
+        chunks = next((n for n in range(chunks, MAX_SHORTER_PARTS * chunks + 1) if K % n == 0), chunks)
     kc = ceil(extent(c.reduction[-1]) / chunks)
 
-    row_tiles, column_tiles = ceil(M / mr), ceil(N / nr)
     threads = c.threads(processor)
     enough_rows = outer >= 2 * threads or threads == 1
     line = ceil(K / chunks) * element
@@ -258,8 +277,10 @@ def variants(c: Contraction, machine: CPU) -> list[Sum]:
     return sorted({*found, _seed(c, machine)[1]}, key=lambda v: (v != _seed(c, machine)[1], list(Sum).index(v)))
 
 
-def _seed(c: Contraction, machine: CPU, constants: frozenset[str] = frozenset()) -> tuple[GemmTile, Sum]:
-    t = tiles(c, machine, constants)
+def _seed(
+    c: Contraction, machine: CPU, constants: frozenset[str] = frozenset(), shared: frozenset[str] = frozenset()
+) -> tuple[GemmTile, Sum]:
+    t = tiles(c, machine, constants, shared=shared)
     if t.kc >= extent(c.reduction[-1]):
         return t, Sum.WHOLE
     return t, Sum.IN_PARTS if t.by_rows else Sum.BY_COLUMNS
@@ -285,13 +306,13 @@ def build(
     machine: CPU = s.target.machine
     after = after or epilogue(s, c.block, rows=True)
     own_sizes = sizes is None and like is None
-    alone = own_sizes and (after is not None or not s.get_consumers(c.block))
+    alone = own_sizes and (after is not None or not s.get_consumers(c.block)) and c.right.buffer.name not in s.shared
     few = dot_columns(c, machine, s.constants) if alone and divisible(s.block(c.block)) else 0
     others = columns_before(c, few)
-    t, usual = _seed(others, machine, s.constants)
+    t, usual = _seed(others, machine, s.constants, s.shared)
     variant = usual if variant is None else variant
     if variant is Sum.IN_PARTS and not t.by_rows:  # else one thread may have the only block of rows
-        t = tiles(others, machine, s.constants, by_rows=True)
+        t = tiles(others, machine, s.constants, by_rows=True, shared=s.shared)
     t = sizes or t
     products = (*c.batch, *c.columns[:-1])  # each has columns of its own to pack
     outer = [loop_of(it) for it in (*products, *c.rows[:-1])]

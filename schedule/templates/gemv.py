@@ -8,7 +8,7 @@ is packed into panels of a few vectors of columns then: each is one stream, and 
 from __future__ import annotations
 
 from functools import partial as having
-from math import ceil
+from math import ceil, gcd
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, extent
@@ -19,6 +19,7 @@ from tir.ir import Block
 from tir.traverse import stores
 
 from .block_analysis import Contraction, at_axes, counted, epilogue, fuse_epilogue, last_axis, loop_of, merged, pairing, size
+from .gemm import shared_columns
 from .lanes import in_lanes
 from .marks import done, one_of, share, teams
 
@@ -26,6 +27,7 @@ NAME = "matrix and vector"
 ROWS_PER_PASS = (8, 2, 4, 16, 32)  # numbers of rows that are added to the result at a time: each is a stream from memory
 ROWS_AT_ONCE = (8, 4, 3, 2, 1)  # numbers of rows that are read at once
 VECTORS_PER_ROW = (8, 4, 2, 1, 16)  # numbers of vectors that are read of each row at a time
+SHARED_STREAMS = 2  # panels of `gemm` that are read at a time: with SHARED_VECTORS each, sums enough to hide their latency
 VECTORS_PER_TILE = (1, 2, 4, 8, 16, 32)  # numbers of vectors to which rows are added at a time
 
 
@@ -153,19 +155,27 @@ def _add_rows(s: OpenSchedule, c: Contraction, threads: int) -> None:
 def _build_panels(s: OpenSchedule, c: Contraction, threads: int) -> None:
     """Loops: panels of columns (threads); rows; lanes. Elementwise stages after the product are computed with each panel.
 
-    At the seed, a panel has so many vectors that their additions hide each other's latency, the panels as equal as can be.
+    At the seed, a panel has so many vectors that their additions hide each other's latency, the panels as equal as can be. Of
+    panels that products of more rows read, too, SHARED_STREAMS are read at a time, where their number divides.
     """
     machine, columns = s.target.machine, extent(c.columns[0])
     lanes = machine.lanes(c.bits)
     vectors, most = ceil(columns / lanes), ceil(machine.fmas * machine.core.latency)
     panels = ceil(ceil(vectors / most) / threads) * threads
     widths = [min(n, vectors) * lanes for n in (ceil(vectors / panels), *VECTORS_PER_TILE)]
+    together: list[int] = []
+    if c.right.buffer.name in s.shared:
+        widths.insert(0, shared_columns(c, machine))
+        together = [gcd(SHARED_STREAMS, ceil(columns / widths[0]))]
     width = s.choose(f"{c.block} columns", list(dict.fromkeys(widths)), block=c.block)
     after = epilogue(s, c.block, anywhere=True)
-    panel, j = s.split(loop_of(c.columns[0]), [None, width])
-    s.reorder(panel, loop_of(c.reduction[0]), j)
+    panel, *streams, j = s.split(loop_of(c.columns[0]), [None, *together, width])
+    s.reorder(panel, *streams, loop_of(c.reduction[0]), j)
     s.vectorize(j)
     copy = s.pack(c.block, c.right.buffer.name, preserve_unit_loops=True)
+    s.reorder(loop_of(c.reduction[0]), *streams)
+    for stream in streams:
+        s.unroll(stream)
     s.vectorize(s.get_loops(copy)[-1])
     done(s, copy)
     fuse_epilogue(s, after, panel)

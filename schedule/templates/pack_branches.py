@@ -9,6 +9,7 @@ from schedule.machine import CACHE_LINE_BYTES
 from schedule.open_schedule import OpenSchedule, Operands, Way, element_bits, extent, is_spatial
 from schedule.open_trace import Role
 from schedule.primitive import find_block
+from schedule.rewriting.index_map import IndexMap
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.ir import Cast, Const, Load, Var
@@ -120,6 +121,18 @@ def _make_copy(state: OpenSchedule, block: str, load: Load, place: str | None, t
     _vectorize_copy(state, copy, place, transposed)
     if transposed:
         _transpose_copy(state, block, load, copy)
+    if load.buffer.name in state.shared:
+        _panels_first(state, copy, block, load)
+
+
+def _panels_first(state: OpenSchedule, copy: str, block: str, load: Load) -> None:
+    """Order a packed constant by panels, then by the steps of the sum, whatever parts the sum has."""
+    axes, reduce_axes = variables(*load.indices), {it.var.name for it in state.block(block).iters if not is_spatial(it)}
+    drives = driven_axes(state.block(block))
+    *walked, _ = [drives[loop] in reduce_axes for loop in state.get_loops(block) if drives.get(loop) in axes]
+    order = [*(n for n, summed in enumerate(walked) if not summed), *(n for n, summed in enumerate(walked) if summed)]
+    if order != sorted(order):
+        state.transform_layout(copy, ("write", 0), IndexMap.identity(len(walked) + 1).permute(*order, len(walked)))
 
 
 def _pack_operand(state: OpenSchedule, block: str, buffer: str) -> str:

@@ -86,7 +86,28 @@ def test_all_sizes(net, batch, seq):
 def test_equal_constants_are_held_once(net):
     packed = {tuple(sorted(a.tobytes() for a in m.graph.constants.values())) for m in net.named.values()}
     distinct = {content for contents in packed for content in contents}
-    assert len(packed) < len(net.named) and net.weights_nbytes <= sum(map(len, distinct)) + 64 * len(distinct)
+    assert len(packed) < len(net.named) and net.weights_nbytes <= sum(map(len, distinct)) + 64 * (len(distinct) + len(net.models))
+
+
+@pytest.mark.parametrize(("steps", "columns"), [(64, 704), (96, 1000), (1009, 67), (1500, 134), (2600, 330), (13, 7), (1, 5)])
+def test_kernels_of_all_sizes_read_one_packed_weight(steps, columns):
+    """Vectors, few rows, several tiles, and sums in parts."""
+    weight = RNG.uniform(-1, 1, (steps, columns)).astype("float32")
+
+    def read(shapes):
+        builder = Builder("product")
+        x = builder.input("x", shapes["x"], "float32")
+        return builder.graph(y=builder("Relu", builder("MatMul", x, builder.constant(weight))))
+
+    graph = OpenGraph("product", (OpenInput("x", ("n", steps), "float32"),), ("y",), read)
+    opened = tir.compile(graph, ONE, sizes={"n": (1, 5, 17, 64)})
+    for n in (1, 2, 5, 11, 17, 33, 64):
+        x = RNG.uniform(-1, 1, (n, steps)).astype("float32")
+        wanted, most = x.astype("f8") @ weight, np.abs(x).astype("f8") @ np.abs(weight)
+        assert (np.abs(opened(x)[0] - np.maximum(wanted, 0)) <= steps * EPS * most).all()
+    blocks = {id(block): block.nbytes for network in opened.models for block in network.weights.values()}
+    assert len(blocks) == 1 and sum(blocks.values()) == opened.weights_nbytes
+    assert opened.weights_nbytes <= 4 * steps * (columns + 2 * tir.Target(ONE).lanes(32) + columns // 8)  # with the last panels
 
 
 def test_a_variant_is_a_model_of_its_own(net, tmp_path):

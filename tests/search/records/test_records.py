@@ -26,6 +26,7 @@ from search.measure.reference import NamedWorkload
 from search.records import FaultyRecord, NearHit, NoRecord, Records, RecordsError, best_schedule, look_up
 from search.task import Task
 from tir import workloads
+from tir.constants import with_constants, with_shared_constants
 from tir.notices import Degraded
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -487,6 +488,7 @@ from search.measure import Candidate, Measurement
 from search.records import Records
 from search.task import Task
 from tir import workloads
+from tir.constants import with_constants, with_shared_constants
 task = Task.of(workloads.make("gmm", (7, 13, 109)).func, "llvm -num-cores 1")
 print("ready", flush=True)
 sys.stdin.readline()
@@ -620,6 +622,8 @@ def test_keys_of_shapes_and_targets():
     assert a.key != b.key and size_free_key(a.func) == size_free_key(b.func)
     assert size_free_key(a.func) != size_free_key(task(shape=(7, 13, 109, 2)).func)
     assert fingerprint("llvm -num-cores 1") == fingerprint(task().target) != fingerprint("llvm -num-cores 2")
+    constant = with_constants(a.func, [a.func.buffers[1].name])
+    assert key(with_shared_constants(constant)) == key(constant) != a.key and with_shared_constants(a.func) == a.func
     assert fingerprint("llvm -num-cores 1") != fingerprint("llvm -num-cores 1", cpu="another processor")
 
 
