@@ -34,6 +34,7 @@ WHOLE_NESTS = (
     "tile",
     "fuse",
     "reorder",
+    "lift_alloc",
     "transform_block_layout",
     "pad_einsum",
     "fuse_reduction_epilogue",
@@ -120,9 +121,25 @@ def elementwise(block: str, producer: str, consumer: str, depth: int = 0) -> dic
     def own(s: Schedule, of: str) -> str:
         return s.get_loops(of)[depth]
 
+    def guarded(s: Schedule) -> list[str]:
+        return s.split(i(s), [None, 4])
+
     def annotated(s: Schedule) -> list[Any]:
         s.annotate(block, "key", 1)
         return [block, "key"]
+
+    def hoisting(s: Schedule) -> list[Any]:
+        guarded(s)
+        return [s.get_loops(block)[-1]]
+
+    def trimming(s: Schedule) -> list[Any]:
+        return [s.split(i(s), [13, 4])[0]]
+
+    def nested(s: Schedule) -> list[Any]:
+        s.blockize(j(s))
+        s.blockize(s.get_loops(f"{block}_o")[0])
+        s.cache_read(block, 0, "local")
+        return [f"{producer}_local"]
 
     return {
         "split": lambda s: [i(s), [None, 16]],
@@ -160,6 +177,12 @@ def elementwise(block: str, producer: str, consumer: str, depth: int = 0) -> dic
         "transform_block_layout": lambda s: [block, "lambda i, j: (j, i)"],
         "reorder_block_iter_var": lambda s: [block, [1, 0]],
         "write_in_place": lambda s: [s.cache_write(block, 0, "global")],
+        "stage_mem": lambda s: [j(s), producer, "window"],
+        "lift_alloc": nested,
+        "add_guard": lambda s: [block, f"{i(s)} < 5"],
+        "hoist_predicate": hoisting,
+        "trim": trimming,
+        "peel": lambda s: [i(s) if depth else guarded(s)[0]],
         "blockize": lambda s: [j(s)],
         "sample_perfect_tile": lambda s: [j(s), 4],
         "sample_partitioned_tile": lambda s: [j(s), 4, 2, 8],

@@ -33,18 +33,24 @@ from .primitives.buffers.cache_index import cache_index
 from .primitives.buffers.cache_inplace import cache_inplace
 from .primitives.buffers.cache_read import cache_read
 from .primitives.buffers.cache_write import cache_write
+from .primitives.buffers.lift_alloc import lift_alloc
 from .primitives.buffers.pack import pack
 from .primitives.buffers.read_at import read_at, write_at
 from .primitives.buffers.reindex import reindex, reindex_cache_read, reindex_cache_write
 from .primitives.buffers.rolling_buffer import rolling_buffer
 from .primitives.buffers.set_axis_separator import set_axis_separator
 from .primitives.buffers.set_scope import set_scope
+from .primitives.buffers.stage_mem import stage_mem
 from .primitives.buffers.stage_padding import stage_padding
 from .primitives.buffers.storage_align import storage_align
 from .primitives.buffers.transform_layout import transform_layout
 from .primitives.buffers.unsafe_set_dtype import unsafe_set_dtype
 from .primitives.buffers.write_in_place import write_in_place
+from .primitives.guards.add_guard import add_guard
 from .primitives.guards.assume import assume
+from .primitives.guards.hoist_predicate import hoist_predicate
+from .primitives.guards.peel import peel
+from .primitives.guards.trim import trim
 from .primitives.loops.add_unit_loop import add_unit_loop
 from .primitives.loops.annotate import annotate, unannotate
 from .primitives.loops.bind import bind
@@ -489,8 +495,10 @@ class Schedule:
     pack = method(pack)
 
     transform_layout = method(transform_layout)
+    stage_mem = method(stage_mem)
     rolling_buffer = method(rolling_buffer)
     stage_padding = method(stage_padding)
+    lift_alloc = method(lift_alloc)
     storage_align = method(storage_align)
     write_in_place = method(write_in_place)
 
@@ -506,7 +514,11 @@ class Schedule:
 
     # --- guards ----------------------------------------------------------------------------------------------------------
 
+    add_guard = method(add_guard)
     assume = method(assume)
+    hoist_predicate = method(hoist_predicate)
+    trim = method(trim)
+    peel = method(peel)
 
     # --- blocks ----------------------------------------------------------------------------------------------------------
 

@@ -193,7 +193,7 @@ def _unsupported_parent(stands: str, stmt: Stmt, *marks: Mark) -> ScheduleError:
     match stmt:
         case If(condition):
             what = f"`if {condition}`"
-            hint = "make the condition one of the block (T.where)"
+            hint = "do this before add_guard and hoist_predicate, or make the condition one of the block (T.where)"
         case For():
             what = f"`{stmt.name}`, a loop whose extent is read from memory"
             hint = "run over the largest extent, and make the rest a condition of the block (T.where)"

@@ -1,4 +1,4 @@
-"""Cache stages: the copying blocks of cache_read, cache_write and reindex, their places and regions."""
+"""Cache stages: the copying blocks of cache_read, cache_write, reindex and stage_mem, their places and regions."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def place_to_copy(scope: BlockScope, readers: list[Leaf], name: str) -> CopyPlac
             (loops[0], "around both"),
             (readers[0].stmt, f"reads {name}"),
             (again.stmt, f"writes {name}"),
-            hint=f"let {again.quoted} write another buffer, or leave {readers[0].quoted} without a copy",
+            hint=f"stage_mem({readers[0].name!r}, {name!r}, ...) copies it right before {readers[0].quoted}",
         )
     return CopyPlace(path, position, loops, ranges)
 

@@ -74,11 +74,12 @@ def with_starting_inits(
     stmt: Stmt,
     ranges: dict[str, Interval],
     around: Sequence[Stmt],
+    facts: Sequence[Expr] = (),
     starts: Callable[[set[str]], bool] | None = None,
 ) -> Stmt:
     """`stmt`, a copy that runs in some iterations only, with the inits of the reductions that start in it.
 
-    An init is dropped if a reduction axis is provably never 0. Else the reduction must start here. `starts`,
+    An init is dropped if a reduction axis is provably never 0, given the facts. Else the reduction must start here. `starts`,
     called with the loops that drive it, is True if the copy runs where these are 0; None means always. Refuses if neither is
     certain. Refuses to drop the init of a cross-thread reduction, with loops in the statement or on the path to it, `around`.
     """
@@ -87,7 +88,7 @@ def with_starting_inits(
         if b.init is None:
             return b
         steps = [substitute(it.binding, outer) for it in b.reduction]
-        if any((bounds(step, inside)[0] or 0) >= 1 or prove(step >= 1, inside) for step in steps):
+        if any((bounds(step, inside)[0] or 0) >= 1 or prove(step >= 1, inside, facts) for step in steps):
             need_no_threads(b, loops, variables(*steps))
             return b.with_(init=None)
         if starts is not None and not starts(variables(*steps)):

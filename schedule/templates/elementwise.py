@@ -11,10 +11,11 @@ from schedule.open_schedule import OpenSchedule, element_bits, extent, lane_bits
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
-from tir.arith.polynomial import linear, nonpositive, polynomial
+from tir.arith.polynomial import linear, polynomial
 from tir.ir import Binary, Block, Const, Expr, Iter, Var
 from tir.traverse import loads, tree_size, variables, walk
 
+from ..rewriting.predicates import Bound, bound_on
 from .block_analysis import address, epilogue, is_elementwise, loop_length, loop_of, regular, size, stored, transpose_in_squares
 from .marks import done, share, stream, teams
 
@@ -127,22 +128,18 @@ def _rows_in_vectors(s: OpenSchedule, loops: list[str], lanes: int) -> list[str]
     return loops[:-1]
 
 
-def _condition_change(condition: Expr, variable: Var) -> set[int]:
-    """The value of a variable from which on a condition `v >= n` holds, or `v <= n` fails; empty for other conditions."""
-    p = nonpositive(condition)  # p <= 0
-    if p is None or {m for m in p if m} != {(variable,)}:
-        return set()
-    slope, rest = p[variable,], p.get((), 0)
-    return {rest} if slope == -1 else {1 - rest} if slope == 1 else set()
-
-
 def _cut_pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> list[str]:
     """Cut the last loop of a block where conditions on it in the formula change, as between the parts of a concatenation; returns
     its pieces. It is also cut where quotients of it change, as where a rotated row begins again."""
     name, cuts = order[-1].var.name, set[int]()
     for c in walk(stored(block).value):
         if isinstance(c, Expr) and variables(c) == {name}:
-            cuts |= _condition_change(c, order[-1].var) | _quotient_changes(c, extent(order[-1]))
+            match bound_on(c, name):
+                case Bound(1, Const(first)):
+                    cuts.add(-int(first))
+                case Bound(-1, Const(last)):
+                    cuts.add(int(last) + 1)
+            cuts |= _quotient_changes(c, extent(order[-1]))
     inside = [0, *sorted(c for c in cuts if 0 < c < extent(order[-1])), extent(order[-1])]
     if not 2 < len(inside) <= MAX_PIECES + 1:
         return loops[-1:]

@@ -15,12 +15,12 @@ from schedule.random_variables import as_variable
 from schedule.trace import Step
 from tests.schedule.random_programs import draw
 from tir.ir import TRUE, Axis, Binary, Block, Buffer, Const, For, Iter, Load, PrimFunc, Select, Seq, Store, Var
-from tir.traverse import blocks, loads, loops, stores, variables, walk
+from tir.traverse import blocks, loads, loops, path_to, stores, variables, walk
 
 # How often a primitive is drawn, where not once.
 WEIGHTS = {
     "split": 4, "reorder": 4, "compute_at": 4, "reverse_compute_at": 4, "fuse": 3, "rfactor": 3, "cache_read": 2,
-    "cache_write": 2, "decompose_reduction": 2, "merge": 2, "fuse_reduction_epilogue": 2, "vectorize": 2, "parallel": 2, "blockize": 2, "tensorize": 2, "pad_einsum": 2,
+    "cache_write": 2, "decompose_reduction": 2, "merge": 2, "fuse_reduction_epilogue": 2, "vectorize": 2, "parallel": 2, "blockize": 2, "tensorize": 2, "pad_einsum": 2, "stage_mem": 2, "lift_alloc": 2,
     "annotate": 0.5, "unannotate": 0.5, "bind": 0.5, "sample_categorical": 0.3, "sample_perfect_tile": 0.3, "sample_tile": 0.3,
 }  # fmt: skip
 SCOPES = ("global", "local", "shared", "register")
@@ -169,6 +169,9 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
             reducing = [loop for b in blocks(s.func) if b.init is not None for loop in _reducing(s, b)]
             chosen = d.one(*reducing) if reducing and d.rng.random() < 0.8 else loop
             return [chosen], {"factor_axis": d.one(0, 1, -1)} if d.rng.random() < 0.4 else {}
+        case "trim" | "peel" | "hoist_predicate":
+            driving = [x for b in blocks(s.func) for x in _driving(s, b, name == "hoist_predicate")]
+            return [d.one(*driving) if driving and d.rng.random() < 0.8 else loop], {}
         case "bind":
             return [loop, d.one("blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread.x")], {}
         case "merge":
@@ -183,6 +186,10 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
         case "fuse_reduction_epilogue":
             pairs = [(b.name, c) for b in blocks(s.func) if b.init is not None for c in s.get_consumers(b.name)]
             return list(d.one(*pairs)) if pairs and d.rng.random() < 0.9 else [block, d.block()], {}
+        case "add_guard":
+            over = d.one(*(s.get_loops(block) or [loop])) if block in d.blocks else loop
+            where = d.one(block, block, *(d.loops or [block]))
+            return [where, f"{over} {d.one('<', '>=', '==', '>')} {d.int(0, 4)}"], {}
         case "compute_at" | "reverse_compute_at":
             related = _related(s, block, name == "compute_at")
             if related and d.rng.random() < 0.85:
@@ -239,6 +246,16 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
             fitting = [x for x in loops(s.func) if x.name == where and x.extent in (Const(2), Const(3), Const(4))]
             names = [n for n in INTRINSICS if n.endswith(f"_{fitting[0].extent.value}")] if fitting else INTRINSICS
             return [where, d.one(*names)], kept
+        case "stage_mem":
+            where = d.named()
+            found = [x for x in (*loops(s.func), *blocks(s.func)) if x.name == where]
+            used = {x.buffer.name for y in found for x in (*loads(y), *stores(y))}
+            around = [x.name for x in path_to(s.func, where)[:-1] if type(x) is For] if found else []
+            keep = {"keep": around[-1] if d.rng.random() < 0.9 else d.loop()} if around and d.rng.random() < 0.5 else {}
+            return [where, d.one(*sorted(used)) if used else "A", d.one("staged", "window"), d.one(*SCOPES)], keep
+        case "lift_alloc":
+            inner = [b.name for x in blocks(s.func) for b in x.allocs]
+            return [d.one(*inner) if inner else d.buffer(block, True) or "A"], {}
         case "sample_partitioned_tile":
             return [loop, d.int(1, 4), d.int(0, 3), d.one(1, 1, 2, 7)], {}
         case "sample_perfect_tile" | "sample_tile":
@@ -263,6 +280,12 @@ def _reducing(s: Schedule, block: Block) -> list[str]:
     """The loops that drive the reduce axes of a block."""
     driving = {v for it in block.iters if it.axis is Axis.REDUCE for v in variables(it.binding)}
     return [loop for loop in s.get_loops(block.name) if loop in driving]
+
+
+def _driving(s: Schedule, block: Block, outside: bool) -> list[str]:
+    """The loops in the conditions of a block, or those that are not."""
+    used = variables(block.predicate)
+    return [loop for loop in s.get_loops(block.name) if (loop in used) != outside] if used else []
 
 
 def _related(s: Schedule, block: str, consumers: bool) -> list[str]:
@@ -328,6 +351,31 @@ def _loop(s: Schedule, d: Draw, fits: Callable[[For], bool] = lambda loop: True)
     return d.one(*fitting)
 
 
+def _tail(s: Schedule, d: Draw) -> Recipe:
+    """A split that does not divide."""
+    loop = _loop(s, d, lambda x: type(x.extent) is Const and x.extent.value > 2)
+    n = int(loop.extent.value)  # type: ignore[attr-defined]
+    factor = d.one(*(f for f in range(2, n + 3) if n % f))
+    yield "split", [loop.name, d.one([None, factor], [-(-n // factor) + 1, factor])], {}
+
+
+def _peeling(s: Schedule, d: Draw) -> Recipe:
+    yield from _tail(s, d)
+    yield "peel", [_loop(s, d, lambda x: x.name.endswith("_0")).name], {}
+
+
+def _trimming(s: Schedule, d: Draw) -> Recipe:
+    yield from _tail(s, d)
+    yield "trim", [_loop(s, d, lambda x: x.name.endswith("_0")).name], {}
+
+
+def _hoisting(s: Schedule, d: Draw) -> Recipe:
+    yield from _tail(s, d)
+    block = _block(s, d, lambda b: bool(variables(b.predicate)))
+    outside = _driving(s, block, True)
+    yield "hoist_predicate", [d.one(*outside) if outside else d.loop()], {}
+
+
 def _unannotating(s: Schedule, d: Draw) -> Recipe:
     where = d.named()
     yield "annotate", [where, "key", 1], {}
@@ -373,6 +421,34 @@ def _adds_products(block: Block) -> bool:
             return True
         case _:
             return False
+
+
+def _lifting(s: Schedule, d: Draw) -> Recipe:
+    block = _block(s, d, lambda b: type(b.body) is Store)
+    around = s.get_loops(block.name)
+    if not around:
+        raise Unprepared
+    yield "blockize", [d.one(*around)], {}
+    yield d.one("cache_read", "cache_write"), [block.name, 0, "local"], {}
+    outer = [b for b in blocks(s.func) if b.name == f"{block.name}_o"]
+    if outer and (loops_around := s.get_loops(outer[0].name)):
+        yield "blockize", [d.one(*loops_around)], {}
+    inner = [b.name for x in blocks(s.func) for b in x.allocs]
+    yield "lift_alloc", [d.one(*inner) if inner else "A"], {}
+
+
+def _keeping(s: Schedule, d: Draw) -> Recipe:
+    block = _block(s, d, lambda b: True)
+    around = s.get_loops(block.name)
+    if not around:
+        raise Unprepared
+    if d.rng.random() < 0.3:
+        yield "split", [d.one(*around), [None, d.one(2, 3, 4)]], {}
+        around = s.get_loops(block.name)
+    at = d.int(0, len(around))
+    target = [*around, block.name][at + 1]
+    reads = d.accessed(block.name)[0]
+    yield "stage_mem", [target, d.one(*reads) if reads else "A", "window", d.one(*SCOPES)], {"keep": around[at]}
 
 
 def _rolling(s: Schedule, d: Draw) -> Recipe:
@@ -488,9 +564,14 @@ def _several_in_one(s: Schedule, d: Draw) -> Recipe:
 
 
 RECIPES: dict[str, Callable[[Schedule, Draw], Recipe]] = {
+    "peel": _peeling,
+    "trim": _trimming,
+    "hoist_predicate": _hoisting,
     "unannotate": _unannotating,
     "pad_einsum": _padding_einsum,
     "tensorize": _tensorizing,
+    "lift_alloc": _lifting,
+    "stage_mem": _keeping,
     "sample_tile": _splitting_as_drawn,
     "rolling_buffer": _rolling,
     "assume": _assuming,

@@ -351,7 +351,7 @@ def _inner_condition(
     raise ScheduleError(
         f"the condition `{condition}` is not one on a single axis, so it cannot be divided",
         (block, "the block"),
-        hint="choose factors that divide the extents, or loop_partition first",
+        hint="choose factors that divide the extents, or peel the loop first",
     )
 
 

@@ -201,10 +201,10 @@ def _without_blocks(stmt: Stmt) -> Stmt:
                 return s.with_(body=visit(s.body))
             case Block():
                 if s.predicate != TRUE:
-                    hint = "choose factors that divide the extents, or loop_partition or pad_einsum first"
+                    hint = "choose factors that divide the extents, peel the loop, or pad_einsum first"
                     raise Unproved(f"`{s.name}` runs only where `{s.predicate}`", hint)
                 if s.allocs:
-                    raise Unproved(f"`{s.name}` allocates `{s.allocs[0].name}`", f"allocate `{s.allocs[0].name}` in the function")
+                    raise Unproved(f"`{s.name}` allocates `{s.allocs[0].name}`", f"lift_alloc({s.allocs[0].name!r}) first")
                 bindings = {it.var.name: it.binding for it in s.iters}
                 body = visit(substitute(s.body, bindings))
                 if s.init is None:

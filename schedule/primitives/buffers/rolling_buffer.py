@@ -8,9 +8,10 @@ from tir.arith.polynomial import as_constant, polynomial
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Store, conjunction
+from tir.nearest import did_you_mean
 from tir.traverse import axis_loops, replace_buffers, substitute, variables
 
-from ...error import ScheduleError
+from ...error import ScheduleError, listing
 from ...legality.axis_windows import AxisWindow
 from ...legality.dataflow import BlockScope, Leaf, buffer_of, locate
 from ...legality.instances import covered_windows
@@ -43,16 +44,21 @@ def rolling_buffer(func: PrimFunc, block: BlockName, write_buffer_index: BufferP
               always write the same value to an element.
     Example   blur: s.compute_at("B", "i_1"); s.rolling_buffer("B", 0)
     """
+    return with_rolling_buffer(func, block, write_buffer_index), None
+
+
+def with_rolling_buffer(func: PrimFunc, block: str, place: int | str, keep: str = "") -> PrimFunc:
+    """`func` with the windows of a block kept, in the loop `keep` if that is given."""
     scope, leaf = locate(func, block)
     producer = leaf.block
-    buffer = buffer_of(producer, write_buffer_index, written=True)
+    buffer = buffer_of(producer, place, written=True)
     ordered = next((it for it in producer.iters if it.axis is Axis.OPAQUE), None)
     if ordered is not None:
         reason = f"the axis `{ordered.var.name}` of `{block}` is opaque, so what an iteration computes may change"
         raise ScheduleError(reason, (producer, "the block"))
     need_own_temporary(scope, leaf, "kept")
     places = own_axes(producer, _only_store(producer, buffer))
-    loop, share, dim, step = _rolling(scope, leaf, buffer, places)
+    loop, share, dim, step = _rolling(scope, leaf, buffer, places, keep)
     ranges = ranges_of(leaf.loops, scope.ranges)
     axis = places[dim]
     assert axis is not None
@@ -73,7 +79,7 @@ def rolling_buffer(func: PrimFunc, block: BlockName, write_buffer_index: BufferP
     moved = {buffer.name: (buffer, in_turn)}
     changes = [(x.stmt, with_accesses(x.stmt, moved)) for x in users]
     changes.append((producer, with_accesses(producer, moved).with_(iters=iters, predicate=predicate)))
-    return replace_buffers(edited(func, changes), {buffer.name: kept}), None
+    return replace_buffers(edited(func, changes), {buffer.name: kept})
 
 
 def _only_store(block: Block, buffer: Buffer) -> Store:
@@ -88,11 +94,11 @@ def _only_store(block: Block, buffer: Buffer) -> Store:
 
 
 def _rolling(
-    scope: BlockScope, leaf: Leaf, buffer: Buffer, places: list[str | None]
+    scope: BlockScope, leaf: Leaf, buffer: Buffer, places: list[str | None], keep: str
 ) -> tuple[For, dict[str, AxisWindow], int, Expr]:
     """The innermost loop that rolls, the windows of its iterations, the dimension in which they move, and the distance."""
     refusal: ScheduleError | None = None
-    for loop in _serial_loops(leaf):
+    for loop in _serial_loops(leaf, keep):
         _need_fixed_surroundings(scope, leaf, loop, buffer)
         outer = leaf.loops[: leaf.loops.index(loop) + 1]
         try:
@@ -114,8 +120,8 @@ def _rolling(
     raise refusal
 
 
-def _serial_loops(leaf: Leaf) -> list[For]:
-    """The loops around a block that hold other statements, innermost first; refuses parallel and bound loops."""
+def _serial_loops(leaf: Leaf, keep: str) -> list[For]:
+    """The loops around a block that hold other statements, innermost first, or only `keep`; refuses parallel and bound loops."""
     around = leaf.loops[: len(leaf.loops) - len(leaf.exclusive_loops)]
     if not around:
         raise ScheduleError(
@@ -130,7 +136,14 @@ def _serial_loops(leaf: Leaf) -> list[For]:
                 (x, KIND_WORDS[x.kind]),
                 hint="do this before loops are marked, or blockize the inner loops first",
             )
-    return list(reversed(around))
+    chosen = [x for x in reversed(around) if x.name == (keep or x.name)]
+    if not chosen:
+        raise ScheduleError(
+            f"`{keep}` is no loop around `{leaf.name}` and its readers; these are {listing(x.name for x in around)}",
+            (leaf.stmt, "the block"),
+            hint=did_you_mean(keep, [x.name for x in around]),
+        )
+    return chosen
 
 
 def _need_fixed_surroundings(scope: BlockScope, leaf: Leaf, loop: For, buffer: Buffer) -> None:

@@ -57,7 +57,7 @@ def loop_partition(
     for n in range(1, len(sizes)):  # refuses before anything is copied, with marks in the function
         first = sum(sizes[:n])
         within = {**ranges_of(around), loop: (first, first + sizes[n] - 1)}
-        with_starting_inits(target.body, within, above, lambda driving: loop not in driving)
+        with_starting_inits(target.body, within, above, (), lambda driving: loop not in driving)
     pieces: list[For] = []
     start = 0
     for n, size in enumerate(sizes):

@@ -230,7 +230,7 @@ def _divided_predicate(f: Factorisation, fresh: dict[str, Expr]) -> tuple[Expr, 
             raise ScheduleError(
                 f"the condition `{c}` of `{f.block.name}` concerns the reduction and other axes together",
                 (f.block, "the block"),
-                hint="split by factors that divide the extents, or loop_partition first",
+                hint="split by factors that divide the extents, or peel the loop first",
             )
     return conjunction(*kept), conjunction(*guards)
 

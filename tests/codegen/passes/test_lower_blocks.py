@@ -335,6 +335,7 @@ def open_sums():
 @pytest.mark.parametrize("step", [
     lambda s, i, r: s.split(r, [None, 4]),
     lambda s, i, r: s.compute_at("B", r),
+    lambda s, i, r: s.add_guard("C", f"{i} == 1"),
     lambda s, i, r: s.read_at(r, "C", 0, "local"),
     lambda s, i, r: s.reorder(r, i),
 ])  # fmt: skip

@@ -3,7 +3,7 @@
 import pytest
 
 from schedule import Schedule, ScheduleError
-from tests.programs import chain
+from tests.programs import chain, matmul
 from tests.schedule.harness import Checked, same_numbers
 from tir.ir import PrimFunc
 from tir.script import parse
@@ -76,27 +76,18 @@ for i, j in T.grid(7, 5):
 
 
 def test_a_block_under_a_condition():
-    s = Checked("""
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            for j_0 in range(4):
-                if j_0 < 3:
-                    for i, k, j_1 in T.grid(7, 5, 4):
-                        with T.block("C"):
-                            v_i, v_k = T.axis.remap("SR", [i, k])
-                            v_j = T.axis.spatial(13, j_0 * 4 + j_1)
-                            with T.init():
-                                C[v_i, v_j] = T.float32(0.0)
-                            C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-    """)
+    s = Checked(matmul())
+    s.split("j", [None, 4])
+    s.reorder("j_0", "i", "k", "j_1")
+    s.add_guard("i", "j_0 < 3")
     s.refuses("""
         cache_read('C', 0, 'local'): `C` stands under `if j_0 < 3`; only loops and blocks may be around it
-            8 |         if j_0 < 3:
+            9 |         if j_0 < 3:
               |         ^^^^^^^^^^^ around it
-            9 |             for i, k, j_1 in T.grid(7, 5, 4):
-           10 |                 with T.block("C"):
+           10 |             for i, k, j_1 in T.grid(7, 5, 4):
+           11 |                 with T.block("C"):
               |                 ^^^^^^^^^^^^^^^^^^ the block
-          hint: make the condition one of the block (T.where)
+          hint: do this before add_guard and hoist_predicate, or make the condition one of the block (T.where)
     """)
 
 
@@ -163,8 +154,10 @@ def test_a_buffer_written_again_in_a_loop():
            14 |             C[v] = X[0]
            15 |         with T.block("Y"):
               |         ^^^^^^^^^^^^^^^^^^ writes X
-          hint: let `Y` write another buffer, or leave `C` without a copy
+          hint: stage_mem('C', 'X', ...) copies it right before `C`
     """)
+    s.stage_mem("C", "X", "x")  # as the hint says
+    same_numbers(written_again(), s.func)
 
 
 def test_an_ordered_axis():

@@ -314,19 +314,8 @@ def test_the_whole_function():
 
 def test_the_branches_of_a_condition():
     """Blocks of both branches share the condition, which stands inside of the new block."""
-    s = Checked("""
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
-            for i0, i1 in T.grid(7, 13):
-                if i0 == 3:
-                    with T.block("B"):
-                        v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
-                        B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
-                else:
-                    with T.block("B_1"):
-                        v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
-                        B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
-    """)
+    s = Checked(elementwise(7, 13))
+    s.add_guard("B", "i0 == 3")
     s.blockize(["B_1", "B"])
     s.becomes("""
         for i0, i1 in T.grid(7, 13):

@@ -288,7 +288,7 @@ def test_refusals():
         tensorize('j_1', 'fma_16_f32'): `j_1` is not what `fma_16_f32` computes: `C` runs only where `v_j_o * 16 + j_1 < 13`
             8 |     for i, j_0, k, j_1 in T.grid(7, 1, 5, 16):
               |                    ^^^ compared with it
-          hint: choose factors that divide the extents, or loop_partition or pad_einsum first
+          hint: choose factors that divide the extents, peel the loop, or pad_einsum first
     """)
     s = Checked(dot(left="int8"))
     tiled(s)

@@ -310,7 +310,7 @@ def test_refuses_a_buffer_that_is_written_again_in_the_loop():
            14 |             B[v] = X[0]
            15 |         with T.block("Y"):
               |         ^^^^^^^^^^^^^^^^^^ writes X
-          hint: let `Y` write another buffer, or leave `B` without a copy
+          hint: stage_mem('B', 'X', ...) copies it right before `B`
     """)
 
 

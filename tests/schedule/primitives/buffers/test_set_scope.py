@@ -35,6 +35,7 @@ def test_refuses_a_parameter():
     "cache_read('C', 0, 'sharde')",
     "cache_write('B', 0, 'sharde')",
     "pack('C', 0, 'sharde')",
+    "stage_mem('C', 'B', 'tile', 'sharde')",
 ])  # fmt: skip
 def test_refuses_an_unknown_scope(call):
     Checked(chain()).refuses(f"""

@@ -67,7 +67,7 @@ def test_refusals():
 assume('n > 0'): expected a condition on sizes that neither always nor never holds, got 'n > 0'; sizes: `n`
 """,
         """
-assume('m % 4 == 0'): `m` in the condition is no size of the function; these are `n`
+assume('m % 4 == 0'): `m` in the condition is not visible here; variables are `n`
 """,
         """
 assume('n'): the condition 'n' cannot be read: a condition must be bool, `n` is int32

@@ -338,20 +338,12 @@ def test_a_producer_with_an_init_that_reduces_nothing():
 
 
 def test_a_region_that_was_stated_of_the_removed_buffer_goes_too():
-    s = Checked("""
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            B = T.alloc_buffer((7, 13), scope="local")
-            with T.block("outer"):
-                T.reads(A[0:7, 0:13], B[0:7, 0:13])
-                for i, j in T.grid(7, 13):
-                    with T.block("B"):
-                        v, w = T.axis.remap("SS", [i, j])
-                        B[v, w] = A[v, w] + T.float32(1.0)
-                for i_1, j_1 in T.grid(7, 13):
-                    with T.block("C"):
-                        v, w = T.axis.remap("SS", [i_1, j_1])
-                        C[v, w] = B[v, w]
-    """)
-    s.reverse_compute_inline("C")
+    s = Checked(chain())
+    s.split("i", [None, 3])
+    s.blockize("i_0")
+    s.cache_write("B", 0, "local")
+    s.lift_alloc("B_local")
+    s.annotate_buffer_access("B_o", "A", "read", lambda i, j: ((0, 7), (0, 13)))
+    assert "B_local[" in s.script and "T.reads(" in s.script
+    s.reverse_compute_inline("B_local")
     assert "T.reads(" not in s.script

@@ -273,17 +273,14 @@ def test_refuses_an_init_that_reads_what_is_made_in_the_loop():
     s = Checked("""
         @T.prim_func
         def main(A: T.Buffer((7, 13), "float32"), E: T.Buffer((7,), "float32"), D: T.Buffer((7,), "float32")):
-            staged = T.alloc_buffer((7,))
             for i, k in T.grid(7, 13):
-                with T.block("staged"):
-                    v0 = T.axis.spatial(7, i)
-                    staged[v0] = E[v0]
                 with T.block("D"):
                     v_i, v_k = T.axis.remap("SR", [i, k])
                     with T.init():
-                        D[v_i] = staged[v_i]
+                        D[v_i] = E[v_i]
                     D[v_i] = D[v_i] + A[v_i, v_k]
     """)
+    s.stage_mem("D", "E", "staged", "local")
     s.refuses("""
         decompose_reduction('D', 'k'): `staged` writes `staged` under `k`, and the init, which reads it, would come before
             8 |     for i, k in T.grid(7, 13):

@@ -491,7 +491,7 @@ def test_refuses_a_condition_over_reduction_and_other_axes():
         rfactor('k_1'): the condition `i + k_0 * 4 + k_1 < 9` of `C` concerns the reduction and other axes together
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
-          hint: split by factors that divide the extents, or loop_partition first
+          hint: split by factors that divide the extents, or peel the loop first
     """):
         s.rfactor(ki)
 
