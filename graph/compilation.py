@@ -22,6 +22,7 @@ from tir.constants import with_shared_constants
 from tir.ir import PrimFunc, Var
 from tir.te import Tensor, create_prim_func
 
+from .alternatives import part
 from .donation import donations, fuse_in_place, planned_graph
 from .fusion import Group
 from .general import GeneralKernels, Row, is_constant, largest_samples, samples
@@ -132,9 +133,9 @@ def compile(
                 raise ValueError(f"sizes was given, but no size of {computation.name} is open")
             case Graph():
                 networks = import_module(backend(target).networks)
-                return networks.assembled(
-                    networks.final(computation, target, winograd, precision), target, known, objects, plan, donate=donate
-                )
+                forms = known.forms(target) if known is not None else {}
+                whole = networks.final(computation, target, winograd, precision, forms)
+                return networks.assembled(whole, target, known, objects, plan, donate=donate)
             case OpenGraph():
                 rows = named_rows(computation.sizes, sizes, computation.name) if sizes is not None else []
                 general = GeneralKernels(computation.sizes, target, known, objects) if rows else None
@@ -262,11 +263,23 @@ def _sharing(groups: Sequence[Group]) -> list[Group]:
     return [replace(g, func=with_shared_constants(g.func)) for g in groups]
 
 
-def final(graph: Graph, target: Target, winograd: bool = True, precision: Precision | None = None) -> Graph:
-    """A graph after all passes, with minimal filtering where that is fastest, in a precision of 16 bits if that is given."""
+def final(
+    graph: Graph,
+    target: Target,
+    winograd: bool = True,
+    precision: Precision | None = None,
+    forms: Mapping[str, str] | None = None,
+) -> Graph:
+    """A graph after all passes, with minimal filtering where that is fastest, in a precision of 16 bits if that is given. `forms`
+    are those of groups, by their keys, that were faster than the ones by default (see `alternatives`)."""
     passes = passes_for(target)
     graph = optimize(graph if precision is None else in_precision(graph, precision, passes), passes)
-    return filter_minimally(graph, fastest(target)) if winograd else graph
+    return part(filter_minimally(graph, fastest(target, forms)) if winograd else graph, forms or {})
+
+
+def formed(graph: Graph, target: Target, records: Records | None, forms: Mapping[str, str]) -> Model:
+    """A network with its fastest recorded schedules, in the given forms."""
+    return assembled(final(graph, target, forms=forms), target, records, users_cache())
 
 
 def passes_for(target: Target) -> tuple[Pass, ...]:

@@ -107,7 +107,13 @@ class DeviceJob(KernelJob):
         return pickle.dumps(build(func, self.target))
 
 
-def final(graph: Graph, target: Target, winograd: bool = True, precision: Precision | None = None) -> Graph:
+def final(
+    graph: Graph,
+    target: Target,
+    winograd: bool = True,
+    precision: Precision | None = None,
+    forms: Mapping[str, str] | None = None,
+) -> Graph:
     """A graph after all passes but those that choose by the cycles of a processor, in a precision of 16 bits if that is given."""
     return optimize(graph if precision is None else in_precision(graph, precision), PASSES)
 

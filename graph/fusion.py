@@ -69,7 +69,8 @@ class _Fusion:
         self.kernels = [n for n, c in enumerate(graph.calls) if n not in self.free or self._continues(c)]
         self.readers: list[list[int]] = [[] for _ in graph.calls]
         end = len(graph.calls)
-        for position, values in [*((n, c.values) for n, c in enumerate(graph.calls)), (end, graph.outputs)]:
+        read_last = (*graph.outputs, *graph.apart)
+        for position, values in [*((n, c.values) for n, c in enumerate(graph.calls)), (end, read_last)]:
             for n in sorted({self.maker[v] for v in values if v in self.maker}):
                 self.readers[n].append(position)
         self.dominators = post_dominators(self.readers)

@@ -81,13 +81,14 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A network. `constants` are arrays by the names of their values; they are never written."""
+    """A network. `constants` are arrays by the names of their values; they are never written. Values `apart` end a kernel."""
 
     name: str
     inputs: tuple[Value, ...]
     calls: tuple[Call, ...]
     outputs: tuple[Value, ...]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    apart: frozenset[Value] = frozenset()
 
     def with_(self, **changes: Any) -> Graph:
         """A copy with the given fields changed."""

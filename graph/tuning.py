@@ -25,14 +25,17 @@ from search.records import Records
 from search.records.database import Record
 from search.task import Task, target_text
 from search.tuning.events import Event, Measured, NewBest
+from search.tuning.gradient_allocation import Objective
 from search.tuning.options import check_budget
 from search.tuning.task_scheduler import TasksResult, WeightedFunction, tune_tasks
 from tir.ir import PrimFunc
 
-from .compilation import compile
+from .alternatives import Alternative, alternatives
+from .compilation import compile, formed, passes_for
 from .ir import Graph
 from .model import Model, kernel_label
 from .network import KernelTime, Profile
+from .passes import optimize
 from .reference import random_inputs
 
 if TYPE_CHECKING:
@@ -43,6 +46,11 @@ PROFILE_RUNS = 10  # of a model, at most, in each of them
 MIN_RUNS, MAX_RUNS, SECONDS = 5, 200, 4.0  # calls of each of two compared models, and the time for these
 ENDING_SHARE = 0.2  # share of a budget in seconds for the times of both models at its end, unless a call takes more
 MIN_SEARCH_SHARE = 0.1  # the least share of a budget in seconds for the search
+MIN_FORM_SECONDS = 50e-6  # of the calls of a function in a network, from which on other forms of it are tuned, too
+MIN_FORM_SHARE = 0.02  # of the network's time, the same
+SHARPNESS = (
+    8.0  # power of the mean of two forms that stands for the shorter: the other one still counts, less the longer it takes
+)
 KERNEL_SECONDS = 0.2  # to compile a kernel, if the default one came from the cache
 
 
@@ -76,9 +84,30 @@ class TaskProgress:
         return self.before / self.gain
 
 
+@dataclass(frozen=True)
+class Rival:
+    """Two forms of a part of a network: the numbers of calls by the keys of functions, by default and in the other form."""
+
+    alternative: Alternative
+    own: Counter[str]
+    other: Counter[str]
+
+    def gain(self, seconds: Callable[[str], float]) -> float:
+        """The seconds that the other form saves, given those of a call of each function."""
+        own, other = (sum(n * seconds(k) for k, n in side.items()) for side in (self.own, self.other))
+        return own - other
+
+    def mean(self, seconds: Callable[[str], float]) -> float:
+        """A smooth minimum of the seconds of both forms, less those of the default one."""
+        own, other = (max(1e-12, sum(n * seconds(k) for k, n in side.items())) for side in (self.own, self.other))
+        least = min(own, other)
+        return least * sum((least / s) ** SHARPNESS for s in (own, other)) ** (-1 / SHARPNESS) - own
+
+
 @dataclass
 class Progress:
-    """The tasks of a network, the longest first, and the state of a run. `other` are the seconds of the network outside of
+    """The tasks of a network, the longest first, and the state of a run. `rivals` are other forms of its parts, and `others` the
+    tasks that only these have. `other` are the seconds of the network outside of
     kernels. `curve` has pairs: seconds of the run, and of the network from then on. `current` is the task of the last event.
     `device` is the measuring device where that is not this machine: then the network itself is not timed."""
 
@@ -90,6 +119,8 @@ class Progress:
     curve: list[tuple[float, float]] = field(default_factory=list)
     current: TaskProgress | None = None
     device: str | None = None
+    rivals: tuple[Rival, ...] = ()
+    others: tuple[TaskProgress, ...] = ()
 
     @property
     def before(self) -> float:
@@ -99,7 +130,8 @@ class Progress:
     @property
     def seconds(self) -> float:
         """Seconds of the network with the best schedules so far, estimated."""
-        return sum(t.seconds for t in self.tasks) + self.other
+        saved = sum(max(0.0, r.gain(lambda k: self.of(k).seconds / self.of(k).calls)) for r in self.rivals)
+        return sum(t.seconds for t in self.tasks) + self.other - saved
 
     @property
     def gain(self) -> float:
@@ -108,7 +140,7 @@ class Progress:
 
     @property
     def trials(self) -> int:
-        return sum(t.trials for t in self.tasks)
+        return sum(t.trials for t in (*self.tasks, *self.others))
 
     @property
     def elapsed(self) -> float:
@@ -133,14 +165,15 @@ class Progress:
 
     def of(self, known: str) -> TaskProgress:
         """The task of a function with this key."""
-        return next(t for t in self.tasks if t.key == known)
+        return next(t for t in (*self.tasks, *self.others) if t.key == known)
 
 
 @dataclass(frozen=True)
 class TunedNetwork:
     """The result of tuning a network. `before` and `after` are the median seconds of a call with default schedules and as tuned,
     timed in turns. Where the `model` runs on another device, they are sums over its kernels alone. `kept` are the labels of tasks
-    whose default schedule stays, as the tuned one is slower inside of the network. `result` is that of all tasks."""
+    whose default schedule stays, as the tuned one is slower inside of the network, and `forms` those of tasks that have another
+    form, with its name. `result` is that of all tasks."""
 
     model: Model
     before: float
@@ -148,6 +181,7 @@ class TunedNetwork:
     progress: Progress
     kept: tuple[str, ...]
     result: TasksResult
+    forms: tuple[str, ...] = ()
 
     @property
     def interrupted(self) -> bool:
@@ -161,7 +195,7 @@ class TunedNetwork:
     @property
     def problems(self) -> list[str]:
         """The label of each task that was tuned in vain, and the reason."""
-        reasons = zip(self.progress.tasks, self.result.problems, strict=True)
+        reasons = zip((*self.progress.tasks, *self.progress.others), self.result.problems, strict=True)
         return [f"{task.label}: {reason}" for task, reason in reasons if reason and task.trials]
 
 
@@ -185,8 +219,10 @@ def tune_graph(
     The network is first compiled with default schedules and timed. The search begins with the kernels that take longest, each as
     good as its default or recorded schedule. `records`, a file or an open `Records`, keeps every candidate as it ends. A killed
     run loses nothing, and the next one goes on from there. At the end both models are timed in turns. A kernel that is slower in
-    the network than with its default schedule gets that one, in the records too. Where a `measurer` measures on other devices,
-    nothing is timed here: the first candidate of each task is its default schedule, whose time counts.
+    the network than with its default schedule gets that one, in the records too. Parts that take long are tuned in another form,
+    too, such as without minimal filtering or in several kernels (`alternatives`). The form that is faster in the network stays,
+    also in the records. Where a `measurer` measures on other devices, nothing is timed here: the first candidate of each task is
+    its default schedule, whose time counts.
 
     `callbacks` get the `Progress`, and the event that changed it (None at the start). `options` are further ones of
     `tir.tune_tasks`. Ctrl-C ends the search and keeps the best so far. Raises ValueError for a bad budget, target or option,
@@ -204,6 +240,8 @@ def tune_graph(
         inputs = random_inputs(before.graph)
         device = _device(before.target, options.get("measurer"), known)
         progress = _untuned_tasks(before, inputs, known, device)
+        forms = {} if device is not None else _rivals(progress, graph, before, inputs, known)
+        compiling = time.monotonic() - started if forms else compiling
 
         def tell(task: Task, event: Event) -> None:
             progress.note(task, event)
@@ -213,21 +251,80 @@ def tune_graph(
         for callback in callbacks:
             callback(progress, None)
         search = None if seconds is None else max(left() - _ending(seconds, compiling, progress), MIN_SEARCH_SHARE * seconds)
+        tasks = [*progress.tasks, *progress.others]
         result = tune_tasks(
-            [WeightedFunction(t.func, t.calls, seconds=t.before / t.calls or None) for t in progress.tasks],
-            target, trials, search, records=known, seed=seed, callbacks=[tell], **options,
+            [WeightedFunction(t.func, t.calls, seconds=t.before / t.calls or None) for t in tasks],
+            target, trials, search, objective=_objective(progress) if forms else None, records=known, seed=seed, callbacks=[tell],
+            **options,
         )  # fmt: skip
-        after = compile(graph, target, records=known)
+        after = formed(graph, before.target, known, {}) if forms else compile(graph, target, records=known)
         if device is not None:
             return TunedNetwork(after, progress.before, progress.seconds, progress, (), result)
-        both = max(2 * progress.before, 1e-9)
+        both = (2 + 2 * bool(forms)) * max(progress.before, 1e-9)
         runs = int(max(1, min(PROFILE_RUNS, (left() / both - MIN_RUNS - 1) / COMPARED_PROFILES - 1)))
         kept = tuple(_keep_defaults(progress, before, after, inputs, known, seed, runs))
-        if kept:
+        others: tuple[str, ...] = ()
+        if forms:
+            again = formed(graph, before.target, known, {}) if kept else after
+            others = tuple(_keep_forms(progress, again, formed(graph, before.target, known, forms), inputs, known, runs))
+        if kept or forms:
             after = compile(graph, target, records=known)
         samples = in_turns([before.bind(inputs), after.bind(inputs)], min(SECONDS, left()), MIN_RUNS, MAX_RUNS)
         default, tuned = map(statistics.median, samples)
-        return TunedNetwork(after, default, tuned, progress, kept, result)
+        return TunedNetwork(after, default, tuned, progress, kept, result, others)
+
+
+def _rivals(progress: Progress, graph: Graph, model: Model, inputs: Mapping[str, np.ndarray], records: Records) -> dict[str, str]:
+    """The forms of the network that has another form of each part that takes long; the progress gets them, and their tasks."""
+    found, least = [], max(MIN_FORM_SECONDS, MIN_FORM_SHARE * progress.before)
+    own = {v.name: (key(g.func), g) for g in model.groups for v in g.outputs}
+    if all(t.before < least for t in progress.tasks):
+        return {}
+    for a in alternatives(optimize(graph, passes_for(model.target)), model.target):
+        calls = Counter(own[name][0] for name in a.values if name in own)
+        if sum(n * progress.of(k).before / progress.of(k).calls for k, n in calls.items()) >= least:
+            found.append((a, calls))
+    forms = {a.key: a.form for a, _ in found}
+    if not forms:
+        return {}
+    other = formed(graph, model.target, None, forms)
+    tasks = {t.key: t for t in _untuned_tasks(other, inputs, records, None).tasks}
+    made = {v.name: key(g.func) for g in other.groups for v in g.outputs}
+    pairs = [Rival(a, calls, Counter(made[name] for name in a.values if name in made)) for a, calls in found]
+    progress.rivals = tuple(r for r in pairs if r.own != r.other)
+    known = {t.key for t in progress.tasks}
+    progress.others = tuple(tasks[k] for k in dict.fromkeys(k for r in progress.rivals for k in r.other) if k not in known)
+    return {r.alternative.key: r.alternative.form for r in progress.rivals}
+
+
+def _objective(progress: Progress) -> Objective:
+    """The seconds of a network whose parts have the faster form each, as a smooth function of the seconds of its tasks."""
+    keys = [t.key for t in (*progress.tasks, *progress.others)]
+    calls = np.array([t.calls for t in progress.tasks], float)
+
+    def objective(seconds: Sequence[float]) -> float:
+        of = dict(zip(keys, seconds, strict=True))
+        return float(calls @ np.asarray(seconds[: len(calls)])) + sum(r.mean(of.__getitem__) for r in progress.rivals)
+
+    return objective
+
+
+def _keep_forms(
+    progress: Progress, own: Model, other: Model, inputs: Mapping[str, np.ndarray], records: Records, runs: int
+) -> Iterator[str]:
+    """Let records keep the forms that are faster in the network, in each of several profiles; yields their labels."""
+    gains: list[list[float]] = []
+    for _ in range(COMPARED_PROFILES):
+        times: dict[str, float] = {}
+        for model in (other, own):
+            calls = Counter(key(g.func) for g in model.groups)
+            times |= {k: seconds / calls[k] for k, seconds in _by_key(model, inputs, runs).items()}
+        gains.append([r.gain(times.__getitem__) for r in progress.rivals])
+    for rival, saved in zip(progress.rivals, zip(*gains, strict=True), strict=True):
+        faster = min(saved) > 0
+        records.keep_form(rival.alternative.key, own.target, rival.alternative.form if faster else None)
+        if faster:
+            yield f"{', '.join(progress.of(k).label for k in rival.own)}: {rival.alternative.form}"
 
 
 def _ending(seconds: float, compiling: float, progress: Progress) -> float:
@@ -235,7 +332,7 @@ def _ending(seconds: float, compiling: float, progress: Progress) -> float:
     again = max(compiling, KERNEL_SECONDS * len(progress.tasks))
     if progress.device is not None:
         return again
-    both = 2 * progress.before
+    both = (2 + 2 * bool(progress.rivals)) * progress.before
     least, most = (COMPARED_PROFILES * (runs + 1) * both + (MIN_RUNS + 1) * both for runs in (1, PROFILE_RUNS))
     return again + max(least, min(most + SECONDS, ENDING_SHARE * seconds))
 

@@ -189,6 +189,7 @@ def _summary(found: TunedNetwork) -> str:
     text = [aligned_columns(lines)]
     ended = "interrupted after " if found.interrupted else ""
     text += [f"kept with the default schedule, which is faster in the network: {label}" for label in found.kept]
+    text += [f"in another form, which is faster in the network: {label}" for label in found.forms]
     text.append(f"{ended}{count_text(progress.trials, 'trial')} in {found.elapsed:.1f} s")
     timed = "timed in turns" if progress.device is None else f"the sum of its kernels, each alone on {progress.device}"
     text.append(

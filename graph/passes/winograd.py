@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from schedule import templates
+from search.keys import key
 from tir import dtypes
+from tir.ir import PrimFunc
 
 from ..fusion import group_of
 from ..ir import Call, Graph, Value
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 # Least ratio of estimated cycles, direct to filtered, that is worth the accuracy that is lost. That of halves is lost in their
 # rounding anyway.
 MIN_GAIN, MIN_GAIN_OF_HALVES = 1.25, 1.0
+MAX_FORM_RATIO = 2.0  # of estimated cycles, up to which another form than the chosen one is worth a measurement
+DIRECT = "direct"  # the form of a convolution that is not filtered; others are tiles, as 4x4
 Tile = tuple[int, ...]  # outputs along each axis; empty where a convolution is computed directly
 
 
@@ -32,20 +36,42 @@ def filter_minimally(graph: Graph, choose: Callable[[Call], Tile]) -> Graph:
     return rewrite(graph, lambda r, call: _rule(r, call, choose))
 
 
-def fastest(target: Target) -> Callable[[Call], Tile]:
-    """The choice of the fewest cycles, as the templates estimate them. Integers are left alone, as filters have fractions, and
-    float64, whose users may want the accuracy that is lost."""
+def fastest(target: Target, forms: Mapping[str, str] | None = None) -> Callable[[Call], Tile]:
+    """The choice of the fewest cycles, as the templates estimate them, unless `forms` have another by the `direct_key`. Integers
+    are left alone, as filters have fractions, and float64, whose users may want the accuracy that is lost."""
 
     def choose(call: Call) -> Tile:
-        dtype = call.values[0].dtype
-        if not dtypes.is_float(dtype) or dtype == "float64":
-            return ()
-        cycles = {tile: _cycles(_by_tiles(call, tile), target) for tile in ((), *tiles(call.values[1].shape[2:]))}
+        cycles = _cycles_by_tile(call, target)
         best = min(cycles, key=lambda tile: cycles[tile])
-        gain = MIN_GAIN_OF_HALVES if dtypes.is_half(dtype) else MIN_GAIN
-        return best if cycles[()] > gain * cycles[best] else ()
+        gain = MIN_GAIN_OF_HALVES if dtypes.is_half(call.values[0].dtype) else MIN_GAIN
+        chosen = best if cycles[()] > gain * cycles[best] else ()
+        known = forms.get(direct_key(call)) if forms else None
+        return next((tile for tile in cycles if _form(tile) == known), chosen)
 
     return choose
+
+
+def other_form(call: Call, target: Target) -> str | None:
+    """The form of a convolution by the other algorithm than the chosen one, if it is estimated to be about as fast."""
+    cycles, chosen = _cycles_by_tile(call, target), fastest(target)(call)
+    others = {tile: c for tile, c in cycles.items() if bool(tile) != bool(chosen) and c < MAX_FORM_RATIO * cycles[chosen]}
+    return _form(min(others, key=lambda tile: others[tile])) if others else None
+
+
+def direct_key(call: Call) -> str:
+    """The key of a convolution alone, computed directly."""
+    return key(_alone(_by_tiles(call, ())))
+
+
+def _form(tile: Tile) -> str:
+    return "x".join(map(str, tile)) or DIRECT
+
+
+def _cycles_by_tile(call: Call, target: Target) -> dict[Tile, float]:
+    """The estimated cycles of a convolution by each tile that its types allow, the empty one included."""
+    dtype = call.values[0].dtype
+    fits = dtypes.is_float(dtype) and dtype != "float64"
+    return {tile: _cycles(_by_tiles(call, tile), target) for tile in ((), *(tiles(call.values[1].shape[2:]) if fits else ()))}
 
 
 def least_cycles(call: Call, target: Target) -> float:
@@ -97,4 +123,8 @@ def _by_tiles(call: Call, tile: Tile) -> Call:
 
 @lru_cache(MAX_KNOWN_CALLS)
 def _cycles(call: Call, target: Target) -> float:
-    return templates.cycles(group_of([call], call.values[1:]).func, target)
+    return templates.cycles(_alone(call), target)
+
+
+def _alone(call: Call) -> PrimFunc:
+    return group_of([call], call.values[1:]).func

@@ -113,7 +113,7 @@ def quantise(
         for x in layers
     ]
     report = QuantisationReport(tuple(errors), {v.name: ratios[v] for v in graph.outputs if v in ratios}, about)
-    return QuantisedGraph(made.name, made.inputs, made.calls, made.outputs, made.constants, report)
+    return QuantisedGraph(made.name, made.inputs, made.calls, made.outputs, made.constants, report=report)
 
 
 def _check(graph: Graph, data: Data | None, weights: str, block: int | None, calibration: str) -> None:

@@ -226,6 +226,13 @@ class Records:
                 values["run"] = _run_of(connection, run, m.provenance)
                 connection.execute(exchange.insert("races", values), values)
 
+    def keep_form(self, key: str, target: str | Target, form: str | None) -> None:
+        """Keep the form of a function that was faster inside of a network on this target and device; None for the default one."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM forms WHERE key = ? AND fingerprint = ?", (key, self.fingerprint(target)))
+            if form is not None:
+                connection.execute("INSERT INTO forms VALUES (?, ?, ?)", (key, self.fingerprint(target), form))
+
     def prune(self, keep: int = 10) -> int:
         """Remove all but the `keep` fastest valid candidates of each workload and target; returns the number removed."""
         if keep < 0:
@@ -280,6 +287,13 @@ class Records:
             where, values = f"{where} AND fingerprint = ?", [key, fingerprint]
         with self._transaction("DEFERRED") as connection:
             return _records(connection, standings(connection, where, *values), where, *values)
+
+    def forms(self, target: str | Target) -> dict[str, str]:
+        """The forms that were kept for this target and device, by the keys of functions."""
+        return {
+            str(k): str(form)
+            for k, form in self._rows("SELECT key, form FROM forms WHERE fingerprint = ?", self.fingerprint(target))
+        }
 
     def summaries(self) -> list[Summary]:
         """One summary for each workload and target, ordered by name."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from tir.nearest import near_file
 
 APPLICATION_ID = 0x74697231  # "tir1": marks a file as ours
-VERSION = 3
+VERSION = 4
 BUSY_SECONDS = 60.0  # seconds to wait for another process's transaction
 
 RACES = """CREATE TABLE races (
@@ -27,6 +27,13 @@ RACES = """CREATE TABLE races (
     won INTEGER NOT NULL,       -- a race without a winner, as on a busy machine, has no times
     time REAL NOT NULL,         -- when it ended
     PRIMARY KEY (race, candidate)
+) WITHOUT ROWID"""
+
+FORMS = """CREATE TABLE forms (
+    key TEXT NOT NULL,          -- of a function that is computed in another form inside of networks
+    fingerprint TEXT NOT NULL,
+    form TEXT NOT NULL,         -- its name: graph.alternatives
+    PRIMARY KEY (key, fingerprint)
 ) WITHOUT ROWID"""
 
 TABLES = (
@@ -71,6 +78,7 @@ TABLES = (
     origin TEXT                 -- JSON object: operator, batch, generation and parents; search.measure.Origin
 )""",
     RACES,
+    FORMS,
     "CREATE INDEX candidates_of_run ON candidates (run, outcome, seconds)",
     "CREATE INDEX runs_of_workload ON runs (workload, fingerprint)",
 )
@@ -85,6 +93,7 @@ MIGRATIONS = {
         "ALTER TABLE candidates DROP COLUMN changed",
     ),
     2: ("ALTER TABLE candidates ADD COLUMN scores TEXT", "ALTER TABLE candidates ADD COLUMN origin TEXT"),
+    3: (FORMS,),
 }
 
 

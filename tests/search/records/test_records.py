@@ -344,7 +344,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path):
     expected = {
         text: "is not a records file, or is damaged: file is not a database",
         foreign: "is an SQLite file of another program, not a records file",
-        newer: "holds records of version 99; this tir reads version 3",
+        newer: "holds records of version 99; this tir reads version 4",
         cut: "is not a records file, or is damaged: database disk image is malformed",
     }
     for file, message in expected.items():
