@@ -13,11 +13,12 @@ from .integers import along, attributes_of, quantised
 from .rewriting import Rewriting, fits_elementwise, rewrite, windows_of
 
 TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # the orders of dimensions that move the channels of images
+PHASES = (0, 3, 4, 1, 5, 2)  # the order that moves phases (down, right, channels, height, width) beside their pixels
 
 
 def keep_channels_last(graph: Graph) -> Graph:
     """f(x with its channels moved first) becomes f'(x), moved, whatever else reads x: for elementwise calls, concatenations,
-    pooling, means of images, and convolutions of each channel by itself."""
+    parts, phases of a transposed convolution, pooling, means of images, and convolutions of each channel by itself."""
     return rewrite(graph, _rule)
 
 
@@ -30,6 +31,10 @@ def _rule(write: Rewriting, call: Call) -> Value | None:
     match call.operator:
         case "Concat":
             made = _concatenation(write, call)
+        case "Reshape":
+            made = _interleaved(write, call)
+        case "Slice":
+            made = _part(write, call)
         case "MaxPool" | "AveragePool":
             made = _pool(write, call)
         case "GlobalAveragePool" | "ReduceMean" if call.operator != "ReduceMean" or _averages_images(call):
@@ -72,6 +77,29 @@ def _elementwise(write: Rewriting, call: Call) -> Value | None:
 def _concatenation(write: Rewriting, call: Call) -> Value | None:
     parts = [_last(write, v) for v in call.values]
     return None if None in parts else write("Concat", *parts, axis=TO_LAST.index(call.attribute("axis") % 4))
+
+
+def _interleaved(write: Rewriting, call: Call) -> Value | None:
+    """The phases of a transposed convolution, side by side in the channels, as one image; see `transposed`."""
+    moved = write.producer(call.values[0], "Transpose")
+    split = None if moved is None or moved.attribute("perm") != PHASES else write.producer(moved.values[0], "Reshape")
+    image = None if split is None else _last(write, split.values[0])
+    if split is None or image is None or call.outputs[0].shape[1] != split.outputs[0].shape[3]:
+        return None
+    n, down, right, channels, height, width = split.outputs[0].shape
+    if image.shape != (n, height, width, down * right * channels):
+        return None
+    phases = write("Reshape", image, shape=(n, height, width, down, right, channels))
+    rows = write("Transpose", phases, perm=(0, 1, 3, 2, 4, 5))
+    return write("Reshape", rows, shape=(n, height * down, width * right, channels))
+
+
+def _part(write: Rewriting, call: Call) -> Value | None:
+    image, axes = _last(write, call.values[0]), call.attribute("axes", None)
+    if image is None or axes is None:
+        return None
+    how = {n: a for n, a in call.attributes if n != "axes"}
+    return write("Slice", image, axes=tuple(TO_LAST.index(axis % 4) for axis in axes), **how)
 
 
 def _pool(write: Rewriting, call: Call) -> Value | None:

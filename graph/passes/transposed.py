@@ -1,8 +1,8 @@
 """Transposed convolutions as convolutions.
 
 With the stride s, the outputs s m + r for all m, a phase, use every s-th element of the kernel alone: a convolution of stride 1.
-All phases are one convolution with s times as many channels for each dimension. No element of the input or the kernel is
-multiplied by a zero between elements (Shi et al., arXiv 1609.07009).
+All phases are one convolution with s times as many channels for each dimension, those of a phase side by side where there is one
+group. No element of the input or the kernel is multiplied by a zero between elements (Shi et al., arXiv 1609.07009).
 """
 
 from __future__ import annotations
@@ -59,15 +59,17 @@ def _rule(r: Rewriting, call: Call) -> Value | None:
     groups = call.attribute("group", 1)
     size = prod(p.stride for p in phases)
     operands = [x, r.constant(_by_phase(r.constants[weight.name], phases, groups), name=f"{weight.name}_phases")]
-    operands += [r.constant(np.repeat(r.constants[b.name], size), name=f"{b.name}_phases") for b in bias]
+    repeat = np.tile if groups == 1 else np.repeat
+    operands += [r.constant(repeat(r.constants[b.name], size), name=f"{b.name}_phases") for b in bias]
     pads = (*(p.before for p in phases), *(p.after for p in phases))
     attributes = {"pads": pads, "group": groups}
     conv = r("Conv", *operands, **attributes)
-    return conv if size == 1 else _side_by_side(r, conv, phases, call.outputs[0])
+    return conv if size == 1 else _side_by_side(r, conv, phases, groups, call.outputs[0])
 
 
 def _by_phase(weight: np.ndarray, phases: Sequence[Phases], groups: int) -> np.ndarray:
-    """The weight (C, M / groups, kernel ...) by phases: (M strides, C / groups, taps ...), the taps reversed."""
+    """The weight (C, M / groups, kernel ...) by phases: (M strides, C / groups, taps ...), or (strides M, ...) for one group, the
+    taps reversed."""
     d = len(phases)
     channels, each, *kernel = weight.shape
     more = [(0, p.taps * p.stride - k) for p, k in zip(phases, kernel, strict=True)]
@@ -75,17 +77,19 @@ def _by_phase(weight: np.ndarray, phases: Sequence[Phases], groups: int) -> np.n
         groups, channels // groups, each, *(e for p in phases for e in (p.taps, p.stride))
     )
     taps, steps = [3 + 2 * n for n in range(d)], [4 + 2 * n for n in range(d)]
-    ordered = np.flip(split, tuple(taps)).transpose(0, 2, *steps, 1, *taps)
+    outputs = (2, *steps) if groups > 1 else (*steps, 2)
+    ordered = np.flip(split, tuple(taps)).transpose(0, *outputs, 1, *taps)
     return np.ascontiguousarray(ordered).reshape(-1, channels // groups, *(p.taps for p in phases))
 
 
-def _side_by_side(r: Rewriting, conv: Value, phases: Sequence[Phases], result: Value) -> Value:
+def _side_by_side(r: Rewriting, conv: Value, phases: Sequence[Phases], groups: int, result: Value) -> Value:
     """The outputs of the phases, interleaved."""
     d = len(phases)
     images, channels = result.shape[:2]
     strides, counts = [p.stride for p in phases], [p.count for p in phases]
-    split = r("Reshape", conv, shape=(images, channels, *strides, *counts))
-    order = (0, 1, *(n for axis in range(d) for n in (2 + d + axis, 2 + axis)))
+    one = groups == 1
+    split = r("Reshape", conv, shape=(images, *strides, channels, *counts) if one else (images, channels, *strides, *counts))
+    order = (0, 1 + d * one, *(n for axis in range(d) for n in (2 + d + axis, 2 - one + axis)))
     shape = (images, channels, *(p.stride * p.count for p in phases))
     whole = r("Reshape", r("Transpose", split, perm=order), shape=shape)
     if shape == result.shape:
