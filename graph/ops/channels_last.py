@@ -12,6 +12,7 @@ from .convolution import SlidingWindow, pad, steps_of, windows
 from .registry import NEWEST, need, operator, shape_of
 
 CHANNELS_OF_PIXEL = 4  # channels of 8 bits that are one int32
+SIGN = 128  # what makes integers of 8 bits with signs unsigned
 
 
 @operator("ImageRows", NEWEST)
@@ -29,6 +30,26 @@ def image_rows(x, *, kernel, strides, dilations, pads, zero):
         return padded[(n, *(w.index(p, t) for w, p, t in zip(moved, pixels, taps, strict=True)), c)]
 
     return te.compute((images, *(w.outputs for w in moved), *kernel, channels), formula, name="rows")
+
+
+@operator("IntegerConv", NEWEST)
+def integer_conv(x, weight, *, strides, dilations, pads, zero):
+    """x (N, H, W, C) of 8 bits, plus 128 where it has signs, convolved with weight (KH, KW, C, O) -> (N, OH, OW, O): int32 sums
+    that processors have instructions for. The elements around the image are `zero`. Images have one to three dimensions."""
+    need("the images", x, dtype="integer", ranks=range(3, 6))
+    *_, channels = shape_of(x)
+    need("the weight", weight, (*(None for _ in x.shape[1:-1]), channels, None), "integer")
+    moved = windows(shape_of(x)[1:-1], shape_of(weight)[:-2], strides, dilations, pads)
+    unsigned = None if x.dtype == "uint8" else lambda e: (e.astype("int32") + SIGN).astype("uint8")
+    padded, steps = _padded(x, moved, te.const(zero, x.dtype), unsigned), steps_of(moved)
+    channel = te.reduce_axis((0, channels), "channel")
+
+    def formula(n: Expr, *i: Expr) -> Expr:
+        at = (w.index(p, t) for w, p, t in zip(moved, i[:-1], steps, strict=True))
+        product = padded[(n, *at, channel)].astype("int32") * weight[(*steps, channel, i[-1])].astype("int32")
+        return te.sum(product, axis=(*steps, channel))
+
+    return te.compute((shape_of(x)[0], *(w.outputs for w in moved), shape_of(weight)[-1]), formula, name="conv")
 
 
 @operator("PackChannels", NEWEST)

@@ -3,8 +3,8 @@
     sum of (a - p) s * (b - q) t  =  s t (sum of a b  -  p * sum of (b - q)  -  q * sum of a)
 
 The sums of constant weights are constants. Weights less their zero points are integers of 8 bits again, mostly, so that the last
-term is gone. A convolution becomes a product whose rows are the windows of the image, channels last: around the image is the zero
-point, whose products the second term takes away, too.
+term is gone. A convolution becomes one of integers, channels last, or a product whose rows are copies of the image's windows:
+around the image is the zero point, whose products the second term takes away, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tir import dtypes
 
 from ..fusion import group_of
 from ..ir import Attribute, Call, Graph, Value
-from ..ops.channels_last import CHANNELS_OF_PIXEL
+from ..ops.channels_last import CHANNELS_OF_PIXEL, SIGN
 from ..ops.convolution import SlidingWindow
 from .rewriting import Rewriting, rewrite, windows_of
 from .winograd import least_cycles
@@ -45,17 +45,22 @@ def multiply_integers(graph: Graph, choose: Choice) -> Graph:
 def in_fewer_cycles(target: Target) -> Choice:
     """The choice of fewer cycles, as the templates estimate them: integers take fewer where the processor has instructions that
     add several of their products at once. One row of products takes as long as its weights come from memory, in which integers
-    are a fourth of floats."""
+    are a fourth of floats. The rows of a product in place of a convolution are copied."""
 
     @cache
-    def integer_cycles(*types: tuple[tuple[int, ...], str]) -> float:
-        a, b = (Value(f"p{n}", *type_) for n, type_ in enumerate(types))
-        result = Value("out", (*a.shape[:-1], b.shape[-1]), "int32")
-        return templates.cycles(group_of([Call("IntegerProduct", (a, b), (result,))], [b]).func, target)
+    def anonymous_cycles(call: Call) -> float:
+        return templates.cycles(group_of([call], call.values[1:]).func, target)
+
+    def integer_cycles(call: Call) -> float:
+        a, b, result = (Value(n, v.shape, v.dtype) for n, v in zip("abc", (*call.values, call.outputs[0]), strict=True))
+        return anonymous_cycles(replace(call, inputs=(a, b), outputs=(result,)))
 
     def choose(integer: Call, today: Call) -> bool:
         *_, rows, _ = integer.outputs[0].shape
-        return rows == 1 or integer_cycles(*((v.shape, v.dtype) for v in integer.values)) < least_cycles(today, target)
+        if today.operator == "IntegerProduct":
+            elements = prod(today.values[0].shape)
+            return integer_cycles(integer) < integer_cycles(today) + elements * target.machine.pack_cycles(8, elements)
+        return rows == 1 or integer_cycles(integer) < least_cycles(today, target)
 
     return choose
 
@@ -146,7 +151,7 @@ def _convolution(write: Rewriting, call: Call, x: Quantised, weight: Quantised, 
     if packs:  # a window of so few channels is copied by pixels
         array = np.pad(array, [(0, 0), (0, CHANNELS_OF_PIXEL - array.shape[1]), *[(0, 0)] * (array.ndim - 2)])
     image = x.numbers if packs else write("Transpose", x.numbers, perm=to_last)
-    sums, columns = list[Value](), list[np.ndarray]()
+    sums, columns, moved, in_place = list[Value](), list[np.ndarray](), windows_of(call), False
     for group in range(groups):
         own = array[group * outputs : (group + 1) * outputs]
         columns.append(np.ascontiguousarray(own.transpose(*range(2, array.ndim), 1, 0).reshape(-1, outputs)))
@@ -154,9 +159,18 @@ def _convolution(write: Rewriting, call: Call, x: Quantised, weight: Quantised, 
         part = image if groups == 1 else write("Slice", image, starts=(first,), ends=(last,), axes=(array.ndim - 1,))
         rows = _windows(write, call, part, own.shape[2:], zero, packs)
         sums.append(write("IntegerProduct", rows, write.constant(columns[-1])))
-        if not choose(write.calls[-1], call if groups == 1 else _of_one_group(call, groups)):
+        product = write.calls[-1]
+        if not _in_place(moved):
+            pixels = write("Bytes", write("PackChannels", part), to=part.dtype) if packs else part
+            taps = write.constant(columns[-1].reshape(*own.shape[2:], own.shape[1], outputs))
+            made = write("IntegerConv", pixels, taps, zero=zero, **attributes_of(moved))
+            if in_place := choose(write.calls[-1], product):
+                product, sums[-1] = write.calls[-1], made
+        if not choose(product, call if groups == 1 else _of_one_group(call, groups)):
             return None
-    total = sums[0] if groups == 1 else write("Concat", *sums, axis=1)
+    if in_place and x.numbers.dtype == "int8":
+        x = replace(x, zero=np.array(zero + SIGN))
+    total = sums[0] if groups == 1 else write("Concat", *sums, axis=len(sums[0].shape) - 1)
     made = _with_bias(write, total, x, weight, np.concatenate(columns, axis=1), call.values[2:])
     images, channels, *spatial = call.outputs[0].shape
     to_first = (0, len(spatial) + 1, *range(1, len(spatial) + 1))

@@ -12,7 +12,7 @@ parts, as in `gemm`, so that rows stay in L1 while the columns come from L2. The
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
 
@@ -26,7 +26,7 @@ from tir import dtypes
 from tir.ir import Block, Cast, Const, Expr, Iter, Load, Var
 
 from . import gemm
-from .block_analysis import Contraction, adds_products, epilogue, last_axis, loop_of, size, stored
+from .block_analysis import Contraction, adds_products, at_axes, epilogue, last_axis, loop_of, pairing, size, stored
 from .division import balanced
 from .marks import done, share
 from .pack_branches import separate_rows
@@ -80,11 +80,21 @@ class Tiling:
 
 def matches(block: Block) -> Contraction | None:
     """The block as a matrix product of narrow numbers, converted to the type of their sum, if it is one."""
-    c = gemm.matches(block)
-    if c is None or len(c.reduction) != 1:
+    c = gemm.matches(block) or _of_windows(block)
+    if c is None or (len(c.reduction) != 1 and at_axes(c.left)):
         return None
     kind = c.store.buffer.dtype
     return c if is_supported(c) and adds_products(block, Cast(kind, c.left), Cast(kind, c.right)) else None
+
+
+def _of_windows(block: Block) -> Contraction | None:
+    """The block as a convolution of an image whose channels are last, by weights with the channels of the result last: a product
+    whose rows are windows of the image. The channels are the last axis of its sum."""
+    c = pairing(block)
+    if c is None or not c.by_columns or at_axes(c.left) or not at_axes(c.right) or not c.rows:
+        return None
+    channel = [it for it in c.reduction if it.var.name == last_axis(c.left)]
+    return replace(c, reduction=(*(it for it in c.reduction if it not in channel), *channel)) if channel else None
 
 
 def is_supported(c: Contraction) -> bool:
@@ -120,8 +130,9 @@ def instruction(c: Contraction, processor: CPU) -> Instruction | None:
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
-    """True where the processor has an instruction for it, and there are several rows."""
-    return instruction(c, processor) is not None and extent(c.rows[-1]) > 1
+    """True where the processor has an instruction for it, and there are several rows. Windows of an image are read in place."""
+    how = instruction(c, processor)
+    return how is not None and extent(c.rows[-1]) > 1 and (at_axes(c.left) or in_place(c, how))
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
@@ -130,16 +141,16 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
     assert how is not None, "what suits has one"
     t = tiles(c, how, processor)
     rows, columns, steps = (ceil(extent(it) / n) for it, n in _units(c, t, how))
-    count = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * rows * columns * steps
+    count, taps = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * rows * columns * steps, size(c.reduction[:-1])
     copied = [x for x in (c.left, c.right)[in_place(c, how) :] if x.buffer.name not in constants]
     packed = sum(size(_axes(c, x)) * dtypes.nbytes(x.buffer.dtype) for x in copied)
-    return count * _tile_cycles(t.rows, t.columns, t.steps, how, processor) + packed * PACK_CYCLES[how.rows > 1]
+    return count * _tile_cycles(t.rows, t.columns, taps * t.steps, how, processor) + packed * PACK_CYCLES[how.rows > 1]
 
 
 def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
     """Good sizes for a product, computed from its extents and the processor."""
     row_tiles, column_tiles = ceil(extent(c.rows[-1]) / how.rows), ceil(extent(c.columns[-1]) / how.columns)
-    steps = ceil(extent(c.reduction[0]) / how.depth)
+    taps, steps = size(c.reduction[:-1]), ceil(extent(c.reduction[-1]) / how.depth)
 
     def turns(shape: tuple[int, int]) -> float:
         return ceil(row_tiles / shape[0]) * ceil(column_tiles / shape[1]) * _tile_cycles(*shape, steps, how, processor)
@@ -156,11 +167,11 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
             product,
         )
         count = np.ceil(row_tiles / m) * np.ceil(column_tiles / v)
-        rows, columns, _ = fewest_cycles(m, v, count * processor.tile_cycles(m, v, steps), gain=1.0)
+        rows, columns, _ = fewest_cycles(m, v, count * processor.tile_cycles(m, v, taps * steps), gain=1.0)
         most = gemm.MAX_SUM_PART
     most_at_once = most * 3 // 2 if how.rows > 1 else gemm.max_whole_sum(processor)
-    part = steps if steps <= most_at_once else balanced(steps, most, 1)
-    panel = columns * ceil(steps / part) * part * how.nbytes
+    part = steps if taps > 1 or steps <= most_at_once else balanced(steps, most, 1)
+    panel = columns * taps * ceil(steps / part) * part * how.nbytes
     panels, threads = ceil(column_tiles / columns), c.threads(processor)
     own = in_place(c, how) and panels * panel > processor.l3_reuse_bytes
     least = MIN_BLOCK if how.rows == 1 and (own or threads == 1) else 1  # small blocks are shared more evenly
@@ -170,7 +181,7 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
 
 def in_place(c: Contraction, how: Instruction) -> bool:
     """True where rows are read in place: the sum walks their memory in whole steps, in the type of the instruction."""
-    step = c.reduction[0]
+    step = c.reduction[-1]
     fits = how.rows == 1 and not how.wider and last_axis(c.left) == step.var.name and extent(step) % how.depth == 0
     return fits and c.left.buffer.name not in (c.right.buffer.name, _unsigned_operand(c, how))
 
@@ -193,7 +204,7 @@ def _tile_cycles(rows: int, columns: int, steps: int, how: Instruction, processo
 
 def _units(c: Contraction, t: Tiling, how: Instruction) -> list[tuple[Iter, int]]:
     """The axes of rows, columns and the sum, with the elements that a register tile has of each."""
-    return [(c.rows[-1], t.rows * how.rows), (c.columns[-1], t.columns * how.columns), (c.reduction[0], t.steps * how.depth)]
+    return [(c.rows[-1], t.rows * how.rows), (c.columns[-1], t.columns * how.columns), (c.reduction[-1], t.steps * how.depth)]
 
 
 def _axes(c: Contraction, x: Load) -> tuple[Iter, ...]:
@@ -243,14 +254,12 @@ def build(s: OpenSchedule, c: Contraction, after: str | None = None) -> None:
     side_by_side, order = (step, (how.groups, how.parts)), (0, 3, 1, 4, 2, 5)
     element = dtypes.nbytes(how.wider or c.left.buffer.dtype)
     # Long rows are copied in long vectors; for tile registers, 64 bytes of a row are together.
-    by_rows = how.rows == 1 and extent(c.reduction[0]) * element >= MIN_ROW_BYTES
+    by_rows = how.rows == 1 and extent(c.reduction[-1]) * element >= MIN_ROW_BYTES
     of_steps, in_order = ((step, ()), (0, 1, 2, 3)) if by_rows else ((step, (how.depth,)), (0, 3, 1, 2, 4))
-    in_rows = _tile_layout(c.left.indices, (of_rows, of_steps), in_order)
-    layouts = (
-        (left, _tile_layout(c.left.indices, (of_rows, side_by_side), order) if across else in_rows),
-        (right, _tile_layout(c.right.indices, (of_columns, side_by_side), order)),
-    )
-    for name, layout in layouts[reads_rows:]:
+    of_left = ((of_rows, side_by_side), order) if across else ((of_rows, of_steps), in_order)
+    operands = ((left, c.left, of_left), (right, c.right, ((of_columns, side_by_side), order)))
+    for name, x, tiled in operands[reads_rows:]:
+        layout = _tile_layout(x.indices, *tiled)
         s.transform_layout(name, ("write", 0), layout)
         s.transform_block_layout(name, layout)
 
@@ -259,8 +268,11 @@ def build(s: OpenSchedule, c: Contraction, after: str | None = None) -> None:
     panels, c2, c3 = s.split(loops[column], [None, t.columns, how.columns])
     c0, c1 = s.split(panels, [None, t.block])
     k0, k1, k2, k3 = s.split(loops[step], [None, t.steps, how.groups, how.parts])
-    around = [*(loops[it.var.name] for it in (*c.batch, *c.columns[:-1], *c.rows[:-1])), c0, r0]
-    s.reorder(*around, k0, c1, k1, r1, c2, r2, c3, k2, k3)
+    batch, others, taps = (
+        [loops[it.var.name] for it in axes] for axes in ((*c.batch, *c.columns[:-1]), c.rows[:-1], c.reduction[:-1])
+    )
+    around = [*batch, *others, c0, r0] if at_axes(c.left) else [*batch, c0, *others, r0]
+    s.reorder(*around, k0, c1, *taps, k1, r1, c2, r2, c3, k2, k3)
     parted = s.loop(k0).extent != Const(1)
     s.reverse_compute_at(after, r0 if parted else c1, preserve_unit_loops=True)
     of_result = ((of_columns,), (0, 1, 2)) if reads_rows else ((of_rows, of_columns), (0, 3, 1, 2, 4, 5))
@@ -293,7 +305,7 @@ def build(s: OpenSchedule, c: Contraction, after: str | None = None) -> None:
     elif not reads_rows:
         s.compute_inline(left)
     instructions = [s.get_loops(name)[-4 if how.rows > 1 else -3] for name in names]
-    s.vectorize(s.get_loops(s.decompose_reduction(names[0], s.get_loops(names[0])[-7]))[-1])
+    s.vectorize(s.get_loops(s.decompose_reduction(names[0], s.get_loops(names[0])[-7 - len(taps)]))[-1])
     for loop in instructions:
         s.tensorize(loop, intrinsic)
     # A block of columns that all rows follow is packed where they use it, so that it is still in L2.
@@ -343,7 +355,7 @@ def _copy_operand(
     *batch, lines, steps, vectors, _, lane, part = loops[around:]
     s.vectorize(s.fuse(lane, part))
     squares = how.columns if across and how.groups == 1 else 1  # steps that are transposed at once
-    whole_lines, whole_steps = extent(axis) // unit, extent(c.reduction[0]) // how.depth
+    whole_lines, whole_steps = extent(axis) // unit, extent(c.reduction[-1]) // how.depth
     # The outermost loop is cut: threads share it with those of a batch.
     if squares == 1:
         s.reorder(steps, *batch, lines)

@@ -14,8 +14,10 @@ from graph.fusion import fuse
 from graph.ir import Graph, GraphError
 from graph.passes import integers as graph_integers
 from graph.passes import optimize
+from graph.passes.channels import TO_FIRST, TO_LAST
 from graph.passes.check import check_passes
-from graph.passes.quantised import stay_quantised
+from graph.passes.quantised import keep_quantised, stay_quantised
+from graph.passes.transposed import expand_transposed
 from graph.reference import evaluate
 from tests.sweeps import one_in
 from tir import load_onnx
@@ -79,20 +81,29 @@ def operators(graph: Graph) -> list[str]:
     return [c.operator for c in graph.calls]
 
 
-def always(graph: Graph) -> Graph:
-    """The graph as for tile registers, but each product is one of integers, however small."""
-    return optimize(stay_quantised(graph, lambda integer, today: True))
+def sums(graph: Graph) -> list[str]:
+    """The operators of sums of products of integers in a graph."""
+    return [name for name in operators(graph) if name in ("IntegerProduct", "IntegerConv")]
+
+
+def always(graph: Graph, in_place: bool = False) -> Graph:
+    """The graph as for tile registers, but each product is one of integers, however small. The windows of images are copied, or
+    read `in_place`."""
+    return optimize(stay_quantised(graph, lambda integer, today: in_place or integer.operator != "IntegerConv"))
 
 
 def agree(network: Network, *outputs: str, quanta: float = 0.0, products: int = 1) -> Graph:
-    """The graph in integers, whose compiled outputs are those of the definition, up to some quanta."""
+    """The graph in integers with copies of windows, whose compiled outputs are those of the definition, up to some quanta, with
+    or without these copies."""
     graph, x = network.graph(*outputs), network.input()
-    wanted, made = evaluate(graph, [x]), always(graph)
-    assert operators(made).count("IntegerProduct") == products
-    for a, b in zip(wanted, assembled(made, Target(ONE), None, None)(x), strict=True):
-        assert np.ptp(a) > 0, "the case says something"
-        assert np.abs(a - b).max() <= quanta * network.scale
-    return made
+    wanted, copied = evaluate(graph, [x]), always(graph)
+    for made in {id(g): g for g in (copied, always(graph, in_place=True))}.values():
+        assert len(sums(made)) == products
+        assert "ImageRows" not in operators(made) or made is copied
+        for a, b in zip(wanted, assembled(made, Target(ONE), None, None)(x), strict=True):
+            assert np.ptp(a) > 0, "the case says something"
+            assert np.abs(a - b).max() <= quanta * network.scale
+    return copied
 
 
 WINDOWS = {
@@ -197,6 +208,23 @@ def test_images_stay_integers_with_their_channels_last():
     assert all(name.endswith("dequantizelinear") for name in real), "for means, and the output"
 
 
+@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize(
+    ("kernel", "stride", "attributes"), [((2, 2), (2, 2), {}), ((4, 3), (2, 1), {"pads": (1, 0, 2, 1)}), ((3, 3), (3, 2), {})]
+)
+def test_transposed_convolutions_and_concatenations_keep_channels_last(kernel, stride, attributes, types):
+    """The phases are interleaved, and cut, with the channels last, beside a shortcut."""
+    network = Network((1, 5, 7, 6), types)
+    a = network.quantised(network.conv(network.x, 8, 5, 1, 1))
+    up = network.add("ConvTranspose", a, network.weight(8, 4, *kernel, axis=None), strides=stride, **attributes)
+    y = network.quantised(network.conv(network.quantised(up), 4, 4, 1, 1))
+    expanded = expand_transposed(network.graph(y))
+    x, made = network.input(), always(keep_quantised(expanded))
+    (wanted,), (found,) = evaluate(expanded, [x]), assembled(made, Target(ONE), None, None)(x)
+    assert np.ptp(wanted) > 0 and np.array_equal(wanted, found)
+    assert sum(c.operator == "Transpose" and c.attribute("perm") in (TO_LAST, TO_FIRST) for c in made.calls) <= 2, "in, and out"
+
+
 LIMITS = {"Relu": None, "Clip": (0.0, 6.0), "below": (-99.0, -50.0), "above": (40.0, 80.0), "reversed": (1.5, -1.0)}
 
 
@@ -246,10 +274,10 @@ def test_activations_between_products_are_recognised():
 def test_what_is_not_quantised_or_has_other_groups_stays():
     network = Network()
     y = network.conv(network.x, 10, 1, 3, 3, group=5)
-    assert "IntegerProduct" not in operators(always(network.graph(network.quantised(y))))
+    assert not sums(always(network.graph(network.quantised(y))))
     network = Network()
     z = network.add("Conv", network.x, network.constant(np.ones((7, 5, 1, 1)), "float32"))
-    assert "IntegerProduct" not in operators(always(network.graph(network.quantised(z))))
+    assert not sums(always(network.graph(network.quantised(z))))
 
 
 def test_weights_without_a_product_of_integers_are_floats():
@@ -300,7 +328,9 @@ def test_products_reach_the_instruction_of_the_processor(product, target, instru
             numbers = network.nodes[0].output[0]
             y = network.add("MatMulInteger", numbers, network.constant(np.ones((128, 96)), "int8"), network.constant(7, "uint8"))
     groups = fuse(final(network.graph(y), target))
-    products = [g.func for g in groups if any(c.operator == "IntegerProduct" for c in g.calls)]
+    products = [g.func for g in groups if any(c.operator in ("IntegerProduct", "IntegerConv") for c in g.calls)]
+    if product == "Conv" and instruction:
+        assert ("integerconv" in products[0].name) == (target is LANES), "the windows of the image are read in place"
     assert len(products) == bool(instruction)
     assert all(instruction in tir.default_schedule(func, target).func.script() for func in products)
 

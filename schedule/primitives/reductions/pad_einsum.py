@@ -29,9 +29,9 @@ def pad_einsum(func: PrimFunc, block: BlockName, padding: list[int]) -> tuple[Pr
     Rewrite   for i in range(7): for k in range(5): C[i] = C[i] + A[i, k] * B[k]
            => for i in range(8): for k in range(8): C[i] = C[i] + A[i, k] * B[k]           # padding [4, 8]; A, B padded by 0
     Legal     if the block is alone in serial loops that are not annotated, one for each axis, without a predicate. From 0 it adds
-              a product of elements, perhaps cast: one of each buffer, and none of its output. Each index is a constant or an
-              axis, a padded axis as long as the dimension. Its output has no other writer. Padded reduction axes index every
-              factor, and padded spatial axes the output.
+              a product of elements, perhaps cast: one of each buffer, and none of its output. Each index with a padded axis is
+              that axis, as long as the dimension. Its output has no other writer. Padded reduction axes index every factor,
+              and padded spatial axes the output.
     Example   matmul: s.pad_einsum("C", [4, 4, 4])
     """
     scope, leaf = locate(func, block)
@@ -119,7 +119,7 @@ def _padded_shape(block: Block, access: Load | Store, sizes: dict[str, tuple[Exp
     shape: list[Expr] = []
     mark = (block, f"accesses {access.buffer.name}")
     for index, dim in zip(access.indices, access.buffer.shape, strict=True):
-        if type(index) is Const:
+        if not variables(index) & sizes.keys():
             shape.append(dim)
             continue
         if type(index) is not Var or index not in axes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import warnings
 from functools import partial as having
-from math import ceil
+from math import ceil, prod
 
 import numpy as np
 import pytest
@@ -341,3 +342,66 @@ def test_what_is_no_such_product():
         assert not found(te.create_prim_func([A, B, C]))
     C = te.compute((32, 32), lambda i, j: te.max(A[i, k].astype("int32") * B[k, j].astype("int32"), axis=k), name="C")
     assert not found(te.create_prim_func([A, B, C]))
+
+
+def windows(H, W, C, O, kernel=(3, 3), stride=1, pads=1, dtypes=("uint8", "int8"), after=None):
+    """A convolution of an image whose channels are last, in the type of its sum, then `after`, if that is given."""
+    image, weights = dtypes
+    total = "float32" if image == "bfloat16" else "int32"
+    x = te.placeholder((2, H, W, C), image, name="x")
+    w = te.placeholder((*kernel, C, O), weights, name="w")
+    around = te.compute(
+        (2, H + 2 * pads, W + 2 * pads, C),
+        lambda n, i, j, c: te.if_then_else(
+            te.all(i >= pads, i < H + pads, j >= pads, j < W + pads), x[n, i - pads, j - pads, c], te.const(3, image)
+        ),
+        name="around",
+    )
+    a, b, k = (te.reduce_axis((0, n), name) for n, name in zip((*kernel, C), "abk", strict=True))
+    shape = (2, *((n + 2 * pads - m) // stride + 1 for n, m in zip((H, W), kernel, strict=True)), O)
+
+    def term(n, i, j, o):
+        return around[n, i * stride + a, j * stride + b, k].astype(total) * w[a, b, k, o].astype(total)
+
+    y = te.compute(shape, lambda *i: te.sum(term(*i), axis=[a, b, k]), name="y")
+    return te.create_prim_func([x, w, y if after is None else te.compute(shape, lambda *i: after(y[i]), name="z")])
+
+
+@one_in(2)
+@pytest.mark.parametrize("target", ["llvm -num-cores 2", "llvm -num-cores 1 -mcpu x86-64-v3"])
+@pytest.mark.parametrize("dtypes", [("uint8", "int8"), ("int8", "int8"), ("int8", "uint8"), ("bfloat16", "bfloat16")])
+@pytest.mark.parametrize(
+    ("H", "W", "C", "O", "how"),
+    [
+        (13, 7, 8, 32, {}),
+        (7, 109, 4, 13, {"stride": 2}),
+        (1, 13, 12, 40, {"kernel": (1, 5), "pads": 2}),
+        (13, 1, 64, 17, {"kernel": (3, 1)}),
+        (5, 6, 7, 13, {}),  # channels that are no whole steps
+    ],
+)
+def test_windows_of_an_image(H, W, C, O, how, dtypes, target):
+    func, machine = windows(H, W, C, O, dtypes=dtypes, after=lambda e: e + 1, **how), tir.Target(target)
+    arrays = inputs(func)
+    found, wanted = (np.zeros([d.value for d in func.buffers[-1].shape], func.buffers[-1].dtype) for _ in range(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of sums that another template schedules
+        made = scheduled(func, machine)
+    tir.build(made, machine)(*arrays, found)
+    run(func, *arrays, wanted)
+    if dtypes[0] == "bfloat16":
+        magnitude = np.zeros_like(wanted)
+        run(func, *(narrowed(abs(widened(a, "bfloat16")), "bfloat16") for a in arrays), magnitude)
+        assert (abs(found - wanted) <= gamma(4 * C * prod(how.get("kernel", (3, 3)))) * magnitude).all()
+    else:
+        assert np.array_equal(found, wanted)
+    assert np.ptp(found) > 0
+
+
+@pytest.mark.parametrize(("dtypes", "C", "in_place"), [(("uint8", "int8"), 8, True), (("uint8", "int8"), 6, False)])
+def test_windows_of_whole_steps_are_read_in_place(dtypes, C, in_place):
+    """The instruction reads the padded image itself, of which no other copy is made."""
+    target = tir.Target("llvm -num-cores 1 -mcpu znver4 -l1 32768 -l2 1048576 -l3 33554432")
+    script = scheduled(windows(13, 7, C, 32, dtypes=dtypes), target).script()
+    assert ("vpdpbusd" in script) == in_place
+    assert not in_place or script.count("alloc_buffer") == 3, "the padded image, packed weights, sums"

@@ -234,3 +234,9 @@ def test_an_axis_that_what_is_written_lacks_is_refused():
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: 1 in `padding` leaves `v_i` as it is
     """)
+
+
+def test_a_shifted_index_without_padded_axes_stays():
+    s = Checked(shifted())
+    s.pad_einsum("C", [1, 1])
+    assert s.func == shifted()
