@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from schedule import templates
+from schedule.machine import CPU
 from tir import dtypes
 
 from ..fusion import group_of
@@ -59,7 +60,7 @@ def in_fewer_cycles(target: Target) -> Choice:
         *_, rows, _ = integer.outputs[0].shape
         if today.operator == "IntegerProduct":
             elements = prod(today.values[0].shape)
-            return integer_cycles(integer) < integer_cycles(today) + elements * target.machine.pack_cycles(8, elements)
+            return integer_cycles(integer) < integer_cycles(today) + elements * target.machine_as(CPU).pack_cycles(8, elements)
         return rows == 1 or integer_cycles(integer) < least_cycles(today, target)
 
     return choose
