@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import takewhile
+from textwrap import dedent, indent
 from typing import TYPE_CHECKING
 
 from tir.ir import For, PrimFunc
@@ -41,13 +43,16 @@ class Loop(Counts):
     """An innermost loop of the assembly, one iteration.
 
     `name` is the loop of the lowered program, `text` its header, `line` its line in `kernel.lowered.script()`; None and "" if
-    unknown. `nest` has the loops around it and itself. `bounds` are (resource, cycles), most cycles first; all paths through the
-    loop count. `share` is the part of the core's fused multiply-add peak that `cycles` allow, None without multiply-adds.
+    unknown, and `source` its lines there. `code` is its assembly. `nest` has the loops around it and itself. `bounds` are
+    (resource, cycles), most cycles first; all paths through the loop count. `share` is the part of the core's fused multiply-add
+    peak that `cycles` allow, None without multiply-adds.
     """
 
     name: str | None = None
     text: str = ""
     line: int | None = None
+    source: str = ""
+    code: str = ""
     nest: tuple[str, ...] = ()
     label: str = ""
     depth: int = 0
@@ -86,6 +91,14 @@ class Report:
             known = ", ".join(sorted({loop.name for loop in self.loops if loop.name})) or "none"
             raise KeyError(f"{self.name} has no innermost loop {name!r}; it has {known}")
         return max(found, key=lambda loop: (loop.fma, loop.instructions))
+
+    def listing(self, name: str | None = None) -> str:
+        """The source of each innermost loop, and below it the loop's assembly; of the loop called `name` alone, if given.
+
+        Raises KeyError for a name that no innermost loop has.
+        """
+        shown = self.loops if name is None else [self.loop(name)]
+        return "\n\n".join(f"{loop.source or loop.label}\n{indent(loop.code, '    ')}" for loop in shown)
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [HEADS]
@@ -141,8 +154,12 @@ def read_assembly(asm: str, name: str, target, lowered: PrimFunc | None = None, 
             continue
         inner = {b.label: b for b in blocks if b.inner}
         bodies: dict[str, list[Instruction]] = {label: [] for label in inner}
+        texts: dict[str, list[str]] = {label: [] for label in inner}
         for b in blocks:
-            bodies.get(b.label if b.inner else b.header, rest).extend(b.instructions)
+            label = b.label if b.inner else b.header
+            bodies.get(label, rest).extend(b.instructions)
+            if label in texts:
+                texts[label] += [f".L{b.label}:", *(f"    {i}" for i in b.instructions)]
         for label, body in bodies.items():
             counts = _counts(body)
             origin = re.match(r"loop\.\d+", inner[label].block)  # LLVM adds to the names of copies
@@ -151,7 +168,8 @@ def read_assembly(asm: str, name: str, target, lowered: PrimFunc | None = None, 
             cycles = bounds[0][1] if bounds else 0.0
             bits = sum(i.width for i in body if i.fma)
             share = bits / core.fma_bits / cycles if bits and cycles else None
-            found.append(Loop(**asdict(counts), label=label, depth=inner[label].depth, bounds=bounds, share=share, **place))
+            known = {"label": label, "depth": inner[label].depth, "code": "\n".join(texts[label])} | place
+            found.append(Loop(**asdict(counts), bounds=bounds, share=share, **known))
     return Report(name, target.mcpu, tuple(found), _counts(rest))
 
 
@@ -177,13 +195,22 @@ def _known_loops(lowered: PrimFunc, target, llvm_ir: str) -> dict[tuple[str, str
         # Guards make copies of loops; within a function they are emitted in the order of the program.
         ordered = len(known) == len(places) and len({function for function, _ in places}) == 1
         for place, loop in zip(places, known if ordered else known[:1] * len(places), strict=True):
+            at = lines.spans[id(loop)][0]
             found[place] = {
                 "name": loop.name,
                 "text": f"for {loop.name} in range({expr_text(loop.extent)})",
-                "line": lines.spans[id(loop)][0] + first if ordered or len(known) == copies else None,
+                "line": at + first if ordered or len(known) == copies else None,
+                "source": _with_body(lines.lines, at),
                 "nest": tuple(s.name for s in loops_to(lowered, loop.name)),
             }
     return found
+
+
+def _with_body(lines: list[str], at: int) -> str:
+    """A line of a script and the lines below it that are indented more."""
+    depth = len(lines[at]) - len(lines[at].lstrip())
+    body = takewhile(lambda line: not line.strip() or len(line) - len(line.lstrip()) > depth, lines[at + 1 :])
+    return dedent("\n".join([lines[at], *body])).rstrip()
 
 
 def _heads(llvm_ir: str) -> Iterator[tuple[str, str, str]]:
@@ -215,6 +242,9 @@ class Instruction:
     name: str
     operands: tuple[str, ...]
     comment: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {', '.join(self.operands)}".rstrip()
 
     fma = _named(r"vfn?m(add|sub)")
     gather = _named(r"(?!.*prefetch).*gather")

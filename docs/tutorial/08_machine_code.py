@@ -37,20 +37,10 @@ print(llvm_ir[begin : llvm_ir.index("\ndone.", begin)])
 # %% [markdown]
 # This is the loop over `k`. `phi` is the loop's counter, `getelementptr` calculates an address, `fmuladd` is the multiply-add,
 # `br` jumps back to the start of the loop. Numbers with `%` are values, as many as one likes; LLVM decides which lie in
-# registers. And the assembly:
-
+# registers. And the assembly, below the loop that it belongs to:
 
 # %% tags=["machine"]
-def inner_loop(kernel):
-    """The assembly of the innermost loop with most multiply-adds."""
-    label = f".L{max(kernel.report().loops, key=lambda loop: loop.fma).label}:\n"
-    text = kernel.asm()
-    lines = text[text.index(label) :].splitlines()
-    end = next(n for n, line in enumerate(lines) if line.strip().startswith("j"))
-    return "\n".join(lines[: end + 1])
-
-
-print(inner_loop(tir.build(product, TARGET)))
+print(tir.build(product, TARGET).report().listing("k"))
 
 # %% [markdown]
 # Each line is one instruction; what it writes stands last. Names with `%` are registers, and `(...)` is an element of memory.
@@ -72,7 +62,7 @@ s.reorder(i_0, j_0, "k", i_1, j_1)
 s.unroll(i_1)
 s.vectorize(j_1)
 tile = tir.build(s.func, TARGET)
-print(inner_loop(tile))
+print(tile.report().listing("k"))
 
 # %% [markdown]
 # `ymm` registers hold 8 lanes, and `ps` means *packed*: all lanes. Two `vmovups` load 16 elements of a row of B. `vbroadcastss`
@@ -81,8 +71,9 @@ print(inner_loop(tile))
 # first loop.
 
 # %%
-assert inner_loop(tir.build(product, TARGET)).count("vfmadd") == 1
-assert inner_loop(tile).count("vfmadd231ps") == 8 and inner_loop(tile).count("vbroadcastss") == 4
+assert tir.build(product, TARGET).report().loop("k").code.count("vfmadd") == 1
+code = tile.report().loop("k").code
+assert code.count("vfmadd231ps") == 8 and code.count("vbroadcastss") == 4
 
 # %% [markdown]
 # ## The ladder

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import dedent, indent
+
 import llvmlite.binding as llvm
 import pytest
 
@@ -25,6 +27,10 @@ def report(func, target=SKX):
     return codegen.build(func, target).report()
 
 
+def dedent_from(script, line):
+    return dedent("\n".join(script.splitlines()[line - 1 :]))
+
+
 def test_register_tile():
     kernel = codegen.build(tiled(96, 109, 192, 6, 64), SKX)
     r = kernel.report()
@@ -35,6 +41,9 @@ def test_register_tile():
     assert loop.nest == ("i_0", "j_0", "k") and loop.depth == 3
     assert loop.text == "for k in range(109)"
     assert kernel.lowered.script().splitlines()[loop.line - 1].strip() == "for k in range(109):"
+    assert loop.source.startswith("for k in range(109):\n    ") and loop.source in dedent_from(kernel.lowered.script(), loop.line)
+    assert loop.code.count("vfmadd") == 24 and loop.code.startswith(f".L{loop.label}:\n")
+    assert r.listing("k") == f"{loop.source}\n{indent(loop.code, '    ')}" and r.listing("k") in r.listing()
     assert (loop.limit, loop.cycles, loop.share) == ("fma", 12.0, 1.0)
     assert (r.elsewhere.loads, r.elsewhere.stores) == (24, 24)  # the accumulators, in front of the loop and behind it
 
