@@ -134,6 +134,14 @@ def _plan(statement: Statement, machine: Machine) -> _Plan:
     )
 
 
+@lru_cache(maxsize=MAX_PLANS)
+def recorded(statement: Statement, machine: Machine, names: tuple[str, ...]) -> Recording:
+    """The program that computes some features of a statement, by their names, before slog."""
+    recorder = Recorder()
+    values = dict(zip(NAMES, _statement(statement, recorder, machine), strict=True))
+    return recorder.compiled({k: values[name] for k, name in enumerate(names)})
+
+
 # --- one statement -----------------------------------------------------------------------------------------------------
 
 

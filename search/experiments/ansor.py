@@ -14,7 +14,7 @@ candidates there; the tuning loop has rounds of its own size, and the random war
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -38,6 +38,7 @@ WARM_UP = 25  # programs before the model scores: 100 of rounds of 64
 PROBABILITIES = {"move": 0.90, "pragma": 0.04, "compute location": 0.05, "parallel": 0.01}
 
 Populations = dict[int, np.ndarray]  # by the number of a sketch
+Scorer = Callable[[int, np.ndarray], np.ndarray]  # scores of rows of a sketch, by its number
 
 
 def pack_sum(target: Target) -> CostModel:
@@ -50,27 +51,43 @@ def pack_sum(target: Target) -> CostModel:
 class Ansor(RowPolicy):
     """The evolutionary search of the paper, with `population` rows in each generation, and random scores during the warm-up."""
 
+    probabilities: Mapping[str, float] = PROBABILITIES
+
     def __init__(self, sketches: Sequence[Sketch], target: Target, *args: object, population: int = POPULATION, **parts: object):
         super().__init__(sketches, target, *args, **parts)  # type: ignore[arg-type]
         self.population = population
-        self._mutations = {name: replace(mutations()[name], probability=p) for name, p in PROBABILITIES.items()}
+        self._mutations = {name: replace(mutations()[name], probability=p) for name, p in self.probabilities.items()}
 
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
-        owner = rng.integers(len(self.sketches), size=self.population)
-        rows = {k: self.sampled(k, int(np.sum(owner == k)), rng) for k in np.unique(owner).tolist()}
+        rows = self.first_population(rng)
         first = [(k, tuple(row)) for k, own in rows.items() for row in own.tolist()]
+        warm = len(self.measured) >= WARM_UP
+        found = self.evolved(rows, self.scores if warm else lambda k, own: rng.random(len(own)), rng)
+        return self.with_random(self.by_score(found), first, n, rng)
+
+    # --- shared with the policies that have another model ---
+
+    def first_population(self, rng: np.random.Generator) -> Populations:
+        """Random rows, of sketches drawn uniformly."""
+        owner = rng.integers(len(self.sketches), size=self.population)
+        return {k: self.sampled(k, int(np.sum(owner == k)), rng) for k in np.unique(owner).tolist()}
+
+    def evolved(self, rows: Populations, score: Scorer, rng: np.random.Generator) -> dict[Point, float]:
+        """The unmeasured rows of all generations, with their scores: of `rows`, the best measured ones, and their descendants."""
         for k, row in self.best(round(MAX_REUSED_SHARE * self.population)):
             rows[k] = self.sketches[k].matrix([*rows.get(k, ()), row])
         heap: dict[Point, float] = {}
-        warm = len(self.measured) >= WARM_UP
         for generation in range(GENERATIONS + 1):
-            scores = {k: self.scores(k, own) if warm else rng.random(len(own)) for k, own in rows.items()}
+            scores = {k: score(k, own) for k, own in rows.items()}
             for k, own in rows.items():
                 found = zip(own.tolist(), scores[k].tolist(), strict=True)
                 heap |= {(k, tuple(row)): s for row, s in found if self.is_new((k, tuple(row)))}
             if generation < GENERATIONS:
                 rows = self._next(rows, scores, rng)
-        best = self.by_score(heap)
+        return heap
+
+    def with_random(self, best: list[Point], first: Sequence[Point], n: int, rng: np.random.Generator) -> list[Point]:
+        """The best points, with a share EPSILON of random ones of the first population among the first `n`."""
         random = round(EPSILON * n)
         blind = [first[k] for k in rng.permutation(len(first))[: 3 * random]]
         return [*best[: n - random], *blind, *best[n - random :]]

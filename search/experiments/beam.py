@@ -36,10 +36,7 @@ class BeamSearch(RowPolicy):
             found |= dict.fromkeys(p for p in self._descend(rng, dropout=number > 0) if self.is_new(p))
             if len(found) >= 2 * n:
                 break
-        last: dict[int, list[tuple[int, ...]]] = {}
-        for k, row in found:
-            last.setdefault(k, []).append(row)
-        return self.ranked({k: self.sketches[k].matrix(rows) for k, rows in last.items()}, rng)
+        return self.ranked(self.by_sketch(found), rng)
 
     def _descend(self, rng: np.random.Generator, dropout: bool) -> list[Point]:
         """The states of the beam at the end of one pass."""

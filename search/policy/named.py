@@ -17,7 +17,12 @@ from ..backends import search_backend
 from ..experiments.ansor import Ansor, pack_sum
 from ..experiments.beam import BeamSearch
 from ..experiments.directions import DirectionWalk
+from ..experiments.felix import Felix
+from ..experiments.lfbo import LikelihoodFree
+from ..experiments.pruner import Pruner
+from ..experiments.reasoning import ReasoningSearch
 from ..experiments.template import TemplateTuner
+from ..experiments.tlp import TraceModel
 from ..experiments.tree import TreeSearch
 from ..population.sample import legalize
 from ..space.generation import Opening, generate
@@ -84,6 +89,11 @@ POLICIES: dict[str, Named] = {
     "directions": Named(partial(_over_rows, DirectionWalk), model="tile"),
     "beam": Named(partial(_over_rows, BeamSearch)),
     "tree": Named(partial(_over_rows, TreeSearch)),
+    "pruner": Named(partial(_over_rows, Pruner)),
+    "felix": Named(partial(_over_rows, Felix), model="none"),
+    "lfbo": Named(partial(_over_rows, LikelihoodFree), model="none"),
+    "tlp": Named(partial(_over_rows, TraceModel), model="none"),
+    "reasoning": Named(partial(_over_rows, ReasoningSearch)),
     "plan": Named(_plan, model="tile"),
 }
 

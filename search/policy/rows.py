@@ -116,6 +116,13 @@ class RowPolicy(ABC):
         valid = [p for p, seconds in self.measured.items() if seconds < np.inf]
         return sorted(valid, key=lambda p: self.measured[p])[:count]
 
+    def by_sketch(self, points: Iterable[Point]) -> dict[int, np.ndarray]:
+        """The rows of points, by the number of their sketch."""
+        found: dict[int, list[tuple[int, ...]]] = {}
+        for k, row in points:
+            found.setdefault(k, []).append(row)
+        return {k: self.sketches[k].matrix(rows) for k, rows in found.items()}
+
     def scores(self, number: int, rows: np.ndarray) -> np.ndarray:
         """The scores of rows of a sketch, higher is better; all 0 without a model."""
         if self.model is None or not len(rows):
