@@ -20,6 +20,7 @@ from .network_contender import channel, resident, timed
 
 PROMPT, STEPS = 512, 64  # tokens of the prompt, and places behind it
 BLOCK = 512  # tokens of the prompt that are read at once
+ROW_BITS = 8  # of rows that are multiplied by weights in blocks, by our leave, and always in llama.cpp
 VOCABULARY = 300  # tokens are drawn below it
 
 
@@ -33,7 +34,8 @@ class Ours:
         from examples.generate.generation import Generator
 
         checkpoint = load(file)
-        self.generator = Generator(checkpoint, room=PROMPT + STEPS, block=BLOCK, target=f"llvm -num-cores {threads}")
+        target = f"llvm -num-cores {threads}"
+        self.generator = Generator(checkpoint, room=PROMPT + STEPS, block=BLOCK, row_bits=ROW_BITS, target=target)
         self.about = {
             "weights_mb": self.generator.model.weights_nbytes / 1e6,
             "cache_mb": sum(cache.nbytes for cache in self.generator.caches) / 1e6,

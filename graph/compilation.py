@@ -36,7 +36,7 @@ from .passes import PASSES, Pass, optimize
 from .passes.integers import in_fewer_cycles
 from .passes.precision import Precision, in_precision
 from .passes.quantised import stay_quantised
-from .passes.weights import keep_weights_narrow
+from .passes.weights import dot_lanes, keep_weights_narrow
 from .passes.winograd import fastest, filter_minimally
 from .planned import NotPlanned, OpenPlan, Planned, Program, Sample, Survey, is_planned
 from .prepare import Constants, filled, prepared
@@ -288,7 +288,10 @@ def passes_for(target: Target) -> tuple[Pass, ...]:
     def stay_integers(graph: Graph) -> Graph:
         return stay_quantised(graph, in_fewer_cycles(target))
 
-    return stay_integers, keep_weights_narrow, *PASSES
+    def stay_narrow(graph: Graph) -> Graph:
+        return keep_weights_narrow(graph, dot_lanes(target))
+
+    return stay_integers, stay_narrow, *PASSES
 
 
 def assembled(

@@ -29,7 +29,7 @@ def main() -> int:
     room = max(map(len, prompts)) + options.tokens
     target = None if options.threads is None else f"llvm -num-cores {options.threads}"
     start = time.perf_counter()
-    generator = Generator(checkpoint, batch=len(texts), room=room, target=target)
+    generator = Generator(checkpoint, batch=len(texts), room=room, row_bits=options.row_bits, target=target)
     print(f"compiled in {time.perf_counter() - start:.1f} s; weights {generator.model.weights_nbytes:,} bytes", file=sys.stderr)
     sample: Sampler = greedy
     if options.temperature > 0:
@@ -64,6 +64,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--prompt", action="append", help="the beginning of a text; several are written as a batch")
     parser.add_argument("--tokens", type=int, default=64, help="tokens to add to each text (default 64)")
     parser.add_argument("--bits", type=int, choices=(4, 8), help="quantise matrices of floats to so many bits, in blocks of 32")
+    parser.add_argument(
+        "--row-bits",
+        type=int,
+        choices=(8, 32),
+        default=32,
+        help="8: products by quantised matrices may round rows to so many bits",
+    )
     parser.add_argument("--threads", type=int, help="threads (default: all cores)")
     parser.add_argument(
         "--temperature", type=float, default=0.0, help="0 (default) takes the likeliest token, 1 draws as trained"

@@ -38,13 +38,20 @@ class Generator:
     step."""
 
     def __init__(
-        self, checkpoint: Checkpoint, *, batch: int = 1, room: int | None = None, block: int = 128, target: str | None = None
+        self,
+        checkpoint: Checkpoint,
+        *,
+        batch: int = 1,
+        room: int | None = None,
+        block: int = 128,
+        row_bits: int = 32,
+        target: str | None = None,
     ):
         config = checkpoint.config
         wanted = config.room if room is None else min(room, config.room)
         self.room, self.block, self.batch = -(-wanted // WINDOW) * WINDOW, block, batch
         self.stops = checkpoint.stops
-        graph = network(checkpoint, batch, self.room)
+        graph = network(checkpoint, batch, self.room, row_bits)
         sizes = {"tokens": (1, block), "length": (min(WINDOW, self.room), self.room)}
         self.model = tir.compile(graph, target, sizes=sizes, donate=donated(config))
         self.caches = [np.zeros(shape, np.float32) for shape in caches(config, batch, self.room).values()]

@@ -18,8 +18,9 @@ from graph.sizes import OpenInput
 from .checkpoint import Blocks, Checkpoint, Config
 
 
-def network(checkpoint: Checkpoint, batch: int, room: int) -> OpenGraph:
-    """The graph of a step for `batch` texts of at most `room` tokens."""
+def network(checkpoint: Checkpoint, batch: int, room: int, row_bits: int = 32) -> OpenGraph:
+    """The graph of a step for `batch` texts of at most `room` tokens. With `row_bits` of 8, rows may be rounded to so many bits
+    before they are multiplied by weights in blocks."""
     config = checkpoint.config
     matrices = _Matrices(checkpoint)
     inputs = [
@@ -30,7 +31,7 @@ def network(checkpoint: Checkpoint, batch: int, room: int) -> OpenGraph:
         *(OpenInput(name, shape, "float32") for name, shape in caches(config, batch, room).items()),
     ]
     outputs = ("scores", *donated(config).values())
-    return OpenGraph("generate", tuple(inputs), outputs, lambda shapes: _step(config, matrices, inputs, shapes))
+    return OpenGraph("generate", tuple(inputs), outputs, lambda shapes: _step(config, matrices, inputs, shapes, row_bits))
 
 
 def caches(config: Config, batch: int, room: int) -> dict[str, tuple[int, ...]]:
@@ -67,7 +68,9 @@ class _Matrices:
         return weight.bits if isinstance(weight, Blocks) else None
 
 
-def _step(config: Config, matrices: _Matrices, inputs: Sequence[OpenInput], shapes: Mapping[str, Sequence[int]]) -> Graph:
+def _step(
+    config: Config, matrices: _Matrices, inputs: Sequence[OpenInput], shapes: Mapping[str, Sequence[int]], row_bits: int
+) -> Graph:
     b = Builder("generate")
     ids, at, last, places, *kept = (b.input(v.name, shapes[v.name], v.dtype) for v in inputs)
     (batch, tokens), (length,) = ids.shape, places.shape
@@ -76,7 +79,10 @@ def _step(config: Config, matrices: _Matrices, inputs: Sequence[OpenInput], shap
     def linear(x: Value, name: str) -> Value:
         operands = [b.constant(array, "float32" if array.dtype.kind == "f" else None) for array in matrices.operands(name)]
         rows = b("Reshape", x, shape=(batch * x.shape[1], x.shape[2])) if len(x.shape) == 3 else x
-        made = b("MatMul" if len(operands) == 1 else "BlockProduct", rows, *operands, bits=matrices.bits(name))
+        if len(operands) == 1:
+            made = b("MatMul", rows, *operands)
+        else:
+            made = b("BlockProduct", rows, *operands, bits=matrices.bits(name), row_bits=row_bits)
         if (bias := matrices.weights.get(f"{name}.bias")) is not None:
             made = b("Add", made, b.constant(np.asarray(bias, np.float32)))
         return b("Reshape", made, shape=(*x.shape[:-1], made.shape[-1]))

@@ -11,6 +11,8 @@ from tir.ir import Expr
 
 from .registry import NEWEST, composite, need, operator, shape_of
 
+LEAST = 1e-30  # magnitude that becomes the largest fixed-point number, so that its scale is finite
+DIGITS = {32: 3, 8: 1}  # of a row as a fixed-point number, by the bits that it keeps
 BITS = (4, 8)  # of a number in blocks, of which an int32 has 32 / bits, the first lowest
 
 
@@ -41,8 +43,10 @@ def _blocks(words: te.Tensor, scales: te.Tensor, zeros: te.Tensor | None, bits: 
 
 
 @operator("BlockProduct", NEWEST)
-def block_product(x, words, scales, zeros=None, *, bits=4):
+def block_product(x, words, scales, zeros=None, *, bits=4, row_bits=32):
     """x (M, K) of floats times weights (number - zero point) * scale of 4 or 8 bits; result (M, N).
+
+    With `row_bits` of 8, x may be rounded to so many bits, blocks of its rows scaled by their largest magnitudes.
 
     The numbers of a block of a column lie in `words` (blocks, words of a block, N); scales and zero points are (blocks, N). Zero
     points are of uint8 or as scales, by default the middle one. The last block may be longer than the sum.
@@ -90,6 +94,78 @@ def block_product(x, words, scales, zeros=None, *, bits=4):
         return te.sum(scales[block, n] * (sums[m, block, n] - zero * totals[m, block]), axis=block)
 
     return te.compute((rows, columns), formula, name="matmul")
+
+
+@operator("BlockDots", NEWEST)
+def block_dots(x, codes, scales, zeros=None, *, bits=4, digits=3):
+    """`BlockProduct` by sums of integers: x (M, K) of float32, its rows as fixed-point numbers of `digits` digits to base 256.
+
+    `codes` (blocks, words of a block, N, 4) has the bytes of the words, of 4 bits the first four numbers of a word lowest. The
+    largest magnitude of a block of a row becomes 127 * 256^(digits - 1), so three digits round as float32 does, one as int8.
+
+        x = step * fixed,  fixed = sum over digits of 256^d * digit,  digits of -128 to 127
+        y = sum over blocks of scale * step * (sum over digits of 256^d * sum of digit number - zero point * sum of fixed)
+    """
+    need("the codes", codes, (None, None, None, 4), "uint8")
+    blocks, each, columns, parts = shape_of(codes)
+    (rows, length), in_byte = shape_of(x), 8 // bits
+    in_word = parts * in_byte
+    block = each * in_word
+
+    def at(m: Expr, k: Expr) -> Expr:
+        return x[m, k] if length == blocks * block else te.if_then_else(k < length, x[m, k], te.const(0, x.dtype))
+
+    k = te.reduce_axis((0, block), "k")
+    most = te.compute((rows, blocks), lambda m, b: te.max(te.abs(at(m, b * block + k)), axis=k), name="most")
+    limit = 127.0 * 256 ** (digits - 1)
+    scaled = te.compute((rows, blocks), lambda m, b: limit / te.maximum(most[m, b], LEAST), name="scaled")
+
+    def rounded(m: Expr, k: Expr) -> Expr:
+        return te.floor(at(m, k) * scaled[m, k // block] + 0.5)
+
+    middles = sum(128 << 8 * d for d in range(digits))  # with which all digits are from 0 on
+
+    def digit(m: Expr, d: Expr, k: Expr) -> Expr:
+        whole = rounded(m, k).astype("int32") + middles
+        return (te.bit_and(te.shift_right(whole, 8 * d), te.const(255)) - 128).astype("int8")
+
+    given = te.compute((rows, digits, blocks * block), digit, name="given")
+    k = te.reduce_axis((0, block), "k")
+    totals = te.compute((rows, blocks), lambda m, b: te.sum(rounded(m, b * block + k), axis=k), name="totals")
+
+    def number(b: Expr, w: Expr, h: Expr, n: Expr, q: Expr) -> Expr:
+        shifted = te.shift_right(codes[b, w, n, q], (bits * h).astype("uint8"))
+        return te.bit_and(shifted, te.const((1 << bits) - 1, "uint8"))
+
+    numbers = te.compute((blocks, each, in_byte, columns, parts), number, name="numbers")
+    w, h, q = (te.reduce_axis((0, n), name) for n, name in ((each, "w"), (in_byte, "h"), (parts, "q")))
+
+    def product(m: Expr, b: Expr, d: Expr, n: Expr) -> Expr:
+        left = given[m, d, (b * each + w) * in_word + h * parts + q]
+        return te.sum(left.astype("int32") * numbers[b, w, h, n, q].astype("int32"), axis=(w, h, q))
+
+    sums = te.compute((rows, blocks, digits, columns), product, name="sums")
+    block_of = te.reduce_axis((0, blocks), "b")
+
+    def formula(m: Expr, n: Expr) -> Expr:
+        zero = te.const(middle(bits), x.dtype) if zeros is None else zeros[block_of, n].astype(x.dtype)
+        whole = sums[m, block_of, 0, n].astype(x.dtype)
+        for d in range(1, digits):
+            whole = whole + 256.0**d * sums[m, block_of, d, n].astype(x.dtype)
+        step = steps[m, block_of]
+        return te.sum(scales[block_of, n] * (step * (whole - zero * totals[m, block_of])), axis=block_of)
+
+    steps = te.compute((rows, blocks), lambda m, b: 1.0 / scaled[m, b], name="steps")
+    return te.compute((rows, columns), formula, name="matmul")
+
+
+def byte_codes(words: np.ndarray, bits: int) -> np.ndarray:
+    """Words of `BlockProduct` as codes of `BlockDots`."""
+    codes = words[..., None].view(np.uint8)
+    if bits == 8:
+        return codes
+    numbers = np.stack([codes & 15, codes >> 4], axis=-1).reshape(*codes.shape[:-1], 8)
+    return np.ascontiguousarray(numbers[..., :4] | numbers[..., 4:] << 4)
 
 
 @operator("UnpackBlocks", NEWEST)

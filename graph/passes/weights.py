@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from schedule.machine import CPU
+from schedule.templates.low_precision import has_dots
+
 from ..ir import Call, Graph, Value
-from ..ops.unpacked import BITS, middle, packed
+from ..ops.unpacked import BITS, DIGITS, byte_codes, middle, packed
 from .integers import Quantised, quantised, unshifted
 from .rewriting import Rewriting, rewrite
+
+if TYPE_CHECKING:
+    from codegen.target import Target
 
 # Most rows for which weights of 4 bits are converted in registers: of 4096 x 4096 on a Zen 4, 12 rows took 5.9 ms so, 16 rows
 # 12.9, and 12.0 with weights that are written as floats first.
 MAX_ROWS_IN_REGISTERS = 12
 
 
-def keep_weights_narrow(graph: Graph) -> Graph:
+def keep_weights_narrow(graph: Graph, lanes: int | None = None) -> Graph:
     """MatMul and Gemm of float32 by dequantised constants become products that read these constants:
 
     integers of 8 bits, one scale a column     ByteProduct, whose results are scaled
-    numbers of 4 or 8 bits in blocks           BlockProduct; of many rows, UnpackBlocks and MatMul
+    numbers of 4 or 8 bits in blocks           BlockDots, of whole vectors of `lanes` columns, if there are dot products of these;
+                                               else BlockProduct; of many rows, UnpackBlocks and MatMul
     """
-    return rewrite(graph, _rule)
+    return rewrite(graph, partial(_rule, lanes=lanes))
 
 
-def _rule(write: Rewriting, call: Call) -> Value | None:
-    if call.operator == "BlockProduct" and call.values[0].shape[0] > MAX_ROWS_IN_REGISTERS:
-        return _of_blocks(write, call.values[0], call.values[1:], call.attribute("bits", 4))
+def dot_lanes(target: Target) -> int | None:
+    """The columns of a vector for which a processor has dot products of bytes; None where it has none."""
+    machine = target.machine
+    return machine.lanes(32) if isinstance(machine, CPU) and has_dots("int32", machine) else None
+
+
+def _rule(write: Rewriting, call: Call, lanes: int | None) -> Value | None:
+    if call.operator == "BlockProduct":
+        rows, *given = call.values
+        product = _of_blocks(write, rows, given, call.attribute("bits", 4), lanes, call.attribute("row_bits", 32))
+        return None if write.calls[-1].operator == call.operator else product
     if call.operator not in ("MatMul", "Gemm") or any(0 in v.shape for v in call.values) or len(call.values[1].shape) != 2:
         return None
     x, weight, transposed = *call.values[:2], bool(call.attribute("transB", 0))
@@ -36,7 +53,7 @@ def _rule(write: Rewriting, call: Call) -> Value | None:
     if not plain or len(x.shape) < 2 or x.dtype != "float32" or x.name in write.constants:
         return None
     rows = write("Reshape", x, shape=(prod(x.shape[:-1]), x.shape[-1]))
-    made = _by_bytes(write, rows, weight, transposed) or _by_blocks(write, rows, weight, transposed)
+    made = _by_bytes(write, rows, weight, transposed) or _by_blocks(write, rows, weight, transposed, lanes)
     if made is None:
         return None
     for bias in call.values[2:]:
@@ -54,7 +71,7 @@ def _by_bytes(write: Rewriting, rows: Value, weight: Value, transposed: bool) ->
     return write("Mul", write("ByteProduct", rows, write.constant(columns)), write.constant(q.scale.reshape(-1)))
 
 
-def _by_blocks(write: Rewriting, rows: Value, weight: Value, transposed: bool) -> Value | None:
+def _by_blocks(write: Rewriting, rows: Value, weight: Value, transposed: bool, lanes: int | None) -> Value | None:
     """A product by numbers of 4 or 8 bits in blocks along the sum; None for other weights."""
     call = write.producer(weight, "DequantizeLinear")
     arrays = [] if call is None else [write.known(v) for v in call.values]
@@ -77,11 +94,16 @@ def _by_blocks(write: Rewriting, rows: Value, weight: Value, transposed: bool) -
         if zero.min() < 0:  # a zero point further down than any number of so many bits
             return None
         given.append(write.constant(np.ascontiguousarray(zero.astype(np.uint8))))
-    return _of_blocks(write, rows, given, bits)
+    return _of_blocks(write, rows, given, bits, lanes)
 
 
-def _of_blocks(write: Rewriting, rows: Value, given: Sequence[Value], bits: int) -> Value:
+def _of_blocks(write: Rewriting, rows: Value, given: Sequence[Value], bits: int, lanes: int | None, row_bits: int = 32) -> Value:
     """A product by words, scales, and zero points."""
+    words, scales, *zeros = given
+    known = write.known(words)
+    if known is not None and lanes is not None and words.shape[2] % lanes == 0 and rows.dtype == scales.dtype == "float32":
+        codes = write.constant(byte_codes(known, bits))
+        return write("BlockDots", rows, codes, scales, *zeros, bits=bits, digits=DIGITS[row_bits])
     if rows.shape[0] <= MAX_ROWS_IN_REGISTERS:
         return write("BlockProduct", rows, *given, bits=bits)
     return write("MatMul", rows, write("UnpackBlocks", *given, length=rows.shape[1], bits=bits))

@@ -7,6 +7,7 @@ packed, so that memory has what such a tile reads in one stream.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedule.machine import CPU
@@ -17,10 +18,14 @@ from tir.ir import Block, Iter, Load, Store, Var
 from tir.traverse import loads, variables
 
 from .block_analysis import at_axes, driven_axes, epilogue, fuse_epilogue, last_axis, loop_of, regular, size, stored
+from .low_precision import has_dots
 from .marks import done, share_out
 
 NAME = "sums of blocks"
 MAX_VECTORS = 8  # vectors of columns in a tile: their sums hide the latency of additions twice over
+# Vectors of columns in a tile of dot products, of any number of rows: so constants are packed alike for all. Two hide the latency
+# of three digits of one row.
+DOT_VECTORS = 2
 REGISTERS_A_SUM = 2  # vector registers for each sum of a block: its own, and one for weights and their conversion
 
 
@@ -33,6 +38,7 @@ class BlockedSums:
     rows: tuple[Iter, ...]
     columns: Iter
     blocks: Iter
+    unpacked: str = ""  # the block whose results `sums` reads, bytes in numbers of their own
 
 
 def matches(s: Schedule, name: str) -> BlockedSums | None:
@@ -46,13 +52,14 @@ def matches(s: Schedule, name: str) -> BlockedSums | None:
         if not _is_sum(sums) or s.get_consumers(producer) != [name]:
             continue
         read = [x for x in loads(result.body) if x.buffer == stored(sums).buffer]
-        at = variables(*read[0].indices) if len(read) == 1 and at_axes(read[0]) else set()
+        unpacked = _unpacked(s, sums)
+        at = variables(*read[0].indices) if at_axes(read[0]) or unpacked else set()
         missing = [it for it in result.iters if it.var.name not in at and extent(it) > 1]
-        if missing or not at or last_axis(read[0]) != column or not _reads_words(sums):
+        if missing or not at or last_axis(read[0]) != column or not (unpacked or _reads_words(sums)):
             continue
         *rows, columns = result.spatial
         if columns.var.name == column:
-            return BlockedSums(result, sums, tuple(rows), columns, along)
+            return BlockedSums(result, sums, tuple(rows), columns, along, unpacked)
     return None
 
 
@@ -61,8 +68,22 @@ def _is_sum(block: Block) -> bool:
     return block.is_reduction and isinstance(block.body, Store) and regular(block)
 
 
+def _unpacked(s: Schedule, sums: Block) -> str:
+    """The block of bytes that become numbers of fewer bits, which integers are multiplied by; empty where there is none."""
+    for producer in s.get_producers(sums.name):
+        made = find_block(s.func, producer)
+        if stored(sums).buffer.dtype == "int32" and not made.is_reduction and isinstance(made.body, Store):
+            read = {x.buffer.dtype for x in loads(made.body)}
+            if read == {stored(made).buffer.dtype} == {"uint8"}:
+                return producer
+    return ""
+
+
 def suits(found: BlockedSums, processor: CPU) -> bool:
-    """True where registers hold a vector of the sums of each row."""
+    """True where registers hold a vector of the sums of each row; of bytes, where there are dot products for whole vectors."""
+    if found.unpacked:
+        lanes = processor.lanes(32)
+        return has_dots("int32", processor) and extent(found.columns) % lanes == 0 and extent(found.sums.reduction[-1]) == 4
     return REGISTERS_A_SUM * size(found.rows) <= processor.registers
 
 
@@ -78,6 +99,9 @@ def build(s: OpenSchedule, found: BlockedSums) -> None:
 
     Loops, outermost first: tiles of columns (threads); blocks; words of a block; numbers of a word and rows, unrolled; vectors.
     """
+    if found.unpacked:
+        _build_dots(s, found)
+        return
     machine: CPU = s.target.machine
     result, sums, lanes = found.result.name, found.sums.name, machine.lanes(32)
     after = epilogue(s, result)
@@ -103,11 +127,7 @@ def build(s: OpenSchedule, found: BlockedSums) -> None:
     constants = [
         (b.name, x.buffer.name) for b in (found.sums, found.result) for x in loads(b.body) if x.buffer.name in s.constants
     ]
-    copies = [s.pack(block, name, preserve_unit_loops=True) for block, name in dict.fromkeys(constants)]
-    for copy in copies:
-        if loops := s.get_loops(copy):  # the scale of one block of one column has none
-            s.vectorize(loops[-1])
-    done(s, *copies)
+    _pack(s, constants)
     fuse_epilogue(s, after, tile)
     work = size((*found.rows, found.columns, found.blocks, *found.sums.reduction))
     share_out(s, result, [tile], work, machine.fma_cycles(32))
@@ -123,3 +143,56 @@ def _inner(s: OpenSchedule, sums: str, found: BlockedSums) -> tuple[list[str], l
     words = [x for x in nest if drives.get(x) in reduced]
     last = [x for x in nest if isinstance(vector, Var) and drives.get(x) == vector.name]
     return words, [x for x in nest if x not in (*words, *last)], last[-1]
+
+
+def _pack(s: OpenSchedule, constants: Sequence[tuple[str, str]]) -> None:
+    """Read constants, each by a block, through copies in the order of its loops."""
+    copies = [s.pack(block, name, preserve_unit_loops=True) for block, name in dict.fromkeys(constants)]
+    for copy in copies:
+        if loops := s.get_loops(copy):  # the scale of one block of one column has none
+            s.vectorize(loops[-1])
+    done(s, *copies)
+
+
+def _build_dots(s: OpenSchedule, found: BlockedSums) -> None:
+    """Schedule sums of products of bytes by dot products in lanes, each vector of numbers unpacked once for all rows of a tile.
+
+    Loops, outermost first: tiles of columns (threads); tiles of rows; blocks; words of a block; numbers of a byte; vectors of
+    columns; rows and digits, unrolled; lanes.
+    """
+    machine: CPU = s.target.machine
+    result, sums, numbers, lanes = found.result.name, found.sums.name, found.unpacked, machine.lanes(32)
+    after = epilogue(s, result)
+    columns, rows = extent(found.columns), size(found.rows)
+    digits = size(found.sums.spatial) // (rows * extent(found.blocks) * columns)
+    vectors = max(v for v in range(1, DOT_VECTORS + 1) if columns % (v * lanes) == 0)
+    most = max(1, ((machine.registers - 2) // vectors - 1) // (digits + 1))  # beside numbers, a broadcast and a scale
+    tile_rows = max(m for m in range(1, min(rows, most) + 1) if rows % m == 0)
+    tile, vector = s.split(loop_of(found.columns), [None, vectors * lanes])
+    halves = [s.split(loop_of(row), [None, tile_rows]) for row in found.rows]
+    around, inside = [outer for outer, _ in halves], [inner for _, inner in halves]
+    s.reorder(tile, *around, loop_of(found.blocks), *inside, vector)
+    s.vectorize(vector)
+    s.compute_at(sums, loop_of(found.blocks), preserve_unit_loops=True)
+    *nest, columns_, word, half, part = s.get_loops(sums)[-len(found.sums.iters) :]
+    across, lane = s.split(columns_, [None, lanes])
+    s.reorder(word, half, across, *nest, lane, part)
+    s.compute_at(numbers, across, preserve_unit_loops=True)
+    codes = [(numbers, x.buffer.name) for x in loads(s.block(numbers).body) if x.buffer.name in s.constants]
+    scales = [(result, x.buffer.name) for x in loads(found.result.body) if x.buffer.name in s.constants]
+    _pack(s, codes)
+    s.vectorize(s.fuse(*s.get_loops(numbers)[-2:]))
+    s.set_scope(numbers, 0, "local")  # not made in advance, as what reads constants alone is: it has more bytes
+    for loop in (word, half, across, *nest, *inside):
+        s.unroll(loop)
+    first = s.decompose_reduction(sums, word)
+    *unrolled, last = s.get_loops(first)[-len(nest) - 2 :]
+    for loop in unrolled:
+        s.unroll(loop)
+    s.vectorize(last)
+    s.tensorize(lane, f"dot_{lanes}x4_s8u8")
+    _pack(s, scales)
+    fuse_epilogue(s, after, around[-1] if around else tile)
+    work = size((*found.rows, found.columns, found.blocks, *found.sums.reduction)) * digits
+    share_out(s, result, [tile], work, machine.read_cycles(8))
+    done(s, result, sums, numbers)

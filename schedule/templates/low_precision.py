@@ -117,16 +117,21 @@ def instruction(c: Contraction, processor: CPU) -> Instruction | None:
     parts, lanes = 32 // dtypes.bits(left), processor.lanes(32)
     if {"amx-tile", "amx-int8" if total == "int32" else "amx-bf16"} <= processor.features:
         return Instruction(16, 16, 16, parts, f"amx_16x16x{16 * parts}_{letters}")
-    wanted = [{"avx512vnni"}] if total == "int32" else [{"avx512bf16"}]
-    if lanes == 8:
-        wanted = [{*wanted[0], "avx512vl"}, *([{"avxvnni"}] if total == "int32" else [])]
     if lanes not in (8, 16):
         return None
-    if letters == "u8u8" or not any(features <= processor.features for features in wanted):
+    if letters == "u8u8" or not has_dots(total, processor):
         if total != "int32" or {8: "avx2", 16: "avx512bw"}[lanes] not in processor.features:
             return None
         return Instruction(1, lanes, 1, 2, f"dot_{lanes}x2_s16", "int16")
     return Instruction(1, lanes, 1, parts, f"dot_{lanes}x{parts}_{letters}")
+
+
+def has_dots(total: str, processor: CPU) -> bool:
+    """True where the processor has dot products of bytes into int32, or of bfloat16 into float32, in the lanes of a vector."""
+    wanted = [{"avx512vnni"}] if total == "int32" else [{"avx512bf16"}]
+    if processor.lanes(32) == 8:
+        wanted = [{*wanted[0], "avx512vl"}, *([{"avxvnni"}] if total == "int32" else [])]
+    return processor.lanes(32) in (8, 16) and any(features <= processor.features for features in wanted)
 
 
 def suits(c: Contraction, processor: CPU) -> bool:

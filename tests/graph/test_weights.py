@@ -11,17 +11,19 @@ from graph import Builder
 from graph.compilation import passes_for
 from graph.fusion import fuse
 from graph.ir import Graph
-from graph.ops.unpacked import middle, packed
+from graph.ops.unpacked import byte_codes, middle, packed
 from graph.passes import optimize
 from graph.passes import weights as graph_weights
 from graph.passes.check import check_passes
-from graph.passes.weights import MAX_ROWS_IN_REGISTERS, keep_weights_narrow
+from graph.passes.weights import MAX_ROWS_IN_REGISTERS, dot_lanes, keep_weights_narrow
 from graph.reference import evaluate
 from tir import load_onnx
 
 from .models import model
 
 ONE = "llvm -num-cores 1"
+FLOATS = f"{ONE} -mcpu x86-64-v3"  # without dot products of bytes
+LANES = dot_lanes(tir.Target(ONE))
 UNIT = 2.0**-24  # the unit roundoff of float32
 RNG = np.random.default_rng(0)
 
@@ -62,7 +64,7 @@ class Case:
         steps = self.x.shape[1]
         bound = UNIT * ((steps + 2) * self.size + 4 * np.sqrt(steps) * self.stored)
         assert (np.abs(found - self.exact) <= bound).all()
-        assert np.abs(self.exact).max() > 100 * bound.max(), "the bound says something"
+        assert self.size.max() > 1000 * bound.max(), "the bound says something"
 
 
 def operators(graph: Graph) -> list[str]:
@@ -71,27 +73,86 @@ def operators(graph: Graph) -> list[str]:
 
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("target", [ONE, FLOATS])
 @pytest.mark.parametrize(
     ("rows", "steps", "columns", "block"),
-    [(1, 64, 48, 32), (1, 200, 109, 64), (3, 130, 33, 128), (7, 96, 16, 32), (1, 33, 5, 32), (1, 64, 1, 128), (3, 31, 1, 64)],
+    [(1, 64, 48, 32), (1, 200, 109, 64), (3, 130, 32, 128), (7, 96, 16, 32), (1, 33, 5, 32), (1, 64, 1, 128), (13, 31, 96, 64)],
 )
-def test_blocks_of_4_and_8_bits(rows, steps, columns, block, symmetric, bits):
+def test_blocks_of_4_and_8_bits(rows, steps, columns, block, target, symmetric, bits):
     """Whole and partial vectors; sums that end within a block, and within a word."""
     case = Case(rows, steps, columns, block, symmetric, bits=bits)
-    compiled = tir.compile(case.graph, ONE)
-    assert operators(compiled.graph)[0] == "BlockProduct"
+    compiled = tir.compile(case.graph, target)
+    lanes = LANES if target == ONE else None
+    few = "BlockProduct" if rows <= MAX_ROWS_IN_REGISTERS else "UnpackBlocks"
+    assert operators(compiled.graph)[0] == ("BlockDots" if lanes and columns % lanes == 0 else few)
     case.check(compiled(case.x)[0])
-    narrow = keep_weights_narrow(case.graph)
-    case.check(evaluate(narrow, [case.x])[0])
-    assert {a.dtype.name for a in narrow.constants.values()} == {"int32", "float32", *([] if symmetric else ["uint8"])}
+    for narrow in (keep_weights_narrow(case.graph), keep_weights_narrow(case.graph, 1)):
+        case.check(evaluate(narrow, [case.x])[0])
+    assert {a.dtype.name for a in narrow.constants.values()} == {"uint8", "float32"}
 
 
 @pytest.mark.parametrize("bits", [4, 8])
 def test_many_rows_unpack_blocks_once(bits):
     case = Case(MAX_ROWS_IN_REGISTERS + 1, 70, 24, 32, bits=bits)
-    compiled = tir.compile(case.graph, ONE)
+    compiled = tir.compile(case.graph, FLOATS)
     assert operators(compiled.graph)[:2] == ["UnpackBlocks", "MatMul"]
     case.check(compiled(case.x)[0])
+
+
+def dots(x: np.ndarray, columns: int = 32, bits: int = 4, **attributes) -> tuple[Graph, np.ndarray, np.ndarray]:
+    """A product by blocks of 32 numbers with a middle zero point, the weights, and the product in float64."""
+    numbers = RNG.integers(0, 1 << bits, (x.shape[1], columns))
+    scales = RNG.uniform(0.5, 1, (x.shape[1] // 32, columns)).astype("f4")
+    builder = Builder(fold=False)
+    given = [builder.constant(a) for a in (packed(numbers, 32, len(scales), bits), scales)]
+    y = builder("BlockProduct", builder.input("x", x.shape, "float32"), *given, bits=bits, **attributes)
+    weights = (numbers - middle(bits)) * np.repeat(scales, 32, axis=0).astype("f8")
+    return builder.graph(y=y), weights, x.astype("f8") @ weights
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("rows", [1, 2, 12, 109])
+def test_rows_may_be_rounded_to_8_bits(rows, bits):
+    """By leave alone, and to the nearest of 127 steps of the largest magnitude of a block."""
+    x = RNG.standard_normal((rows, 96)).astype("f4") * np.float32(10.0) ** RNG.integers(-3, 3, (rows, 1)).astype("f4")
+    graph, weights, exact = dots(x, bits=bits, row_bits=8)
+    most = np.abs(x.reshape(rows, -1, 32)).max(-1).repeat(32, axis=1)
+    rounded = np.rint(x / (most / 127)) * (most / 127)
+    for found in (evaluate(keep_weights_narrow(graph, 1), [x])[0], tir.compile(graph, ONE)(x)[0]):
+        assert (np.abs(found - exact) <= most / 127 * 0.51 @ np.abs(weights)).all()
+        if LANES:  # ties of rounding are rare, and count for one step
+            close = np.abs(found - rounded @ weights) <= 1e-5 * np.abs(rounded) @ np.abs(weights)
+            assert close.mean() > 0.9 and np.abs(found - exact).max() > 1e-4 * np.abs(exact).max()
+
+
+def test_fixed_point_rows_keep_zeros_tiny_numbers_and_what_is_not_finite():
+    x = np.zeros((6, 64), "f4")
+    x[1], x[2, 3], x[3, 40], x[4, 5] = 1e-20, np.nan, np.inf, -np.inf
+    x[5] = np.where(np.arange(64) < 32, 1e-35, 1e30)  # blocks have scales of their own
+    with np.errstate(invalid="ignore"):
+        graph, weights, exact = dots(x)
+    for found in (evaluate(keep_weights_narrow(graph, 1), [x])[0], tir.compile(graph, ONE)(x)[0]):
+        assert (found[0] == 0).all() and not np.isfinite(found[2:5]).any()
+        assert (np.abs(found - exact)[[1, 5]] <= 1e-6 * np.abs(x[[1, 5]]) @ np.abs(weights)).all()
+
+
+def test_codes_have_the_first_numbers_of_a_word_lowest():
+    numbers = np.arange(16)[:, None].repeat(3, 1)
+    codes = byte_codes(packed(numbers, 16, 1, 4), 4)
+    assert codes.shape == (1, 2, 3, 4) and (codes[0, 1, 2] & 15).tolist() == [8, 9, 10, 11]
+    assert (codes[0, 1, 2] >> 4).tolist() == [12, 13, 14, 15]
+    assert byte_codes(packed(numbers, 16, 1, 8), 8)[0, 3, 0].tolist() == [12, 13, 14, 15]
+
+
+@pytest.mark.parametrize("processor", ["znver4", "sapphirerapids", "alderlake", "x86-64-v3"])
+def test_dot_products_of_few_bits_by_processor(processor):
+    """Numbers are unpacked in a buffer that is not made in advance, once for the rows of a tile."""
+    target = tir.Target(f"{ONE} -mcpu {processor}")
+    assert (dot_lanes(target) is None) == (processor == "x86-64-v3")
+    graph, *_ = dots(np.zeros((8, 64), "f4"))
+    (group, *_) = fuse(optimize(graph, passes_for(target)))
+    script = tir.default_schedule(group.func, target).func.script()
+    assert ("vpdpbusd" in script) == ('scope="local"' in script) == (processor != "x86-64-v3")
 
 
 @pytest.mark.parametrize("rows", [1, 5])
@@ -136,7 +197,7 @@ def test_numbers_are_packed_the_first_lowest(bits):
 
 def test_a_product_of_one_row_keeps_its_sums_in_registers():
     """Words and scales are packed in tiles of whole vectors; the sums of a block have a tile of their own."""
-    (group,) = fuse(optimize(Case(1, 64, 256, 32).graph, passes_for(tir.Target(ONE))))
+    (group,) = fuse(optimize(Case(1, 64, 256, 32).graph, passes_for(tir.Target(FLOATS))))
     script = tir.default_schedule(group.func, "llvm -num-cores 1 -mcpu znver4").func.script()
     assert "for ax2 in T.vectorized(128)" in script or "T.vectorized(128)" in script
     assert script.count("_global = T.alloc_buffer") == 2
@@ -147,7 +208,7 @@ def test_the_pass_is_checked(kind, monkeypatch):
     case = Case(2, 70, 24, 32)
     if kind == "wrong":
         monkeypatch.setattr(graph_weights, "packed", lambda numbers, *sizes: packed(numbers[::-1], *sizes))
-        with pytest.raises(ValueError, match="the pass keep_weights_narrow changes the output"):
+        with pytest.raises(ValueError, match="the pass stay_narrow changes the output"):
             check_passes(case.graph, [case.x], passes_for(tir.Target(ONE)))
         return
     check_passes(case.graph, [case.x], passes_for(tir.Target(ONE)))
