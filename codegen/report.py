@@ -377,8 +377,6 @@ def _counts(body: list[Instruction]) -> Counts:
 
 # --- Estimating cycles ----------------------------------------------------------------------------------------------------
 
-LOAD_LATENCY = 5
-
 
 def _resource_cycles(body: list[Instruction], core: Core) -> tuple[tuple[str, float], ...]:
     """The cycles that each resource needs for one iteration, most first."""
@@ -413,93 +411,25 @@ def _moved_bits(i: Instruction) -> int:
     return 64 if i.broadcast or not i.vector else i.width
 
 
-_GENERAL = {f"{r}{s}": r for r in "abcd" for s in ("l", "h", "x")}
-_GENERAL |= {f"{r}l": r for r in ("si", "di", "bp", "sp")} | {r: r for r in ("si", "di", "bp", "sp")}
-
-
-def _register(name: str) -> str:
-    """The name of a register without its width."""
-    if m := re.fullmatch(r"[xyz]mm(\d+)", name):
-        return f"v{m[1]}"
-    if m := re.fullmatch(r"(r\d+)[dwb]?", name):
-        return m[1]
-    short = name[1:] if len(name) == 3 and name[0] in "re" else name
-    return _GENERAL.get(short, short)
-
-
-def _registers(operand: str) -> list[str]:
-    return [_register(r) for r in re.findall(r"%(\w+)", operand)]
-
-
-_MERGES = re.compile(r"vfn?m|vpdp|vdp|vpermi2|vpermt2|vpternlog|vpmadd52")
+_MERGES = re.compile(r"vfn?m|vpdp|vdp|vpermi2|vpermt2|vpternlog|vpmadd52|(?!v|k|cvt|pshuf|sqrt)")  # the last operand is a source
+_ARITHMETIC = re.compile(r"vfn?m|vpdp|v?(add|sub|mul|min|max|cvt|scalef|round|rndscale|dp)")  # of floats; others take a cycle
+DIVISION_CYCLES = 13.0
 
 
 def _latency(body: list[Instruction], core: Core) -> float:
-    """Cycles by which the longest chain of dependent instructions, through registers or fixed addresses, grows an iteration."""
-    moving = {r for i in body for r in _written_registers(i)}
-    ready: dict[str, float] = {}
-    marks = []
-    for turn in range(8):
-        for i in body:
-            _advance(i, core, ready, moving)
-        if turn in (3, 7):
-            marks.append(dict(ready))
-    return max((later - marks[0].get(name, 0.0) for name, later in marks[1].items()), default=0.0) / 4
-
-
-def _written_registers(i: Instruction) -> list[str]:
-    """The registers that an instruction writes."""
-    if not i.operands or i.jump or i.call or re.match(r"cmp[bwlq]$|test|push|prefetch|bt|v?u?comis", i.name):
-        return []
-    last = re.sub(r"\{.*?\}", "", i.operands[-1])
-    return [] if "(" in last else _registers(last)
-
-
-def _advance(i: Instruction, core: Core, ready: dict[str, float], moving: set[str]) -> None:
-    """Advance the times at which registers and memory are ready by one instruction."""
-    if not i.operands:
-        return
-    written = _written_registers(i)
-    plain = [re.sub(r"\{z\}", "", o) for o in i.operands]
-    memory = i.memory
-    sources = {r for o in plain[:-1] if o != memory for r in _registers(o)}
-    if len(plain) == 1 or _reads_destination(i):
-        sources |= set(_registers(plain[-1]))
-    elif "{" in i.operands[-1]:  # the mask; without {z} the old value too
-        masks = [_register(r) for r in re.findall(r"\{%(\w+)\}", i.operands[-1])]
-        sources |= set(masks) | (set() if "{z}" in i.operands[-1] else set(written))
-    if re.match(r"v?p?xor|sub", i.name) and len({*map(str, i.operands)}) == 1:  # zero, whatever was there
-        sources = set()
-    start = max((ready.get(r, 0.0) for r in sources), default=0.0)
-    place = memory if memory is not None and not set(_registers(memory)) & moving else None
-    if memory is not None and i.loads:  # an operation on memory waits for the load, the load not for the other operands
-        loaded = max((ready.get(r, 0.0) for r in (*_registers(memory), memory if place else "")), default=0.0)
-        start = max(start, loaded + LOAD_LATENCY)
-    done = start + _delay(i, core)
-    for r in written:
-        ready[r] = done
-    if i.stores and place:
-        ready[place] = done
-
-
-def _reads_destination(i: Instruction) -> bool:
-    """True where the last operand is a source too."""
-    if "(" in i.operands[-1]:
-        return False
-    if _MERGES.match(i.name):
-        return True
-    if i.name.startswith(("v", "k")):
-        return False
-    return len(i.operands) == 2 and not re.match(r"mov|lea|set|cvt|pop|bsf|bsr|lzcnt|tzcnt|popcnt|pshuf|sqrt", i.name)
-
-
-def _delay(i: Instruction, core: Core) -> float:
-    if i.move and not i.memory:
-        return 0.0 if re.match(r"v?mov[au]", i.name) else 1.0
-    if i.move or re.match(r"mov[^s]|movs[sd]", i.name):
-        return 0.0
-    if i.divides:
-        return 13.0
-    if i.fma or (i.vector and re.match(r"v?(add|sub|mul|min|max|cvt|scalef|round|rndscale|dp)", i.name)):
-        return float(core.latency)
-    return 3.0 if i.name.startswith("imul") else 1.0
+    """Cycles of the longest chain of vector operations that each change one register further, such as a sum."""
+    chains: dict[str, float] = {}
+    begun_anew: set[str] = set()  # registers that an instruction writes without the value before
+    for i in body:
+        if not i.operands or not (changed := re.match(r"%[xyz]mm(\d+)", i.operands[-1])):
+            continue
+        register = changed[1]
+        sources = {m for o in i.operands[:-1] for m in re.findall(r"%[xyz]mm(\d+)", o)}
+        zero = re.match(r"v?p?xor", i.name) is not None and len({*i.operands}) == 1
+        masked = "{" in i.operands[-1] and "{z}" not in i.operands[-1]
+        merges = not i.move and _MERGES.match(i.name) is not None
+        if zero or not (register in sources or merges or masked):
+            begun_anew.add(register)
+        delay = DIVISION_CYCLES if i.divides else core.latency if _ARITHMETIC.match(i.name) else 0.0 if i.move else 1.0
+        chains[register] = chains.get(register, 0.0) + delay
+    return max((cycles for register, cycles in chains.items() if register not in begun_anew), default=0.0)
