@@ -15,6 +15,7 @@ from search.keys import key
 from .fusion import Group, fuse
 from .ir import Call, Graph, Value
 from .kinds import elementwise, pointwise
+from .loops import ordered
 from .passes.winograd import Tile, direct_key, fastest, filter_minimally, other_form
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def alternatives(graph: Graph, target: Target) -> Iterator[Alternative]:
         return choose(call)
 
     found: dict[tuple[str, str], set[str]] = {}
-    for group in fuse(filter_minimally(graph, noted)):
+    for group in fuse(ordered(filter_minimally(graph, noted))):
         names = {v.name for c in group.calls for v in c.outputs}
         for other in [convolutions[n] for n in sorted(names & convolutions.keys())]:
             found.setdefault(other, set()).update(names)

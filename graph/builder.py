@@ -23,6 +23,7 @@ from tir.traverse import fresh
 
 from .ir import Attribute, Call, Graph, GraphError, TensorSequence, Value, constant, numpy_type, type_text, typed, verify
 from .ops import Operator, alternatives, find, function_name, result_types, unknown
+from .ops.loops import BEGIN
 from .ops.narrow import held_as, narrow_name
 from .ops.registry import HOW_TO_ADD
 from .reference import run_call
@@ -146,7 +147,8 @@ class Builder:
             raise ValueError(f"its output {len(types)}, `{outputs[len(types)]}`, is not supported")
         values = tuple(Value(name, *type_) for name, type_ in zip(outputs, types, strict=False))
         call, arrays = replace(call, outputs=values), [self.known(v) for v in given]
-        if self.fold and fold and all(v is None or a is not None for v, a in zip(given, arrays, strict=True)):
+        fold = fold and self.fold and found.name != BEGIN
+        if fold and all(v is None or a is not None for v, a in zip(given, arrays, strict=True)):
             for value, array in zip(values, run_call(call, arrays), strict=True):
                 self.constants[value.name] = typed(array, value.dtype)
         else:
@@ -200,6 +202,9 @@ class Writer:
 
     def constant(self, array: Any, dtype: str | None = None) -> Value:
         return self.builder.constant(array, dtype, f"{self.name}_constant")
+
+    def fresh(self, name: str) -> str:
+        return self.builder.fresh(f"{self.name}_{name}")
 
     def known(self, value: Value) -> np.ndarray | None:
         return self.builder.known(value)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from codegen.llvm.compile import Library, object_code
-from codegen.llvm.program import entry
+from codegen.llvm.compile import Library
 from codegen.runtime.memory import address, aligned_memory
+from codegen.steps import Copy, Invoke, Place, Repeat, Step, invokes, resolved
 from search.measure.error_analysis import NoBound
 from search.measure.rounding import MAX_BOUND, Expected, Reference
 from tir import dtypes
@@ -46,7 +47,9 @@ def check_kernels(
     """
     memory = _Memory(graph, model, arranged(graph, inputs))
     references: dict[PrimFunc, Reference | str] = {}
-    for run, group in zip(_steps(model, memory), fuse(graph), strict=True):
+    groups = fuse(graph)
+    for number, run in memory.runs():
+        group = groups[number]
         given = [memory.read(v) for v in group.inputs]
         outputs = [np.zeros(v.shape, dtypes.storage(v.dtype)) for v in group.outputs]
         run()
@@ -106,7 +109,8 @@ class _Memory:
     """The memory of a call of a model, and the expected elements of each value in it, as its kernel wrote them."""
 
     def __init__(self, graph: Graph, model: Model, inputs: Sequence[np.ndarray]):
-        self._graph, self._plan = graph, model.plan
+        self._graph, self._plan, self._model = graph, model.plan, model
+        self._steps: dict[str, int] = {}  # of the loops around the current kernel
         self.bases: dict[str, np.ndarray] = {**model.weights, ARENA: aligned_memory(model.plan.nbytes)}
         self.bases |= {input_base(n): _bytes(a) for n, a in enumerate(inputs)}
         self.bases |= {output_base(n): aligned_memory(v.nbytes) for n, v in enumerate(graph.outputs)}
@@ -117,6 +121,8 @@ class _Memory:
         place = self._plan.places[value]
         if (constant := self._graph.constants.get(place.root.name)) is not None:
             return elements(value, _bytes(constant)[place.offset :])
+        if place.root not in self._kept:  # what a loop reads or makes
+            return elements(value, self._at(value).copy())
         wanted = self._kept[place.root][place.offset : place.offset + value.nbytes]
         if written and not np.array_equal(self._at(value), wanted):
             raise GraphError(f"graph {self._graph.name}: `{value.name}` is overwritten before it is read")
@@ -130,27 +136,41 @@ class _Memory:
         return elements(value, self._at(value).copy())
 
     def _at(self, value: Value) -> np.ndarray:
-        where = self._plan[value]
-        return self.bases[where.base].reshape(-1).view(np.uint8)[where.offset : where.offset + value.nbytes]
+        return self._bytes_at(self._plan[value], value.nbytes)
+
+    def _bytes_at(self, place: Place, nbytes: int) -> np.ndarray:
+        at = resolved(place, self._steps)
+        return self.bases[at.base].reshape(-1).view(np.uint8)[at.offset : at.offset + nbytes]
+
+    def runs(self) -> Iterator[tuple[int, Callable[[], None]]]:
+        """The calls of kernels in the order in which they run, each with the number of its group. Copies are made."""
+        codes = self._model.codes
+        library = Library([*codes.values()], [*codes], self._model.target)
+        numbers = {id(step): n for n, step in enumerate(invokes(self._model.steps))}
+
+        def run(step: Invoke) -> None:
+            places = [resolved(a, self._steps) for a in step.arguments]
+            given = [*(address(self.bases[a.base]) + a.offset for a in places), *step.sizes]
+            if library.function(step.symbol, len(given))(*given):
+                raise MemoryError(f"{self._graph.name}: no memory for the temporaries of its kernels")
+
+        def ordered(steps: Sequence[Step]) -> Iterator[tuple[int, Callable[[], None]]]:
+            for step in steps:
+                match step:
+                    case Invoke():
+                        yield numbers[id(step)], partial(run, step)
+                    case Copy(target, source, nbytes):
+                        self._bytes_at(target, nbytes)[:] = self._bytes_at(source, nbytes)
+                    case Repeat(loop, count, going, inner, after):
+                        most = count if isinstance(count, int) else int(self._bytes_at(count, 8).view(np.int64)[0])
+                        self._steps[loop] = 0
+                        while self._steps[loop] < most and (going is None or self._bytes_at(going, 1)[0]):
+                            yield from ordered(inner)
+                            self._steps[loop] += 1
+                        yield from ordered(after)
+
+        yield from ordered(self._model.steps)
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:
     return np.require(array, requirements=("C", "A")).reshape(-1).view(np.uint8)
-
-
-def _steps(model: Model, memory: _Memory) -> Iterator[Callable[[], None]]:
-    """The kernel calls of a model in order, each as a function of its own."""
-    steps = model.steps[: len(model.groups)]
-    names = [f"tir.step.{n}" for n in range(len(steps))]
-    texts = [entry(name, model.bases, [step], ()) for name, step in zip(names, steps, strict=True)]
-    codes = {k.main.symbol: k.main.code for k in model.kernels}
-    library = Library([*(object_code(text, model.target) for text in texts), *codes.values()], names, model.target)
-    given = [address(memory.bases[base]) for base in model.bases]
-    for name in names:
-        function = library.function(name, len(given))
-
-        def run(function: Callable[..., int] = function) -> None:
-            if function(*given):
-                raise MemoryError(f"{model.graph.name}: no memory for the temporaries of its kernels")
-
-        yield run

@@ -28,10 +28,12 @@ from .fusion import Group
 from .general import GeneralKernels, Row, is_constant, largest_samples, samples
 from .ir import Graph, GraphError
 from .kernels import GroupKernel, compiled
+from .loops import loops_of, ordered
 from .memory import WEIGHTS
 from .memory import plan as planned_memory
 from .model import Model
 from .network import Network
+from .ops.loops import MIN_LOOPED_STEPS
 from .passes import PASSES, Pass, optimize
 from .passes.integers import in_fewer_cycles
 from .passes.precision import Precision, in_precision
@@ -172,7 +174,7 @@ class _Variants:
         """Read the network at a sample of its sizes, unless it refuses them."""
         read = self._read(graph, row)
         with suppress(GraphError):
-            if read is not None:
+            if read is not None and not loops_of(read):  # whose numbers of steps are no numbers of functions
                 sample = self._sample(read, row)[0]
                 own = self.samples.setdefault((sample.ones, sample.structure), [])
                 own.append(sample.sharing(own[0]) if own else sample)
@@ -274,7 +276,7 @@ def final(
     are those of groups, by their keys, that were faster than the ones by default (see `alternatives`)."""
     passes = passes_for(target)
     graph = optimize(graph if precision is None else in_precision(graph, precision, passes), passes)
-    return part(filter_minimally(graph, fastest(target, forms)) if winograd else graph, forms or {})
+    return part(ordered(filter_minimally(graph, fastest(target, forms)) if winograd else graph), forms or {})
 
 
 def formed(graph: Graph, target: Target, records: Records | None, forms: Mapping[str, str]) -> Model:
@@ -307,6 +309,8 @@ def assembled(
     """A graph after all passes as one native function; `constants` are shared with other models. `known` gives kernels that
     need not be compiled."""
     found = donations(graph, donate or {})
+    if found and loops_of(graph):
+        raise GraphError(f"{graph.name}: donate is not supported in networks with loops of {MIN_LOOPED_STEPS} or more steps")
     whole = graph
     groups = fuse_in_place(graph, found) if constants is None else _sharing(fuse_in_place(graph, found))
     graph = planned_graph(graph, found)

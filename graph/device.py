@@ -32,7 +32,7 @@ from codegen.cuda.driver import (
     temporary_memory,
 )
 from codegen.cuda.kernel import ARRAY_ALIGNMENT, checked_address
-from codegen.steps import Copy, Invoke, Step
+from codegen.steps import Copy, Invoke, Place, Step, resolved
 from search.compilation import scheduled
 from search.planning import Plan, measure
 from search.records import Lookup, Records
@@ -50,6 +50,7 @@ from .memory import plan as planned_memory
 from .model import kernel_label
 from .network import KernelTime, Profile
 from .passes import PASSES, optimize
+from .passes.loops import write_out_loops
 from .passes.precision import Precision, in_precision
 from .places import places
 from .prepare import filled
@@ -115,6 +116,7 @@ def final(
     forms: Mapping[str, str] | None = None,
 ) -> Graph:
     """A graph after all passes but those that choose by the cycles of a processor, in a precision of 16 bits if that is given."""
+    graph = write_out_loops(graph)
     return optimize(graph if precision is None else in_precision(graph, precision), PASSES)
 
 
@@ -315,15 +317,19 @@ class DeviceModel:
     def launches_at(self, bases: Mapping[str, int]) -> list[list[Callable[[int], None]]]:
         """The launches of each step, functions of the stream, with the blocks of memory at these addresses."""
         found: list[list[Callable[[int], None]]] = []
+
+        def at(place: Place) -> int:
+            found = resolved(place, {})
+            return bases[found.base] + found.offset
+
         for step in self.steps:
             match step:
                 case Copy(target, source, nbytes):
-                    to, origin = (bases[x.base] + x.offset for x in (target, source))
-                    found.append([partial(_copy, to, origin, nbytes)])
+                    found.append([partial(_copy, at(target), at(source), nbytes)])
                 case Invoke(symbol, arguments):
                     kernel = self._by_name[symbol]
                     names = [b.name for b in (*kernel.func.buffers, *kernel.program.temporaries)]
-                    words = {name: bases[x.base] + x.offset for name, x in zip(names, arguments, strict=True)}
+                    words = {name: at(x) for name, x in zip(names, arguments, strict=True)}
                     found.append(kernel.steps(words, {}))
         return found
 

@@ -123,7 +123,7 @@ def description(model: Model, symbols: Mapping[str, str | None]) -> dict[str, An
         "arena": model.plan.nbytes,
         "weights": model.plan.weights_nbytes,
         "labels": model.labels,
-        "steps": len(model.steps),
+        "steps": model.num_steps,
         "threads": model.target.num_cores,
         "parallel": symbols["limit"] is not None,
     }

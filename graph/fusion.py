@@ -26,6 +26,7 @@ from tir.ir import PrimFunc
 
 from .ir import Call, Graph, Value
 from .kinds import elementwise_inputs, is_product, left_operand, moves, moves_rows, picks, pointwise, read_once, rows_from, work
+from .loops import loops_of
 from .ops import function_name, placeholder, tensors
 from .places import places
 
@@ -46,7 +47,7 @@ class Group:
 
 
 def fuse(graph: Graph) -> list[Group]:
-    """The groups of all calls that need a kernel, in an order in which they can run."""
+    """The groups of all calls that need a kernel, in an order in which they can run. Calls of loops must be `ordered`."""
     where = places(graph)
     fusion = _Fusion(graph, where.free)
     for n in fusion.seeds():
@@ -70,9 +71,14 @@ class _Fusion:
         self.readers: list[list[int]] = [[] for _ in graph.calls]
         end = len(graph.calls)
         read_last = (*graph.outputs, *graph.apart)
+        loops = [(self.maker[loop.begin.outputs[0]], loop.values) for loop in loops_of(graph)]
         for position, values in [*((n, c.values) for n, c in enumerate(graph.calls)), (end, read_last)]:
-            for n in sorted({self.maker[v] for v in values if v in self.maker}):
-                self.readers[n].append(position)
+            inside = [(begin, own) for begin, own in loops if position < end and graph.calls[position].outputs[0] in own]
+            for v in (v for v in values if v in self.maker):
+                # Steps of loops read what is made before them by way of the beginning, so that no step makes it anew.
+                reader = next((begin for begin, own in inside if v not in own), position)
+                if reader not in self.readers[self.maker[v]]:
+                    self.readers[self.maker[v]].append(reader)
         self.dominators = post_dominators(self.readers)
         single = set(self.kernels)
         self.pointwise = {n for n in single if pointwise(graph.calls[n])}

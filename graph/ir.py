@@ -6,8 +6,10 @@ calls stand in topological order. Nodes are frozen; a pass makes a new graph. Th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from graphlib import TopologicalSorter
+from heapq import heappop, heappush
 from math import prod
 from typing import Any
 
@@ -172,6 +174,20 @@ def dtype_text(dtype: np.dtype) -> str:
 def type_text(value: Value) -> str:
     """An element type and a shape, as in `float32[7, 13]`."""
     return f"{value.dtype}{list(value.shape)}"
+
+
+def stable_order(needs: Sequence[Sequence[int]], ranks: Sequence[int] | None = None) -> list[int]:
+    """The positions of nodes such that each comes after those that it needs, otherwise by rank, or as they are. Raises
+    graphlib.CycleError."""
+    sorter = TopologicalSorter(dict(enumerate(needs)))
+    sorter.prepare()
+    ready, found = list[tuple[int, int]](), list[int]()
+    while sorter.is_active():
+        for n in sorter.get_ready():
+            heappush(ready, (n if ranks is None else ranks[n], n))
+        found.append(heappop(ready)[1])
+        sorter.done(found[-1])
+    return found
 
 
 def verify(graph: Graph) -> Graph:

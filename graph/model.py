@@ -16,7 +16,7 @@ from codegen.llvm.native_call import native_call
 from codegen.llvm.program import LIMITED, PARALLEL, THREADS, TIMED, entry, limited_threads
 from codegen.llvm.scratch import RELEASE
 from codegen.runtime.faults import failure
-from codegen.steps import Invoke, Step
+from codegen.steps import Invoke, Step, copies
 from tir.ir import Buffer, Const, PrimFunc
 
 from .fusion import Group
@@ -42,19 +42,19 @@ class Model(Network):
         weights: Mapping[str, np.ndarray], target: Target, donated: Mapping[str, str] = {},
     ):  # fmt: skip
         self.graph, self.groups, self.kernels, self.plan, self.target = graph, tuple(groups), tuple(kernels), plan, target
-        self.steps: list[Step] = [
+        calls = [
             Invoke(kernel.main.symbol, tuple(plan[v] for v in (*group.inputs, *group.outputs, *group.scratch)), kernel.sizes)
             for group, kernel in zip(self.groups, self.kernels, strict=True)
         ]
-        self.steps += plan.copies
+        self.steps: tuple[Step, ...] = plan.steps(calls)
         self.codes = {k.main.symbol: k.main.code for k in self.kernels}
         self.keeping = keeping(self.codes)
         self.bases = [*weights, ARENA, *map(input_base, range(len(graph.inputs)))]
         self.bases += [output_base(n) for n, v in enumerate(graph.outputs) if v.name not in donated]
         labels = [kernel_label(k.func) for k in self.kernels]
         super().__init__(
-            graph.name, graph.inputs, graph.outputs, weights, plan.nbytes, labels, len(self.steps), target.num_cores,
-            donated,
+            graph.name, graph.inputs, graph.outputs, weights, plan.nbytes, labels,
+            len(labels) + sum(1 for _ in copies(self.steps)), target.num_cores, donated,
         )  # fmt: skip
         if not backend(target).missing(target):
             self._run  # noqa: B018 (loaded here, and not in the first call, or in several at once)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Entry = Callable[..., int]  # a native function of addresses, which returns a status
 
 NO_MEMORY = 1  # the status of a call without memory for temporaries, as in `codegen.runtime.faults`
-TIMESPEC_WORDS = 2  # of 64 bits in a time: seconds and nanoseconds
+LAP_WORDS = 2  # of 64 bits for a step of a timed entry: its nanoseconds, and the number of its runs
 
 
 @dataclass(frozen=True)
@@ -255,16 +255,14 @@ class Network:
         if self._functions[1] is None:
             raise GraphError(f"{self.name}: a library that was exported takes no times; Model.save writes one that does")
         arrays = self._arranged(given_in_order(self, inputs))
-        times = np.empty((self.num_steps + 1, TIMESPEC_WORDS), np.int64)
-        samples = np.empty((runs + 1, self.num_steps))
-        for row in samples:
-            self._called_at(arrays, [new() for new in self._new_outputs], times)
-            row[:] = 1e-9 * np.diff(times @ (1_000_000_000, 1))
-        typical = np.quantile(samples[1:], 0.25, axis=0).tolist()
+        laps = np.zeros((runs + 1, self.num_steps, LAP_WORDS), np.int64)
+        for row in laps:
+            self._called_at(arrays, [new() for new in self._new_outputs], row)
+        typical = (1e-9 * np.quantile(laps[1:, :, 0], 0.25, axis=0)).tolist()
         found: dict[Any, tuple[str, float, int]] = {}
-        for key, label, seconds in zip(self._kernel_keys(), self.labels, typical, strict=False):  # copies come after them
-            _, total, calls = found.get(key, (label, 0.0, 0))
-            found[key] = label, total + seconds, calls + 1
+        for key, label, seconds, count in zip(self._kernel_keys(), self.labels, typical, laps[-1, :, 1].tolist(), strict=False):
+            _, total, calls = found.get(key, (label, 0.0, 0))  # copies come after them
+            found[key] = label, total + seconds, calls + count
         rows = [KernelTime(label, seconds, calls, self._func_of(key)) for key, (label, seconds, calls) in found.items()]
         return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), sum(typical[len(self.labels) :]))
 

@@ -18,6 +18,7 @@ from tir.traverse import blocks, substitute
 
 from .ir import Call, Graph, Value
 from .ops import function, is_view
+from .ops.loops import BEGIN, END
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,9 @@ def places(graph: Graph) -> Places:
     parents: dict[Value, Place] = {}  # one step toward the root
     free: set[Value] = set()
     for call in graph.calls:
-        if offsets := part_offsets(call):
+        if call.operator in (BEGIN, END):
+            free |= set(call.outputs)
+        elif offsets := part_offsets(call):
             free |= set(call.outputs)
             parents |= {v: Place(call.values[0], offset) for v, offset in zip(call.outputs, offsets, strict=True)}
     made = {v for c in graph.calls for v in c.outputs} - free  # by kernels

@@ -355,9 +355,8 @@ class Program:
         self._ends = np.cumsum([len(v.shape) for v in values]).tolist()
         self._itemsizes = [dtypes.nbytes(v.dtype) for v in values]
         self._parts = Formulas(plan.names, [plan.offset(v) for v in values])
-        copied = [int(copy.target.base.rpartition(".")[2]) for copy in layout.copies]
-        self._copied = [self._at[graph.outputs[n]] for n in copied]
-        self.steps, self.bases = self._steps(groups, copied), self._all_bases()
+        self._copied = [self._at[v] for v in layout.copied.values()]
+        self.steps, self.bases = self._steps(groups, [*layout.copied]), self._all_bases()
         self.arenas: list[np.ndarray] = []  # of calls that have ended, at any sizes
         self.functions = loaded(self.bases, self.steps, {k.main.symbol: k.main.code for k in self.kernels}, target)
 

@@ -19,7 +19,7 @@ from tir.traverse import fresh
 from .fusion import Group
 from .ir import Graph, Value
 from .kernels import GroupKernel
-from .memory import WEIGHTS, MemoryPlan, consecutive, relocated
+from .memory import WEIGHTS, MemoryPlan, consecutive
 
 START_BYTES = 4096  # of a constant by whose hash it is found: a page tells nearly all apart
 
@@ -134,7 +134,7 @@ class Constants:
             array.flags.writeable = False
         used = {at.base for at in found.values()} or {next(iter(blocks))}
         read = {base: block for base, block in blocks.items() if base in used}
-        plan = replace(relocated(plan, graph, found), weights_nbytes=sum(block.nbytes for block in read.values()))
+        plan = replace(plan, addresses={**plan.addresses, **found}, weights_nbytes=sum(block.nbytes for block in read.values()))
         return graph.with_(constants=arrays), plan, read
 
 

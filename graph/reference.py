@@ -5,9 +5,11 @@ Slow, exact, and independent of fusion, schedules and code generation, which are
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,9 @@ from tir.verify import verify
 from .arguments import arranged
 from .ir import Call, Graph
 from .kinds import work
+from .loops import Loop, ordered
 from .ops import anonymous, function
+from .ops.loops import BEGIN, END
 from .places import part_offsets
 
 SEED = 0  # of random inputs
@@ -34,10 +38,37 @@ MAX_INTERPRETED_ITERATIONS = 100_000  # of a call; above, compiling it with numb
 def evaluate(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any], run: Run | None = None) -> list[np.ndarray]:
     """The outputs of a graph for inputs in order or by name. Raises GraphError; `run` computes a call (default `run_call`)."""
     known = dict(graph.constants) | {v.name: a for v, a in zip(graph.inputs, arranged(graph, inputs), strict=True)}
-    for call in graph.calls:
-        results = (run or run_call)(call, [None if v is None else known[v.name] for v in call.inputs])
-        known |= {v.name: a for v, a in zip(call.outputs, results, strict=True)}
+    _evaluate(ordered(graph).calls, known, run or run_call)
     return [known[v.name] for v in graph.outputs]
+
+
+def _evaluate(calls: Sequence[Call], known: dict[str, np.ndarray], run: Run) -> None:
+    """Run calls in order; `known` has values by name, and gets those that are made."""
+    left = iter(enumerate(calls))
+    for n, call in left:
+        if call.operator == BEGIN:
+            end = next(m for m, c in enumerate(calls) if c.operator == END and c.values[0] == call.outputs[0])
+            _repeat(Loop(call, calls[end], frozenset()), calls[n + 1 : end], known, run)
+            deque(islice(left, end - n), maxlen=0)
+            continue
+        results = run(call, [None if v is None else known[v.name] for v in call.inputs])
+        known |= {v.name: a for v, a in zip(call.outputs, results, strict=True)}
+
+
+def _repeat(loop: Loop, calls: Sequence[Call], known: dict[str, np.ndarray], run: Run) -> None:
+    states, rows = [known[first.name] for first, *_ in loop.states], list[list[np.ndarray]]()
+    conditional, count = loop.begin.attribute("conditional"), int(known[loop.begin.values[0].name])
+    while len(rows) < count and (not conditional or states[0].all()):
+        known |= {state.name: a for (_, state, *_), a in zip(loop.states, states, strict=True)}
+        for array, piece, backward in loop.arrays(loop.begin):
+            known[piece.name] = known[array.name][-1 - len(rows) if backward else len(rows)]
+        _evaluate(calls, known, run)
+        states = [known[new.name] for *_, new, _ in loop.states]
+        rows.append([known[row.name] for row, *_ in loop.arrays(loop.end)])
+    known |= {final.name: a for (*_, final), a in zip(loop.states, states, strict=True)}
+    for n, (_, array, backward) in enumerate(loop.arrays(loop.end)):
+        own = [row[n] for row in (reversed(rows) if backward else rows)]
+        known[array.name] = np.stack(own) if own else np.empty(array.shape, dtypes.storage(array.dtype))
 
 
 def remembering(run: Run) -> Run:

@@ -28,7 +28,7 @@ from .ir import GraphError, Value
 from .network import Entry, Network
 
 MAGIC = b"tirmodel"
-FORMAT = 1  # of the description; a file of another format is refused
+FORMAT = 2  # of the description; a file of another format is refused
 LENGTH_BYTES = 8  # of the number that says how long the description is
 PAGE_BYTES = 4096  # bytes: weights begin at a page, so that they can be mapped
 

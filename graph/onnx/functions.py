@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from graphlib import CycleError, TopologicalSorter
-from heapq import heappop, heappush
+from graphlib import CycleError
 from typing import TYPE_CHECKING, Any
 
 from tir import dtypes
 
-from ..ir import Value
+from ..ir import Value, stable_order
 
 if TYPE_CHECKING:
     import onnx
@@ -117,19 +116,11 @@ def ordered(nodes: Sequence[onnx.NodeProto], defined: Container[str] = ()) -> li
                 raise ValueError(f"`{name}`, which a node of {node.op_type} makes, is defined already")
             makers[name] = number
     needs = [sorted({makers[name] for name in names_read([node]) if name in makers}) for node in nodes]
-    sorter = TopologicalSorter(dict(enumerate(needs)))
     try:
-        sorter.prepare()
+        return stable_order(needs)
     except CycleError as error:
         names = [next(filter(None, nodes[n].output)) for n in error.args[1]]
         raise ValueError(f"nodes form a cycle: {' -> '.join(f'`{name}`' for name in names)}") from None
-    ready, found = list[int](), list[int]()
-    while sorter.is_active():
-        for number in sorter.get_ready():
-            heappush(ready, number)
-        found.append(heappop(ready))
-        sorter.done(found[-1])
-    return found
 
 
 def _schema_of(node: onnx.NodeProto, opset: int) -> Any:

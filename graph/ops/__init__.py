@@ -1,8 +1,8 @@
 """The operators, in the module of each family: small functions that make tensor expressions of tensors, or calls of others."""
 
 from . import (  # noqa: F401, I001
-    activations, attention, channels_last, control, convolution, earlier, elementwise, indexing, layout, learners, microsoft,
-    norms, pooling, products, quantization, recurrence, resampling, resize, rows, sequences, unpacked, winograd,
+    activations, attention, channels_last, control, convolution, earlier, elementwise, indexing, layout, learners, loops,
+    microsoft, norms, pooling, products, quantization, recurrence, resampling, resize, rows, sequences, unpacked, winograd,
 )  # fmt: skip
 from .registry import (
     Apply, Operator, alternatives, anonymous, composite, find, function, function_name, is_view, names, operator, placeholder,

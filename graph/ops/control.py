@@ -1,17 +1,22 @@
-"""Nodes that hold graphs, as composites of the calls of their branches and steps."""
+"""Nodes that hold graphs, as composites of the calls of their branches, and of one step or of all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..ir import Value
+from .loops import MIN_LOOPED_STEPS, looped
 from .registry import Apply, Body, composite, scalar
 from .sequences import joined
 
-MAX_STEPS = 256  # steps of a loop; a graph of more is too large to compile
+T = TypeVar("T")
+
+MAX_STEPS = 256  # steps of a loop that are written out; a graph of more is too large to compile
+MAX_NUMBERS = 1 << 16  # steps whose numbers are a constant, of 8 bytes each; beyond, each step counts
+UNBOUNDED = (1 << 63) - 1  # the count of a loop that its condition alone ends
 
 
 @composite("If", operands={0: "condition"})
@@ -39,63 +44,154 @@ def scan(
     apply, *inputs, body, num_scan_inputs, scan_input_axes=None, scan_input_directions=None, scan_output_axes=None,
     scan_output_directions=None,
 ):  # fmt: skip
-    """The steps of a loop over slices of its last inputs, one after the other."""
+    """The steps of a loop over slices of its last inputs."""
     states, scanned = inputs[:-num_scan_inputs], inputs[-num_scan_inputs:]
     axes, backward = scan_input_axes or (0,) * num_scan_inputs, scan_input_directions or (0,) * num_scan_inputs
-    steps, made = scanned[0].shape[axes[0]], []
-    if steps > MAX_STEPS:
-        raise ValueError(_too_many(steps))
-    for step in range(steps):
-        indices = (apply.constant(steps - 1 - step if reverse else step, "int64") for reverse in backward)
-        slices = [apply("Gather", x, index, axis=axis) for x, index, axis in zip(scanned, indices, axes, strict=True)]
-        results = body(*states, *slices)
-        states, rest = results[: len(states)], results[len(states) :]
-        made.append(rest)
     outputs = body.outputs - len(states)
-    order, backward = scan_output_axes or (0,) * outputs, scan_output_directions or (0,) * outputs
-    if not made:
-        slices = [apply.constant(np.zeros(np.delete(x.shape, axis), x.dtype)) for x, axis in zip(scanned, axes, strict=True)]
-        return (*states, *_no_rows(apply, body(*states, *slices)[len(states) :], order))
-    rows = zip(zip(*made, strict=True), order, backward, strict=True)
-    return (*states, *(joined(apply, parts[::-1] if reverse else parts, axis) for parts, axis, reverse in rows))
+    order, rows_backward = scan_output_axes or (0,) * outputs, scan_output_directions or (0,) * outputs
+    steps = scanned[0].shape[axes[0]]
+
+    def step(states: Sequence[Any], slices: Sequence[Value]) -> tuple[Sequence[Any], Sequence[Any]]:
+        results = body(*states, *slices)
+        return results[: len(states)], results[len(states) :]
+
+    def as_loop() -> tuple[Any, ...]:
+        arrays = [_with_axis(apply, x, axis, 0) for x, axis in zip(scanned, axes, strict=True)]
+        last, rows = looped(apply, steps, states, arrays, step, backward, rows_backward)
+        return (*last, *(_with_axis(apply, x, 0, axis) for x, axis in zip(rows, order, strict=True)))
+
+    def written_out() -> tuple[Any, ...]:
+        made, last = list[Any](), list(states)
+        if steps > MAX_STEPS:
+            raise ValueError(_too_many(steps))
+        for n in range(steps):
+            indices = (apply.constant(steps - 1 - n if reverse else n, "int64") for reverse in backward)
+            slices = [apply("Gather", x, index, axis=axis) for x, index, axis in zip(scanned, indices, axes, strict=True)]
+            new, rest = step(last, slices)
+            last = [*new]
+            made.append(rest)
+        if not made:
+            slices = [apply.constant(np.zeros(np.delete(x.shape, axis), x.dtype)) for x, axis in zip(scanned, axes, strict=True)]
+            return (*last, *_no_rows(apply, step(last, slices)[1], order))
+        rows = zip(zip(*made, strict=True), order, rows_backward, strict=True)
+        return (*last, *(joined(apply, parts[::-1] if reverse else parts, axis) for parts, axis, reverse in rows))
+
+    return _first_possible(as_loop, written_out, steps)
+
+
+def _with_axis(apply: Apply, x: Value, axis: int, place: int) -> Value:
+    """A tensor with one of its axes at another place, and the others in their order."""
+    axis, place = axis % len(x.shape), place % len(x.shape)
+    order = [n for n in range(len(x.shape)) if n != axis]
+    order.insert(place, axis)
+    return x if axis == place else apply("Transpose", x, perm=tuple(order))
+
+
+def _first_possible(as_loop: Callable[[], T], written_out: Callable[[], T], steps: int) -> T:
+    """The results of so many steps as a loop; of few steps, and where that is refused, of the steps one after the other."""
+    if steps < MIN_LOOPED_STEPS:
+        return written_out()
+    try:
+        return as_loop()
+    except (TypeError, ValueError) as error:
+        try:
+            return written_out()
+        except ValueError as other:
+            raise other if str(other) == str(error) else ValueError(f"{other}; as a loop, {error}") from None
 
 
 @composite("Loop", operands={0: "count"})
 def loop(apply, condition=None, *states, body, count=None):
-    """The steps of a loop one after the other, until its condition is known to be false.
+    """The steps of a loop, until its condition is false. Without a count there are as many as that says."""
+    steps = UNBOUNDED if count is None else int(scalar("the count", count))
+    return _first_possible(
+        lambda: _looped(apply, condition, states, body, max(steps, 0)),
+        lambda: _written_out(apply, condition, states, body, steps),
+        steps,
+    )
+
+
+@composite("Loop")
+def loop_of_open_count(apply, count, condition=None, *states, body):
+    """The steps of a loop whose count is computed."""
+    return _looped(apply, condition, states, body, apply("Reshape", apply("Cast", count, to="int64"), shape=()))
+
+
+def _looped(apply: Apply, condition: Value | None, states: Sequence[Value], body: Body, count: int | Value) -> tuple[Any, ...]:
+    """The steps as a loop. Where its condition is not known to hold it is a state, and so is the number of the step where there
+    is no array of all numbers."""
+    known = None if condition is None else apply.known(condition)
+    ends = known is None and condition is not None  # else this is seen in the step
+    always, numbered = apply.constant(True), any(0 in body.needed(n) for n in range(body.outputs))
+
+    def attempt(ends: bool) -> tuple[Any, ...]:
+        counted = numbered and (ends or not isinstance(count, int) or count > MAX_NUMBERS)
+        before = ([apply("Reshape", always if condition is None else condition, shape=())] if ends else []) + (
+            [apply.constant(0, "int64")] if counted else []
+        )
+        numbers = [apply.constant(np.arange(count))] if numbered and not counted and isinstance(count, int) else []
+
+        def step(given: Sequence[Value], slices: Sequence[Value]) -> tuple[Sequence[Any], Sequence[Any]]:
+            number = given[len(before) - 1] if counted else slices[0] if numbered else apply.constant(0, "int64")
+            goes, *results = body(number, always, *given[len(before) :])
+            holds = apply.known(goes)
+            if condition is None and (holds is None or not holds.all()):
+                raise ValueError(_UNSEEN)
+            if not ends and (holds is None or not holds.all()):
+                raise _Ends
+            own = ([apply("Reshape", goes, shape=())] if ends else []) + (
+                [apply("Add", number, apply.constant(1, "int64"))] if counted else []
+            )
+            return [*own, *results[: len(states)]], results[len(states) :]
+
+        last, rows = looped(apply, count, [*before, *states], numbers, step, conditional=ends)
+        return (*last[len(before) :], *rows)
+
+    try:
+        return attempt(ends)
+    except _Ends:
+        return attempt(True)
+
+
+class _Ends(Exception):
+    """A body whose condition is not known to hold."""
+
+
+_UNSEEN = "its body says when it ends, but it is given no condition, which then is not looked at"
+
+
+def _written_out(apply: Apply, condition: Value | None, states: Sequence[Any], body: Body, steps: int) -> tuple[Any, ...]:
+    """The steps one after the other, until their condition is known to be false.
 
     A condition that is not constant is computed: where it is false, a step leaves the states as they are."""
-    steps = MAX_STEPS + 1 if count is None else int(scalar("the count", count))
     going = apply.constant(True) if condition is None else condition
     made: list[Sequence[Any]] = []
     outputs = body.outputs - 1 - len(states)
-    for step in range(steps):
+    for step in range(min(steps, MAX_STEPS + 1)):
         goes_on = apply.known(going)
         if goes_on is not None and not goes_on.all():
             break
         if steps > MAX_STEPS and (step == MAX_STEPS or goes_on is None or (step == 1 and _unchanging(body))):
-            raise ValueError(_too_many("more" if count is None else steps))
+            raise ValueError(_too_many("more" if steps == UNBOUNDED else steps))
         goes, *results = body(apply.constant(step, "int64"), going, *states)
         if condition is None and ((holds := apply.known(goes)) is None or not holds.all()):
-            raise ValueError("its body says when it ends, but it is given no condition, which then is not looked at")
-        new = results[: len(states)]
+            raise ValueError(_UNSEEN)
+        new = list(results[: len(states)])
         if goes_on is None:
             if outputs:
                 raise ValueError("its condition is not constant, on which the shape of its scan outputs depends")
             new = [_chosen(apply, going, a, b, "the states of two steps") for a, b in zip(new, states, strict=True)]
             goes = apply("And", going, goes)
         made.append(results[len(states) :])
-        states, going = tuple(new), goes
+        states, going = list(new), goes
     if not made and outputs:
-        results = body(apply.constant(0, "int64"), apply.constant(True), *states)
-        return (*states, *_no_rows(apply, results[1 + len(states) :], (0,) * outputs))
+        _, *first = body(apply.constant(0, "int64"), apply.constant(True), *states)
+        return (*states, *_no_rows(apply, first[len(states) :], (0,) * outputs))
     return (*states, *(joined(apply, parts, 0) for parts in zip(*made, strict=True)))
 
 
 def _too_many(steps: int | str) -> str:
-    return (
-        f"loops of up to {MAX_STEPS} steps are supported, this one has {steps}: try several loops, or operators of whole tensors"
-    )
+    return f"up to {MAX_STEPS} steps are written out, this loop has {steps}"
 
 
 def _unchanging(body: Body) -> bool:

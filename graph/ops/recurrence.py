@@ -15,6 +15,7 @@ from tir import te
 from tir.ir import Expr
 
 from ..ir import Value
+from .loops import MIN_LOOPED_STEPS, looped
 from .registry import NEWEST, Apply, composite, define, need, operator, shape_of
 
 ALPHA = ("Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu")  # activations that have such a number
@@ -246,23 +247,51 @@ class _Recurrence:
                 apply("Transpose", y, perm=(2, 0, 1, 3)) if self.layout else y,
                 *(self.with_layout(zeros) if x is None else x for x in self.initial),
             )
-        outputs: list[list[Any]] = [[None] * count for _ in range(self.steps)]
-        last = []
+        outputs, last = list[Any](), list[Any]()
         for number, backward in enumerate(self.backward):
             bias, step = start(number)
-            inputs = self.inputs(number, bias)
             states = [_row(apply, self.with_layout(x), number) for x in self.initial]
-            for t in range(self.steps)[:: -1 if backward else 1]:
-                results = step(_row(apply, inputs, t), *states, _row(apply, self.live, t))
-                results = results if isinstance(results, tuple) else (results,)
-                states = [*results[: len(states)]]
-                outputs[t][number] = results[0] if self.live is None else results[-1]
+            steps = self._looped if self.steps >= MIN_LOOPED_STEPS else self._written_out
+            rows, states = steps(step, self.inputs(number, bias), states, backward)
+            outputs.append(rows)
             last.append(states)
-        y = _stacked(apply, [part for row in outputs for part in row], (self.steps, count, self.sequences, self.units))
+        if all(isinstance(rows, Value) for rows in outputs):
+            outputs = [apply("Unsqueeze", rows, axes=(1,)) for rows in outputs]
+            y = apply("Concat", *outputs, axis=1) if count > 1 else outputs[0]
+        else:
+            parts = [part for row in zip(*outputs, strict=True) for part in row]
+            y = _stacked(apply, parts, (self.steps, count, self.sequences, self.units))
         if self.layout:
             y = apply("Transpose", y, perm=(2, 0, 1, 3))
         ends = (_stacked(apply, state, (count, self.sequences, self.units)) for state in zip(*last, strict=True))
         return (y, *(self.with_layout(state) for state in ends))
+
+    def _looped(self, step: Callable[..., Any], inputs: Value, states: list[Any], backward: bool) -> tuple[Value, list[Value]]:
+        """The rows (T, N, H) and the last states of one direction, whose steps are those of a loop."""
+        zero = self.apply.constant(np.zeros((self.sequences, self.units)), self.x.dtype)
+
+        def body(states: Sequence[Value], slices: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+            x, live = slices if self.live is not None else (*slices, None)
+            results = step(x, *states, live)
+            results = results if isinstance(results, tuple) else (results,)
+            return results[: len(states)], [results[0] if live is None else results[-1]]
+
+        arrays = [inputs] if self.live is None else [inputs, self.live]
+        given = [zero if x is None else x for x in states]
+        found, (rows,) = looped(self.apply, self.steps, given, arrays, body, [backward] * len(arrays), [backward])
+        return rows, list(found)
+
+    def _written_out(
+        self, step: Callable[..., Any], inputs: Value, states: list[Any], backward: bool
+    ) -> tuple[list[Any], list[Any]]:
+        """The rows of all steps, each (N, H), and the last states of one direction."""
+        rows: list[Any] = [None] * self.steps
+        for t in range(self.steps)[:: -1 if backward else 1]:
+            results = step(_row(self.apply, inputs, t), *states, _row(self.apply, self.live, t))
+            results = results if isinstance(results, tuple) else (results,)
+            states = [*results[: len(states)]]
+            rows[t] = results[0] if self.live is None else results[-1]
+        return rows, states
 
     def activations(self, number: int, each: int, names, alphas: Sequence[float], betas: Sequence[float]) -> dict[str, Any]:
         """The attributes of the steps of one direction for their `each` activations."""

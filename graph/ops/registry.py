@@ -56,6 +56,9 @@ class Apply(Protocol):
     def constant(self, array: Any, dtype: str | None = None) -> Value:
         """A new constant, of an array or numbers; of an element type where that is given."""
 
+    def fresh(self, name: str) -> str:
+        """A name that no value and no loop has."""
+
     def dtype(self, value: Value) -> str:
         """The element type of a value in the file, which may be a narrow one (see `narrow`)."""
 

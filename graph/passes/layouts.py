@@ -151,7 +151,8 @@ def _step(r: Rewriting, call: Call, result: Value, s: Strided) -> Strided | None
             number = call.outputs.index(result)
             return s.part(axis, sum(v.shape[axis] for v in call.outputs[:number]), result.shape[axis])
         case "Slice":
-            starts, axes = call.attribute("starts"), call.attribute("axes") or range(rank)
+            starts = call.attribute("starts")
+            axes = call.attribute("axes") or range(len(starts))
             for axis, start, step in zip(axes, starts, call.attribute("steps") or (1,) * len(starts), strict=True):
                 if step < 1:
                     return None

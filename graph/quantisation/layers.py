@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from ..ir import Call, Graph, Value
+from ..loops import loops_of
 from ..passes.integers import MAX_BIAS
 from ..passes.quantised import MOVING
 from ..passes.rewriting import Rewriting, rewrite, windows_of
@@ -64,10 +65,13 @@ class Layer:
 
 
 def layers_of(graph: Graph) -> list[Layer]:
-    """The layers of float32 in a graph, in order."""
+    """The layers of float32 in a graph, in order. Those in loops stay as they are."""
     found = []
+    repeated = {v for loop in loops_of(graph) for v in loop.values}
     for call in graph.calls:
-        if call.operator not in ("Conv", "MatMul", "Gemm") or any(v.dtype != "float32" for v in call.values):
+        if call.operator not in ("Conv", "MatMul", "Gemm") or call.outputs[0] in repeated:
+            continue
+        if any(v.dtype != "float32" for v in call.values):
             continue
         x, weight = call.values[:2]
         if x.name in graph.constants or weight.name not in graph.constants or 0 in (*x.shape, *weight.shape):

@@ -9,6 +9,7 @@ from onnx import helper
 import tir
 from graph.ir import GraphError
 from graph.onnx import load_onnx
+from graph.ops.loops import MIN_LOOPED_STEPS
 from graph.reference import evaluate
 
 from .models import close, model
@@ -141,17 +142,40 @@ def activations(operator, directions, names=None, alphas=(), betas=(), clip=np.i
     return [functions[n : n + each] for n in range(0, len(functions), each)]
 
 
+@pytest.mark.parametrize("steps", [T, 13])
 @pytest.mark.parametrize(("operator", "names", "attributes"), CASES)
-def test_recurrence(operator, names, attributes):
+def test_recurrence(monkeypatch, operator, names, attributes, steps):
+    """Of few steps, which are written out, and of some more, which are a loop."""
+    monkeypatch.setitem(globals(), "T", steps)
+    if "lengths" in attributes:
+        attributes = attributes | {"lengths": [n and n + steps - 5 for n in attributes["lengths"]]}
     proto, inputs, values = network(operator, names, **attributes)
     others = dict(attributes)
     chosen = [others.pop(name, default) for name, default in CHOICES.items()]
     expected = wanted(operator, values, activations(operator, len(values["w"]), *chosen), **others)
     graph = load_onnx(proto)
-    assert sum(c.operator == f"{operator}Step" for c in graph.calls) == T * len(values["w"])
+    written = steps if steps < MIN_LOOPED_STEPS else 1
+    assert sum(c.operator == f"{operator}Step" for c in graph.calls) == written * len(values["w"])
     for found in (evaluate(graph, inputs), tir.compile(graph)(inputs)):
         for a, b in zip(found, expected, strict=True):
-            close(a, b, ROUNDINGS)
+            close(a, b, ROUNDINGS * steps)
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_a_loop_has_one_kernel_however_many_steps_it_has(monkeypatch, direction):
+    found = []
+    for steps in (13, 400):
+        monkeypatch.setitem(globals(), "T", steps)
+        proto, inputs, values = network("LSTM", "bhc", direction=direction)
+        graph = load_onnx(proto)
+        net = tir.compile(graph, "llvm -num-cores 1")
+        expected = wanted("LSTM", values, activations("LSTM", len(values["w"])), direction=direction)
+        for a, b in zip(net(inputs), expected, strict=True):
+            close(a, b, steps * ROUNDINGS)
+        calls = {k.name.partition("(")[0]: k.calls for k in net.profile(inputs, runs=1).kernels}
+        assert calls["lstmstep"] == steps * len(values["w"])
+        found.append((len(graph.calls), [g.func.name for g in net.groups], len(set(net.kernels))))
+    assert found[0] == found[1] and found[0][1].count("lstmstep") == len(values["w"])
 
 
 def test_a_step_is_one_kernel_and_writes_where_it_is_read():

@@ -41,9 +41,9 @@ def test_kernels_at_their_addresses():
     once = 2 * (x[:, ::-1] + 1)
     assert np.array_equal(z, 2 * (once[:, ::-1] + 1)) and np.array_equal(copied[:, 4:], once)
     assert not arena[:, :16].any() and not copied[:, :4].any()
-    times = np.zeros((len(steps) + 1, 2), "int64")
+    times = np.zeros((len(steps), 2), "int64")
     assert library.function(f"net{TIMED}", 5)(*words(arena, x, z, copied, times)) == 0
-    assert (np.diff(times @ (1_000_000_000, 1)) > 0).all()
+    assert (times[:, 0] > 0).all() and (times[:, 1] == 1).all()
 
 
 def test_the_first_kernel_that_fails_ends_it():
