@@ -267,13 +267,13 @@ def test_loops_written_out_for_targets_without_them(name):
 
 
 def test_what_loops_refuse():
-    proto, given = loop("a product", count="count", inputs={"count": np.array(3)})
+    proto, _ = loop("a product", count="count", inputs={"count": np.array(3)})
     graph = load_onnx(proto)
-    with pytest.raises(GraphError, match="^graph test: the loop that makes `y` has a computed number of steps$"):
+    with pytest.raises(GraphError, match=r"^graph test: the loop that makes `y` has a computed number of steps$"):
         write_out_loops(graph)
-    with pytest.raises(GraphError, match="test: donate is not supported in networks with loops of 9 or more steps$"):
+    with pytest.raises(GraphError, match=r"test: donate is not supported in networks with loops of 9 or more steps$"):
         rows = helper.make_node("ScatterND", ["past", "at", "x"], ["present"])
-        proto, given = loop("a product")
+        proto, _ = loop("a product")
         proto.graph.node.append(rows)
         past, at = (helper.make_tensor_value_info(n, k, s) for n, k, s in (("past", 1, [4, 3]), ("at", 7, [2, 1])))
         proto.graph.input.extend([past, at])
