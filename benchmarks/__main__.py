@@ -97,6 +97,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--minutes", type=positive_float, metavar="M", help=f"{', '.join(SEARCHING)}: for all rows together, shared by those left"
     )
+    p.add_argument("--all", action="store_true", help="all rows, as --rows all")
+    p.add_argument("--policies", metavar="NAMES", help="policies: of these policies alone, as in evolution,lfbo")
     p.add_argument("--quick", action="store_true", help="policies: one seed of few trials, for a first look in ten minutes")
     p.add_argument("--race", action="store_true", help="policies: no more runs, compare those that are kept in --save DIR")
     p.add_argument("--seed", type=int, default=0, metavar="N", help="of data and random choices (default 0)")
@@ -123,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{name}: {(module.__doc__ or '').splitlines()[0]}\n    {', '.join(module.ROWS)}")
         return 0
     try:
-        chosen = select(modules, args.rows)
+        chosen = select(modules, "all" if args.all else args.rows)
         threads = _threads(args.threads)
         if args.best and args.schedule != "tuned":
             raise ValueError(f"--best needs --schedule tuned, not {args.schedule}")
@@ -137,6 +139,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError(f"--models is for networks and generate, not {', '.join(names)}")
         if args.minutes is not None and not set(SEARCHING) & set(names):
             raise ValueError(f"--minutes is for {', '.join(SEARCHING)}, not {', '.join(names)}")
+        if args.policies is not None:
+            if "policies" not in names:
+                raise ValueError(f"--policies is for policies, not {', '.join(names)}")
+            modules["policies"].chosen(Options(policies=args.policies))
         if args.quick and "policies" not in names:
             raise ValueError(f"--quick is for policies, not {', '.join(names)}")
         if args.race and ("policies" not in names or not args.save):
@@ -149,7 +155,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if (busy := load()) > 0.5:
         print(f"warning: the machine is busy (load {busy:.1f}): the timings are not reliable", file=sys.stderr)
     folders = {name: (path := getattr(args, name)) and os.path.abspath(path) for name in ("best", "save", "models")}
-    options = Options(seed=args.seed, schedule=args.schedule, seeds=args.seeds, quick=args.quick, race=args.race, **folders)
+    options = Options(
+        seed=args.seed,
+        schedule=args.schedule,
+        seeds=args.seeds,
+        quick=args.quick,
+        race=args.race,
+        policies=args.policies,
+        **folders,
+    )
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
     interrupted = False
     parts = {name: threads if getattr(modules[name], "THREADED", False) else threads[:1] for name in chosen}

@@ -19,7 +19,7 @@ import numpy as np
 import tir
 from search.measure import Candidate, Limits, LocalMeasurer
 from search.policy.named import make_policy
-from search.records import Records
+from search.records import Record, Records
 from search.task import Task
 from search.tuning.autotune import autotune, default_candidate
 from search.tuning.result import NothingFound
@@ -167,12 +167,18 @@ def run(task: Task, parts: dict[str, Any], options: Options, seed: int, path: Pa
     times = [r.measurement.seconds if not r.measurement.cut else math.inf for r in known]
     curve = np.minimum.accumulate([*times, *[math.inf] * (options.trials - len(times))]).tolist()
     best = min((r for r in known if math.isfinite(r.seconds)), key=lambda r: r.seconds, default=None)  # by the run's race
-    stamps, before = [], 0.0
-    for n, r in enumerate(known):  # a run that was interrupted went on in another
+    return Ran(curve, best.measurement.candidate if best else None, used(known)[1], stamps(known))
+
+
+def stamps(known: Sequence[Record]) -> tuple[float, ...]:
+    """The seconds of a run after which each of its trials ended; one that was interrupted went on in another."""
+    found: list[float] = []
+    before = 0.0
+    for n, r in enumerate(known):
         if n and r.run != known[n - 1].run:
-            before = stamps[-1]
-        stamps.append(before + r.time - r.started)
-    return Ran(curve, best.measurement.candidate if best else None, used(known)[1], tuple(stamps))
+            before = found[-1]
+        found.append(before + r.time - r.started)
+    return tuple(found)
 
 
 def _race(task: Task, candidates: Sequence[Candidate | None]) -> tuple[list[float], dict[str, float]]:

@@ -22,8 +22,8 @@ class Options:
     The benchmark `cpu` measures the program that `schedule` names (one of SCHEDULES); `trials` is the budget of the search that
     makes the tuned one, unless `best`, a folder, already holds it; `save` is a folder to keep what was found in. `ablation`
     searches with that budget for each of `seeds` seeds; `model` measures `trials` candidates of a row. `models` is the folder of
-    the files that `networks` reads, which are made where they are not there. `quick` is for a first look at `policies`, which
-    with `race` compares what is there.
+    the files that `networks` reads, which are made where they are not there. `quick` is for a first look at the benchmark
+    `policies`, which with `race` compares what is there, and takes those of the names in `policies` alone.
     """
 
     threads: int = 1
@@ -36,6 +36,7 @@ class Options:
     best: str | None = None
     save: str | None = None
     models: str | None = None
+    policies: str | None = None
     quick: bool = False
     race: bool = False
 
