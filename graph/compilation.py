@@ -35,6 +35,7 @@ from .model import Model
 from .network import Network
 from .ops.loops import MIN_LOOPED_STEPS
 from .passes import PASSES, Pass, optimize
+from .passes.channels import convolve_channels_last
 from .passes.integers import in_fewer_cycles
 from .passes.precision import Precision, in_precision
 from .passes.quantised import stay_quantised
@@ -276,6 +277,8 @@ def final(
     are those of groups, by their keys, that were faster than the ones by default (see `alternatives`)."""
     passes = passes_for(target)
     graph = optimize(graph if precision is None else in_precision(graph, precision, passes), passes)
+    moved = convolve_channels_last(graph, in_fewer_cycles(target))
+    graph = graph if moved is graph else optimize(moved)
     return part(ordered(filter_minimally(graph, fastest(target, forms)) if winograd else graph), forms or {})
 
 

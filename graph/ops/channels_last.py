@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 
-from tir import te
+from tir import dtypes, te
 from tir.ir import Expr
 
 from .convolution import SlidingWindow, pad, steps_of, windows
@@ -32,22 +32,24 @@ def image_rows(x, *, kernel, strides, dilations, pads, zero):
     return te.compute((images, *(w.outputs for w in moved), *kernel, channels), formula, name="rows")
 
 
-@operator("IntegerConv", NEWEST)
-def integer_conv(x, weight, *, strides, dilations, pads, zero):
-    """x (N, H, W, C) of 8 bits, plus 128 where it has signs, convolved with weight (KH, KW, C, O) -> (N, OH, OW, O): int32 sums
+@operator("ChannelsLastConv", NEWEST)
+def channels_last_conv(x, weight, *, strides, dilations, pads, zero):
+    """x (N, H, W, C), plus 128 where it is int8, convolved with weight (KH, KW, C, O) -> (N, OH, OW, O): int32 or float32 sums
     that processors have instructions for. The elements around the image are `zero`. Images have one to three dimensions."""
-    need("the images", x, dtype="integer", ranks=range(3, 6))
+    need("the images", x, dtype="number", ranks=range(3, 6))
     *_, channels = shape_of(x)
-    need("the weight", weight, (*(None for _ in x.shape[1:-1]), channels, None), "integer")
+    need("the weight", weight, (*(None for _ in x.shape[1:-1]), channels, None), "integer" if dtypes.is_int(x.dtype) else x.dtype)
+    total = "int32" if dtypes.is_int(x.dtype) else dtypes.computed(x.dtype)
     moved = windows(shape_of(x)[1:-1], shape_of(weight)[:-2], strides, dilations, pads)
-    unsigned = None if x.dtype == "uint8" else lambda e: (e.astype("int32") + SIGN).astype("uint8")
+    unsigned = None if x.dtype != "int8" else lambda e: (e.astype("int32") + SIGN).astype("uint8")
     padded, steps = _padded(x, moved, te.const(zero, x.dtype), unsigned), steps_of(moved)
     channel = te.reduce_axis((0, channels), "channel")
 
     def formula(n: Expr, *i: Expr) -> Expr:
         at = (w.index(p, t) for w, p, t in zip(moved, i[:-1], steps, strict=True))
-        product = padded[(n, *at, channel)].astype("int32") * weight[(*steps, channel, i[-1])].astype("int32")
-        return te.sum(product, axis=(*steps, channel))
+        return te.sum(
+            padded[(n, *at, channel)].astype(total) * weight[(*steps, channel, i[-1])].astype(total), axis=(*steps, channel)
+        )
 
     return te.compute((shape_of(x)[0], *(w.outputs for w in moved), shape_of(weight)[-1]), formula, name="conv")
 
@@ -81,12 +83,16 @@ def _padded(x: te.Tensor, moved: Sequence[SlidingWindow], value: Expr, each: Cal
 @operator("DepthwiseConv", NEWEST)
 def depthwise_conv(x, weight, *, strides, dilations, pads, zero):
     """x (N, H, W, C) less its zero point, each channel convolved with its own of weight (KH, KW, C) -> (N, OH, OW, C)."""
-    need("the images", x, (None,) * 4, "integer")
+    need("the images", x, (None,) * 4, "number")
     images, height, width, channels = shape_of(x)
     need("the weight", weight, (None, None, channels), "float")
     moved = windows((height, width), shape_of(weight)[:2], strides, dilations, pads)
     steps = steps_of(moved)
-    padded = _padded(x, moved, te.const(zero, x.dtype), lambda e: (e.astype("int32") - zero).astype(weight.dtype))
+
+    def number(e: Expr) -> Expr:
+        return (e.astype("int32") - zero if dtypes.is_int(x.dtype) else e).astype(weight.dtype)
+
+    padded = _padded(x, moved, te.const(zero, x.dtype), number)
 
     def formula(n: Expr, h: Expr, w: Expr, c: Expr) -> Expr:
         at = tuple(window.index(p, s) for window, p, s in zip(moved, (h, w), steps, strict=True))

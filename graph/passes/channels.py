@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 
+from tir.arrays import to_float
+
 from ..ir import Call, Graph, Value
 from ..kinds import elementwise, moves
-from .integers import along, attributes_of, quantised
+from .integers import Choice, along, attributes_of, quantised
 from .rewriting import Rewriting, fits_elementwise, rewrite, windows_of
 
 TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # the orders of dimensions that move the channels of images
@@ -20,6 +23,38 @@ def keep_channels_last(graph: Graph) -> Graph:
     """f(x with its channels moved first) becomes f'(x), moved, whatever else reads x: for elementwise calls, concatenations,
     parts, phases of a transposed convolution, pooling, means of images, and convolutions of each channel by itself."""
     return rewrite(graph, _rule)
+
+
+def convolve_channels_last(graph: Graph, choose: Choice) -> Graph:
+    """The graph with convolutions of bfloat16 by constant weights that have their channels last, where `choose` prefers it, as
+    has what is computed between them; the graph itself where there is none."""
+    moved = rewrite(graph, lambda write, call: _moved(write, call, choose))
+    return graph if moved is graph else keep_channels_last(moved)
+
+
+def _moved(write: Rewriting, call: Call, choose: Choice) -> Value | None:
+    """A convolution of halves between transposes."""
+    if call.operator != "Conv" or call.values[0].dtype != "bfloat16" or len(call.values[0].shape) != 4:
+        return None
+    x, weight, *bias = call.values
+    array = write.known(weight)
+    if array is None or call.attribute("group", 1) != 1 or 0 in (*x.shape, *weight.shape, *call.outputs[0].shape):
+        return None
+    taps = write.constant(np.ascontiguousarray(array.transpose(2, 3, 1, 0)), name=f"{weight.name}_last")
+    image = write("Transpose", x, perm=TO_LAST)
+    made = write("ChannelsLastConv", image, taps, zero=0, **attributes_of(windows_of(call)))
+    if not choose(write.calls[-1], call):
+        return None
+    return write("Transpose", _ended(write, made, bias, call), perm=TO_FIRST)
+
+
+def _ended(write: Rewriting, sums: Value, bias: Sequence[Value], call: Call) -> Value:
+    """Sums of a convolution plus its bias, in the type of its result."""
+    for added in bias:
+        array = write.known(added)
+        wide = write("Cast", added, to=sums.dtype) if array is None else write.constant(to_float(array, added.dtype), sums.dtype)
+        sums = write("Add", sums, wide)
+    return write("Cast", sums, to=call.outputs[0].dtype)
 
 
 def _rule(write: Rewriting, call: Call) -> Value | None:
@@ -129,13 +164,18 @@ def _mean(write: Rewriting, call: Call) -> Value | None:
 
 
 def _depthwise(write: Rewriting, call: Call) -> Value | None:
-    """A convolution of each channel of a quantised image by constant weights of its own."""
+    """A convolution of each channel of a quantised image, or one of halves, by constant weights of its own."""
     outputs, each, *_ = call.values[1].shape
-    image, weight = _last(write, call.values[0]), quantised(write, call.values[1])
-    x = None if image is None else quantised(write, image)
+    image, own = _last(write, call.values[0]), each == 1 and call.attribute("group", 1) == outputs
+    half, how = write.known(call.values[1]), attributes_of(windows_of(call))
+    if own and half is not None and image is not None and image.dtype == "bfloat16" and image.shape[3] == outputs:
+        real = to_float(half, image.dtype)[:, 0].transpose(1, 2, 0)
+        taps = write.constant(np.ascontiguousarray(real), "float32")
+        return _ended(write, write("DepthwiseConv", image, taps, zero=0, **how), call.values[2:], call)
+    weight, x = quantised(write, call.values[1]), None if image is None else quantised(write, image)
     if x is None or weight is None or (array := write.known(weight.numbers)) is None:
         return None
-    if each != 1 or call.attribute("group", 1) != outputs or x.numbers.shape[3] != outputs:
+    if not own or x.numbers.shape[3] != outputs:
         return None
     if not x.by(None) or x.known_zero is None or isinstance(weight.zero, Value):
         return None
@@ -144,5 +184,5 @@ def _depthwise(write: Rewriting, call: Call) -> Value | None:
     scales = along(x.scale, 0, 0).astype(np.float64) * along(weight.scale, weight.axis, array.ndim)
     real = (array.astype(np.int32) - along(weight.zero, weight.axis, array.ndim)) * scales
     taps = write.constant(np.ascontiguousarray(real[:, 0].transpose(1, 2, 0)).astype(np.float32))
-    made = write("DepthwiseConv", x.numbers, taps, zero=x.known_zero, **attributes_of(windows_of(call)))
+    made = write("DepthwiseConv", x.numbers, taps, zero=x.known_zero, **how)
     return write("Add", made, call.values[2]) if len(call.values) > 2 else made

@@ -46,7 +46,8 @@ def multiply_integers(graph: Graph, choose: Choice) -> Graph:
 def in_fewer_cycles(target: Target) -> Choice:
     """The choice of fewer cycles, as the templates estimate them: integers take fewer where the processor has instructions that
     add several of their products at once. One row of products takes as long as its weights come from memory, in which integers
-    are a fourth of floats. The rows of a product in place of a convolution are copied."""
+    are a fourth of floats. The rows of a product in place of a convolution are copied; of halves, images and results are
+    transposed to have their channels last."""
 
     @cache
     def anonymous_cycles(call: Call) -> float:
@@ -58,9 +59,12 @@ def in_fewer_cycles(target: Target) -> Choice:
 
     def choose(integer: Call, today: Call) -> bool:
         *_, rows, _ = integer.outputs[0].shape
+        processor, elements = target.machine_as(CPU), prod(today.values[0].shape)
         if today.operator == "IntegerProduct":
-            elements = prod(today.values[0].shape)
-            return integer_cycles(integer) < integer_cycles(today) + elements * target.machine_as(CPU).pack_cycles(8, elements)
+            return integer_cycles(integer) < integer_cycles(today) + elements * processor.pack_cycles(8, elements)
+        if integer.values[0].dtype == "bfloat16":
+            elements += prod(today.outputs[0].shape)
+            return integer_cycles(integer) + elements * processor.transpose_cycles(16, elements) < least_cycles(today, target)
         return rows == 1 or integer_cycles(integer) < least_cycles(today, target)
 
     return choose
@@ -164,7 +168,7 @@ def _convolution(write: Rewriting, call: Call, x: Quantised, weight: Quantised, 
         if not _in_place(moved):
             pixels = write("Bytes", write("PackChannels", part), to=part.dtype) if packs else part
             taps = write.constant(columns[-1].reshape(*own.shape[2:], own.shape[1], outputs))
-            made = write("IntegerConv", pixels, taps, zero=zero, **attributes_of(moved))
+            made = write("ChannelsLastConv", pixels, taps, zero=zero, **attributes_of(moved))
             if in_place := choose(write.calls[-1], product):
                 product, sums[-1] = write.calls[-1], made
         if not choose(product, call if groups == 1 else _of_one_group(call, groups)):

@@ -22,7 +22,7 @@ def stay_quantised(graph: Graph, choose: Choice) -> Graph:
     """The graph with products of integers where `choose` prefers them, and integers of 8 bits, channels last, between them; the
     graph itself where there is none."""
     products = multiply_integers(remove_identities(keep_quantised(graph)), choose)
-    if not any(c.operator in ("IntegerProduct", "IntegerConv") for c in products.calls):
+    if not any(c.operator in ("IntegerProduct", "ChannelsLastConv") for c in products.calls):
         return graph
     return rewrite(remove_identities(keep_channels_last(products)), _scaled_before)
 

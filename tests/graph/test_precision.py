@@ -7,9 +7,11 @@ import pytest
 
 import tir
 from graph import Builder
-from graph.compilation import final
+from graph.compilation import assembled, final
 from graph.fusion import fuse
 from graph.ops import is_view
+from graph.passes import optimize
+from graph.passes.channels import convolve_channels_last
 from graph.passes.check import difference, widened
 from graph.passes.precision import PRECISIONS, in_precision
 from graph.reference import evaluate, random_inputs
@@ -102,6 +104,49 @@ def test_what_kernels_pass_on_has_16_bits(name, dtype):
     products = [c for c in after.calls if c.operator in ("Conv", "MatMul", "MaxPool")]
     assert {v.dtype for c in products for v in c.values} == {dtype}
     assert {c.outputs[0].dtype for c in products if c.operator not in ("Conv", "MatMul")} <= {dtype}
+
+
+def small_integers(*shape, most=1):
+    return RNG.integers(-most, most + 1, shape).astype("float32")
+
+
+def few_pixels():
+    """Convolutions of integers that 16 bits hold, also of each channel, with a shortcut, pooling, parts and a mean."""
+    b = Builder("few")
+    x = b.input("x", (2, 6, 13, 7), "float32")
+    how = {"pads": (1, 0, 1, 2), "strides": (2, 1), "dilations": (1, 2)}
+    stem = b("Relu", b("Conv", x, b.constant(small_integers(20, 6, 3, 3)), b.constant(small_integers(20, most=9)), **how))
+    each = b("Conv", stem, b.constant(small_integers(20, 1, 3, 3)), b.constant(small_integers(20)), group=20, pads=(1, 1, 1, 1))
+    flat = b("Clip", b("Conv", each, b.constant(small_integers(20, 20, 1, 1))), min=-9.0, max=9.0)
+    joined = b("Concat", b("Add", stem, flat), b("Slice", flat, starts=(1,), ends=(20,), axes=(1,)), axis=1)
+    pooled = first(b("MaxPool", joined, kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2)))
+    return b.graph(pooled, b("ReduceMean", pooled, axes=(2, 3), keepdims=1))
+
+
+@pytest.mark.parametrize("target", [TARGET, tir.Target("llvm -num-cores 1 -mcpu x86-64-v3")])
+def test_channels_of_halves_are_last_from_one_convolution_to_the_next(target):
+    """The results are the same, bit for bit, and nothing is transposed between the first convolution and the pooling."""
+    graph = optimize(in_precision(few_pixels(), "bfloat16"))
+    given = {"x": small_integers(2, 6, 13, 7, most=3)}
+    wanted, made = evaluate(graph, given), optimize(convolve_channels_last(graph, lambda last, today: True))
+    names = [c.operator for c in made.calls]
+    assert names.count("ChannelsLastConv") == 2 and names.count("DepthwiseConv") == 1 and "Conv" not in names
+    assert names.count("Transpose") == 2, "of the input, and of one output"
+    for a, b in zip(wanted, assembled(made, target, None, None)(given), strict=True):
+        assert np.ptp(a) > 0 and np.array_equal(a, b)
+
+
+def test_channels_of_halves_are_last_where_that_takes_fewer_cycles():
+    """At few pixels, where the processor has dot products of halves alone."""
+    zen = "llvm -num-cores 1 -mcpu {} -l1 32768 -l2 1048576 -l3 33554432"
+
+    def chosen(size, mcpu):
+        b = Builder("one")
+        x = b.input("x", (1, 256, size, size), "float32")
+        graph = b.graph(b("Conv", x, b.constant(weights(256, 256, 1, 1))))
+        return "ChannelsLastConv" in [c.operator for c in final(graph, tir.Target(zen.format(mcpu)), precision="bfloat16").calls]
+
+    assert chosen(7, "znver4") and not chosen(7, "znver3")
 
 
 def test_a_chain_is_rounded_once_at_its_end():

@@ -80,7 +80,7 @@ def test_a_network_is_computed_in_integers(no_measure):
     graph = network()
     made = tir.quantise(graph, {"image": images(8)}, target=LANES)
     integers = operators(final(made, tir.Target(LANES)))
-    assert integers.count("IntegerProduct") + integers.count("IntegerConv") == 3
+    assert integers.count("IntegerProduct") + integers.count("ChannelsLastConv") == 3
     assert integers.count("DepthwiseConv") == 1
     assert not {"Conv", "MatMul"} & set(integers)
     assert [v.name for v in made.outputs] == ["y"]

@@ -83,13 +83,13 @@ def operators(graph: Graph) -> list[str]:
 
 def sums(graph: Graph) -> list[str]:
     """The operators of sums of products of integers in a graph."""
-    return [name for name in operators(graph) if name in ("IntegerProduct", "IntegerConv")]
+    return [name for name in operators(graph) if name in ("IntegerProduct", "ChannelsLastConv")]
 
 
 def always(graph: Graph, in_place: bool = False) -> Graph:
     """The graph as for tile registers, but each product is one of integers, however small. The windows of images are copied, or
     read `in_place`."""
-    return optimize(stay_quantised(graph, lambda integer, today: in_place or integer.operator != "IntegerConv"))
+    return optimize(stay_quantised(graph, lambda integer, today: in_place or integer.operator != "ChannelsLastConv"))
 
 
 def agree(network: Network, *outputs: str, quanta: float = 0.0, products: int = 1) -> Graph:
@@ -328,9 +328,9 @@ def test_products_reach_the_instruction_of_the_processor(product, target, instru
             numbers = network.nodes[0].output[0]
             y = network.add("MatMulInteger", numbers, network.constant(np.ones((128, 96)), "int8"), network.constant(7, "uint8"))
     groups = fuse(final(network.graph(y), target))
-    products = [g.func for g in groups if any(c.operator in ("IntegerProduct", "IntegerConv") for c in g.calls)]
+    products = [g.func for g in groups if any(c.operator in ("IntegerProduct", "ChannelsLastConv") for c in g.calls)]
     if product == "Conv" and instruction:
-        assert ("integerconv" in products[0].name) == (target is LANES), "the windows of the image are read in place"
+        assert ("channelslastconv" in products[0].name) == (target is LANES), "the windows of the image are read in place"
     assert len(products) == bool(instruction)
     assert all(instruction in tir.default_schedule(func, target).func.script() for func in products)
 
