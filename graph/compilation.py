@@ -9,6 +9,7 @@ from functools import partial
 from importlib import import_module
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
@@ -41,9 +42,10 @@ from .passes.precision import Precision, in_precision
 from .passes.quantised import stay_quantised
 from .passes.weights import dot_lanes, keep_weights_narrow
 from .passes.winograd import fastest, filter_minimally
-from .planned import NotPlanned, OpenPlan, Planned, Program, Sample, Survey, is_planned
+from .planned import NotPlanned, OpenPlan, Program, Sample, Survey, is_planned
 from .prepare import Constants, filled, prepared
 from .sizes import OpenGraph
+from .tables import Planned, nearest
 from .variants import OpenModel
 
 if TYPE_CHECKING:
@@ -215,18 +217,22 @@ class _Variants:
 
     def planned(self, row: Row) -> Planned | None:
         """The network at these sizes by a plan; None where none is for them."""
-        found = [p for p in self.programs if p.plan.covers(row)]
-        return min(found, key=lambda p: p.plan.distance(row)).at(row) if found else None
+        return nearest(self.programs, row)
 
-    def read(self, graph: Graph, row: Row) -> Network:
+    def read(self, graph: OpenGraph, row: Row) -> Network:
         """The network as it is read at these sizes, by a plan if that is the same one."""
-        sample, whole = self._sample(graph, row)
+        sample, whole = self._sample(graph.at(row), row)
         program = next((p for p in self.programs if p.plan.serves(sample)), None)
         return self._assembled(whole, row) if program is None else program.at(row)
 
-    def model(self, graph: Graph, row: Row, named: bool) -> Model:
+    def model(self, graph: OpenGraph, row: Row, named: bool) -> Model:
         """The model of a network at known sizes, which shares constants with those at other sizes."""
-        return self._assembled(final(graph, self.target, self.winograd, self.precision), None if named else row)
+        return self._assembled(final(graph.at(row), self.target, self.winograd, self.precision), None if named else row)
+
+    def written(self, model: OpenModel) -> bytes:
+        """The file of a model, for pickle."""
+        with TemporaryDirectory() as folder:
+            return model.save(Path(folder) / "model").read_bytes()
 
     def _sample(self, graph: Graph, row: Row) -> tuple[Sample, Graph]:
         read = final(graph, self.target, self.winograd, self.precision)
@@ -252,7 +258,7 @@ class _Variants:
                 raise NotPlanned(f"no schedule of {group.func.name} for open sizes")
             kernels.append(kernel)
         groups, preparations = prepared(sample.graph, sample.groups, kernels)
-        if any(plan.is_open(v) for p in preparations for v in p.values.values()):
+        if any(plan.is_open(v) for p in preparations for v in p.read_and_made):
             raise NotPlanned("a constant that follows from sizes has a layout of its own")
         layout = planned_memory(sample.graph, groups, {d.output: d.input for d in found})
         graph, _ = filled(sample.graph, layout, preparations)

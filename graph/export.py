@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codegen import backend
+from codegen import Target, backend
 from codegen.export import (
     KEYWORDS,
     ExportError,
@@ -27,13 +28,16 @@ from codegen.llvm.cores import without_moving
 from codegen.llvm.program import LIMITED, PARALLEL, THREADS, TIMED, entry, limited_threads
 from codegen.llvm.scratch import RELEASE
 from codegen.processor import INSTRUCTION_SETS, reported_features
-from codegen.runtime.alignment import ALIGNMENT
+from codegen.runtime.alignment import ALIGNMENT, aligned
 
-from .memory import WEIGHTS, aligned, buffer
+from .memory import WEIGHTS, buffer
+from .model import keeping
+from .planned import Program
 from .saved import PAGE_BYTES, complete
 
 if TYPE_CHECKING:
     from .model import Model
+    from .variants import OpenModel
 
 SAVED = "tir_net"  # the C function of a saved model
 WRAPPED = {"parallel": f"__real_{PARALLEL}", "limited": f"__wrap_{PARALLEL}"}  # the names that the linker's option --wrap gives
@@ -67,41 +71,84 @@ def export(model: Model, path: str | Path, name: str | None = None, *, compiler:
 
 def save(model: Model, path: str | Path, *, compiler: str | None = None) -> Path:
     """Write a network as one file for `tir.load`; returns its path. Raises ExportError."""
-    path = Path(path)
-    if model.target.mtriple:
-        raise ExportError(f"save to {path.name!r}: the model is for {model.target.mtriple}; export writes an object file for it")
+    symbols = _symbols(SAVED, model.codes)
+    return _saved(Path(path), {SAVED: model}, description(model, symbols), _contents(model), model.target, compiler)
+
+
+def save_open(model: OpenModel, path: str | Path, *, compiler: str | None = None) -> Path:
+    """Write the networks of named sizes of a model, and its plans, as one file for `tir.load`; returns its path. Raises
+    ExportError."""
+    path, variants = Path(path), model._variants
+    if (target := variants.target) is None or not model.named:
+        reason = "it was loaded from a file itself" if model.named else "no sizes were named when it was compiled"
+        raise ExportError(f"save to {str(path)!r}: {model.name} has no code to save: {reason}")
+    rows = [dict(zip(model.graph.sizes, key, strict=True)) for key in model.named]
+    compiled: list[Any] = [*model.named.values(), *variants.programs]
+    found: dict[str, Model | Program] = {f"{SAVED}{n}": network for n, network in enumerate(compiled)}
+    codes = {symbol: code for network in found.values() for symbol, code in network.codes.items()}
+    blocks = {base: block for network in found.values() for base, block in network.weights.items()}
+    ends = list(accumulate(_pages(block.nbytes) for block in blocks.values()))
+    networks = []
+    for n, (name, network) in enumerate(found.items()):
+        own = _program(network) if isinstance(network, Program) else {**_network(network), "row": rows[n]}
+        networks.append({**own, "symbols": _symbols(name, codes), "blocks": list(network.weights)})
+    described = {
+        **_machine(target, bool(networks[0]["symbols"]["limit"])),
+        "name": model.name,
+        "inputs": [(v.name, v.shape, v.dtype) for v in model.graph.inputs],
+        "outputs": model.graph.outputs,
+        "networks": networks,
+        "weights": ends[-1],
+        "blocks": {base: (end - _pages(b.nbytes), b.nbytes) for (base, b), end in zip(blocks.items(), ends, strict=True)},
+    }
+    pieces = (piece for b in blocks.values() for piece in (b.data, bytes(_pages(b.nbytes) - b.nbytes)))
+    return _saved(path, found, described, pieces, target, compiler)
+
+
+def _saved(
+    path: Path, networks: Mapping[str, Model | Program], described: dict[str, Any], weights: Iterable[bytes | memoryview],
+    target: Target, compiler: str | None,
+) -> Path:  # fmt: skip
+    """Write the code of networks by the names of their functions, their description and weights."""
+    if target.mtriple:
+        raise ExportError(f"save to {path.name!r}: the model is for {target.mtriple}; export writes an object file for it")
     if not path.parent.is_dir():
         raise ExportError(f"save to {str(path)!r}: folder {str(path.parent)!r} does not exist")
-    parallel = any(map(calls_openmp, model.codes.values()))
+    kernels = {symbol: code for network in networks.values() for symbol, code in network.codes.items()}
+    parallel = described["parallel"]
     linked = sys.platform.startswith("linux") and (compiler is not None or found_compiler() is not None)
-    codes = [object_code(entry(SAVED, model.bases, model.steps, model.keeping, timed=True), model.target), *model.codes.values()]
+    texts = [entry(name, n.bases, n.steps, keeping(n.codes), timed=True) for name, n in networks.items()]
+    codes = [*(object_code(text, target) for text in texts), *kernels.values()]
     if parallel:
         names = WRAPPED if linked else {}
-        codes.insert(0, object_code(limited_threads(SAVED, model.target.num_cores, **names), model.target))
-    symbols = {"run": SAVED, "timed": f"{SAVED}{TIMED}", "limit": f"{SAVED}{THREADS}" if parallel else None}
+        codes.insert(0, object_code(limited_threads(SAVED, target.num_cores, **names), target))
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         made = Path(folder) / path.name
-        described = description(model, symbols)
         if linked:
-            _linked(codes, made, Path(folder), symbols, compiler, parallel)
+            seen = dict.fromkeys(symbol for name in networks for symbol in _symbols(name, kernels).values() if symbol)
+            _linked(codes, made, Path(folder), list(seen), compiler, parallel)
         else:
             made.write_bytes(b"".join(codes))
             ends = [sum(map(len, codes[: n + 1])) for n in range(len(codes))]
             described |= {"objects": [(end - len(c), len(c)) for end, c in zip(ends, codes, strict=True)]}
             described |= {"limited": LIMITED, "wrapped": PARALLEL}
-        complete(made, described, _contents(model))
+        complete(made, described, weights)
         made.replace(path)
     return path
 
 
-def _linked(
-    codes: list[bytes], made: Path, folder: Path, symbols: Mapping[str, str | None], compiler: str | None, parallel: bool
-) -> None:
+def _symbols(name: str, codes: Mapping[str, bytes]) -> dict[str, str | None]:
+    """The functions of a saved network of these kernels, whose entry is `name`."""
+    limit = f"{SAVED}{THREADS}" if any(map(calls_openmp, codes.values())) else None
+    return {"run": name, "timed": f"{name}{TIMED}", "limit": limit}
+
+
+def _linked(codes: list[bytes], made: Path, folder: Path, symbols: Sequence[str], compiler: str | None, parallel: bool) -> None:
     """Link object files to a shared library of which only the functions `symbols` are seen outside."""
     sources = [folder / f"{n}.o" for n in range(len(codes))]
     for source, code in zip(sources, codes, strict=True):
         source.write_bytes(code)
-    seen = "".join(f' "{name}";' for name in symbols.values() if name)
+    seen = "".join(f' "{name}";' for name in symbols)
     (folder / "symbols").write_text(f"{{ global:{seen} local: *; }};\n")
     words = [f"-Wl,--version-script={folder / 'symbols'}", *([f"-Wl,--wrap={PARALLEL}"] if parallel else [])]
     link(sources, made, parallel, compiler, words)
@@ -109,24 +156,39 @@ def _linked(
 
 def description(model: Model, symbols: Mapping[str, str | None]) -> dict[str, Any]:
     """The description of a library with these functions that `tir.load` needs."""
-    needed = model.target.features & INSTRUCTION_SETS
-    known = reported_features()
+    common = _machine(model.target, symbols["limit"] is not None)
+    return {**common, **_network(model), "symbols": dict(symbols), "weights": model.plan.weights_nbytes}
+
+
+def _machine(target: Target, parallel: bool) -> dict[str, Any]:
+    """The part of a description that says where the code runs."""
+    needed, known = target.features & INSTRUCTION_SETS, reported_features()
+    features = sorted(needed & known if known and not backend(target).missing(target) else needed)
+    return {"target": str(target), "features": features, "objects": [], "parallel": parallel}
+
+
+def _network(model: Model) -> dict[str, Any]:
+    """The part of a description that says how a network is called."""
     return {
         "name": model.name,
-        "target": str(model.target),
-        "features": sorted(needed & known if known and not backend(model.target).missing(model.target) else needed),
-        "symbols": dict(symbols),
-        "objects": [],
         "inputs": [(v.name, v.shape, v.dtype) for v in model.inputs],
         "outputs": [(v.name, v.shape, v.dtype) for v in model.outputs],
         "donated": model.donated,
         "arena": model.plan.nbytes,
-        "weights": model.plan.weights_nbytes,
         "labels": model.labels,
         "steps": model.num_steps,
         "threads": model.target.num_cores,
-        "parallel": symbols["limit"] is not None,
     }
+
+
+def _program(program: Program) -> dict[str, Any]:
+    """The part of a description that says how the program of a plan is called."""
+    sized = []
+    for n, (array, elements) in program.tables.sized.items():
+        at = program.layout[program.sized[n]]
+        sized.append((n, at.base, at.offset, array.shape, program.sized[n].dtype, elements and elements.written()))
+    plain = {"name": program.name, "donated": program.donated, "labels": program.labels, "threads": program.threads}
+    return {**plain, "steps": program.num_steps, "tables": program.tables.written(), "sized": sized}
 
 
 def _contents(model: Model) -> Iterator[bytes | memoryview]:

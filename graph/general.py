@@ -30,6 +30,7 @@ from tir.script import parse
 from tir.verify.bounds import refuse_out_of_bounds
 
 from .kernels import NAME_DIGITS, CompiledFunction, GroupKernel, encoded, main_and_preparation
+from .tables import Polynomial, Row
 
 SAMPLES_PER_SIZE = 3  # values of each size at which functions are compared: as many as a polynomial of degree 2 has coefficients
 MAX_SAMPLES = 7  # combinations of these values that are compared: one more than a polynomial of two sizes has coefficients
@@ -38,7 +39,6 @@ FURTHER_SAMPLES = 2  # other combinations, which show a function that is a polyn
 MAX_DEGREE = 2  # of polynomials
 INTEGER = re.compile(r"T\.int64\((-?\d+)\)|(?<![\w.])(\d+)(?![\w.])")
 
-Row = Mapping[str, int]
 Text = tuple[tuple[str, ...], tuple[bool, ...]]
 
 
@@ -90,9 +90,6 @@ class _General:
     formulas: tuple[Polynomial, ...]
     opened: PrimFunc
     parts: tuple[CompiledFunction, CompiledFunction | None]
-
-
-Polynomial = tuple[tuple[tuple[str, ...], int], ...]  # of products of sizes, by name, and their factors
 
 
 class GeneralKernels:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from codegen.runtime.alignment import ALIGNMENT
+from codegen.runtime.alignment import aligned
 from codegen.steps import Address, Carried, Copy, Invoke, Place, Repeat, Step
 from tir.ir import Buffer, Const
 
@@ -187,11 +187,6 @@ def arena_offsets(lives: Mapping[Value, Lifetime]) -> dict[Value, int]:
             offset = max(offset, aligned(end))
         offsets[value] = offset
     return offsets
-
-
-def aligned(offset: int) -> int:
-    """The next multiple of ALIGNMENT."""
-    return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
 def buffer(value: Value) -> Buffer:

@@ -18,25 +18,24 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from itertools import combinations
-from math import log, prod
+from math import prod
 
 import numpy as np
 
 from codegen import Target
-from codegen.runtime.memory import aligned_memory
 from codegen.steps import Address, Copy, Invoke, Step, Word
 from tir import dtypes
 
 from .donation import Donation
 from .fusion import Group
-from .general import Numbers, Polynomial, Row, fitted, is_constant, polynomial_value
+from .general import Numbers, fitted, is_constant, polynomial_value
 from .ir import Graph, Value
 from .kernels import GroupKernel
-from .memory import ARENA, MemoryPlan, aligned, input_base, lifetimes, output_base
+from .memory import ARENA, MemoryPlan, input_base, lifetimes, output_base
 from .model import checked_entry, loaded
 from .network import Entry, Network
 from .places import Places, places
+from .tables import Coverage, Formulas, Polynomial, Row, TableProgram, Tables, content, leading, octagon, ones_of, sized_elements
 
 TABLE = "table"  # the block of the words of a size, and of the constants that follow from it
 MAX_FITTED_ELEMENTS = 16  # of a constant whose elements are polynomials of the sizes
@@ -109,17 +108,9 @@ class Sample:
         return self.with_constants({n: b if same(a, b) else a for n, (a, b) in both.items()})
 
 
-def ones_of(row: Row) -> frozenset[str]:
-    return frozenset(name for name, size in row.items() if size == 1)
-
-
 def same(a: np.ndarray, b: np.ndarray) -> bool:
     """True where two arrays have the same bytes and shape."""
-    return a is b or (a.shape == b.shape and a.dtype == b.dtype and np.array_equal(_bytes(a), _bytes(b)))
-
-
-def _bytes(array: np.ndarray) -> np.ndarray:
-    return np.require(array, requirements=("C",)).reshape(-1).view(np.uint8)
+    return a is b or (a.shape == b.shape and a.dtype == b.dtype and np.array_equal(content(a), content(b)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,27 +129,6 @@ class Survey:
         return cls(row, Numbers.of_text("\n".join([str(graph), *(str(int(a.item())) for a in single)])))
 
 
-class Formulas:
-    """Polynomials of sizes as a matrix: integers for all of them at once."""
-
-    def __init__(self, names: Sequence[str], formulas: Sequence[Polynomial]):
-        products = sorted({product for f in formulas for product, _ in f})
-        at = {product: n for n, product in enumerate(products)}
-        self.products = [tuple(names.index(name) for name in product) for product in products]
-        self.matrix = np.zeros((len(formulas), len(products)), np.int64)
-        for n, formula in enumerate(formulas):
-            for product, factor in formula:
-                self.matrix[n, at[product]] += factor
-
-    def __call__(self, sizes: Sequence[int]) -> list[int]:
-        return (self.matrix @ np.array([prod(sizes[n] for n in p) for p in self.products], np.int64)).tolist()
-
-
-def leading(whole: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The leading part of an array."""
-    return whole[tuple(slice(0, n) for n in shape)]
-
-
 class NotPlanned(Exception):
     """Samples that make no plan, with the reason."""
 
@@ -175,7 +145,6 @@ class OpenPlan:
         if any(len({row[name] for row in self.rows}) < MIN_DISTINCT for name in self._open):
             raise NotPlanned("too few samples")
         self._fitted: dict[tuple[int, ...], Polynomial] = {}
-        self._bounds: tuple[np.ndarray, np.ndarray] | None = None  # the smallest and the largest `_octagon` that is covered
         columns = [[v.shape for v in s.values] for s in taken]
         self.shapes = [tuple(map(self._formula, zip(*found, strict=True))) for found in zip(*columns, strict=True)]
         places = ([s.inside[v].offset for v in s.values] for s in taken)
@@ -191,6 +160,7 @@ class OpenPlan:
             if values not in by_values:
                 by_values[values] = tuple(map(self._formula, zip(*values, strict=True)))
             self.functions.append(by_values[values])
+        self.coverage = self._covering()  # none yet
 
     def _formula(self, values: Sequence[int]) -> Polynomial:
         values = tuple(values)
@@ -212,7 +182,7 @@ class OpenPlan:
                     result[n] = None
             elif whole.size <= MAX_FITTED_ELEMENTS and all(_integers(a, whole.shape) for a in arrays):
                 columns = zip(*(a.reshape(-1).astype(np.int64).tolist() for a in arrays), strict=True)
-                result[n] = Formulas(self.names, [self._formula(column) for column in columns])
+                result[n] = Formulas.of(self.names, [self._formula(column) for column in columns])
             else:
                 raise NotPlanned(f"the constant `{taken[0].values[n].name}` is another one at each size")
         return result
@@ -256,32 +226,18 @@ class OpenPlan:
 
         agreeing = [agrees(s) for s in own]
         within = np.array([self._octagon(s.row) for s, same_text in zip(own, agreeing, strict=True) if same_text])
-        self._bounds = within.min(0), within.max(0)
-        if any(self._within(s.row) for s, same_text in zip(own, agreeing, strict=True) if not same_text):
-            self._bounds = None
+        covered = self._covering(tuple(within.min(0).tolist()), tuple(within.max(0).tolist()))
+        if not any(s.row in covered for s, same_text in zip(own, agreeing, strict=True) if not same_text):
+            self.coverage = covered
 
     def _octagon(self, row: Row) -> list[int]:
-        """The open sizes, and the sums and differences of two: where a network is another one beyond some size, or where one is
-        larger than another, one of them tells (octagons: Mine, Higher-Order and Symbolic Computation 19, 2006)."""
-        sizes = [row[name] for name in self._open]
-        return [*sizes, *(n for a, b in combinations(sizes, 2) for n in (a + b, a - b))]
+        return octagon([row[name] for name in self._open])
 
-    def _within(self, row: Row) -> bool:
-        if self._bounds is None:
-            return False
-        least, most = self._bounds
-        at = np.array(self._octagon(row))
-        return bool((least <= at).all() and (at <= most).all())
-
-    def covers(self, row: Row) -> bool:
-        """True for sizes at which the network was seen to be what the plan is for. Constants that follow from sizes are known up
-        to those of the largest sample."""
+    def _covering(self, least: tuple[int, ...] = (), most: tuple[int, ...] = ()) -> Coverage:
+        """The sizes between these bounds. Constants that follow from sizes are known up to those of the largest sample."""
         bounded = self._open if any(map(self.is_open, self.constants)) else ()
-        return ones_of(row) == self.ones and self._within(row) and all(row[n] <= max(r[n] for r in self.rows) for n in bounded)
-
-    def distance(self, row: Row) -> float:
-        """The sum of the logarithms of the ratios of sizes to those of the nearest sample."""
-        return min(sum(abs(log(row[name] / other[name])) for name in self.names) for other in self.rows)
+        limits = {name: max(row[name] for row in self.rows) for name in bounded}
+        return Coverage(self.names, tuple(sorted(self.ones)), least, most, limits, tuple(self.rows))
 
     def serves(self, sample: Sample) -> bool:
         """True where the plan is that of a network as it was read at other sizes."""
@@ -305,14 +261,9 @@ class OpenPlan:
         return same(array, sized_elements(elements, [row[name] for name in self.names], array))
 
 
-def sized_elements(elements: Formulas, sizes: Sequence[int], like: np.ndarray) -> np.ndarray:
-    """A constant whose elements are polynomials of the sizes, of the shape and type of another one."""
-    return np.array(elements(sizes)).astype(like.dtype).reshape(like.shape)
-
-
 def digest(array: np.ndarray) -> bytes:
     """A hash of the shape and the bytes of an array."""
-    return blake2b(_bytes(array).data, digest_size=16, person=repr(array.shape).encode()[:16]).digest()
+    return blake2b(content(array).data, digest_size=16, person=repr(array.shape).encode()[:16]).digest()
 
 
 def is_planned(names: Sequence[str], taken: Sequence[Sample]) -> bool:
@@ -329,7 +280,7 @@ def _integers(array: np.ndarray, shape: tuple[int, ...]) -> bool:
     return bool((np.abs(array) <= MAX_FITTED_INTEGER).all() and (array == np.rint(array)).all())
 
 
-class Program:
+class Program(TableProgram):
     """The steps of an open plan, compiled once, whose addresses are words of a table, and the weights."""
 
     def __init__(
@@ -337,30 +288,42 @@ class Program:
         constants: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarray], target: Target,
     ):  # fmt: skip
         """`groups` and `layout` are those of the largest sample, once constants are prepared, and `constants` its constants."""
-        self.plan, self.kernels, self.weights = plan, tuple(kernels), dict(weights)
-        graph = plan.largest.graph
-        self.name, self.labels, self.threads = graph.name, [k.func.name for k in self.kernels], target.num_cores
-        self.donated = {d.output.name: d.input.name for d in plan.largest.found}
-        self.inputs, self.outputs = [v for v in graph.inputs if v.name not in self.donated], graph.outputs
+        self.plan, self.kernels, self.layout, graph = plan, tuple(kernels), layout, plan.largest.graph
+        donated = {d.output.name: d.input.name for d in plan.largest.found}
+        own = [v for v in graph.inputs if v.name not in donated]
         values = [*(v for g in groups for v in (*g.inputs, *g.outputs, *g.scratch)), *graph.inputs, *graph.outputs]
         values = list(dict.fromkeys([*values, *(layout.places[v].root for v in values)]))
-        self._at = {v: n for n, v in enumerate(values)}
-        self._root = [self._at[layout.places[v].root] for v in values]
-        self._sized = {self._at[v]: (constants[v.name], found) for v, found in plan.sized_values() if v in self._at}
+        at = self._at = {v: n for n, v in enumerate(values)}
+        roots = [at[layout.places[v].root] for v in values]
+        self.sized = {at[v]: v for v, _ in plan.sized_values() if v in at}
         addresses = [layout.addresses.get(v, Address("")) for v in values]
-        self._bases = [TABLE if root in self._sized else addresses[root].base for root in self._root]
-        self._offsets = [a.offset for a in addresses]  # where they follow from no size
-        self._below = _below(layout, groups, graph, self._at)
-        self._dimensions = Formulas(plan.names, [f for v in values for f in plan.shape(v)])
-        self._ends = np.cumsum([len(v.shape) for v in values]).tolist()
-        self._itemsizes = [dtypes.nbytes(v.dtype) for v in values]
-        self._parts = Formulas(plan.names, [plan.offset(v) for v in values])
-        self._copied = [self._at[v] for v in layout.copied.values()]
-        self.steps, self.bases = self._steps(groups, [*layout.copied]), self._all_bases()
-        self.arenas: list[np.ndarray] = []  # of calls that have ended, at any sizes
-        self.functions = loaded(self.bases, self.steps, {k.main.symbol: k.main.code for k in self.kernels}, target)
+        self._bases = [TABLE if root in self.sized else addresses[root].base for root in roots]
+        tables = Tables(
+            coverage=plan.coverage,
+            dimensions=Formulas.of(plan.names, [f for v in values for f in plan.shape(v)]),
+            ends=np.cumsum([len(v.shape) for v in values]).tolist(),
+            itemsizes=[dtypes.nbytes(v.dtype) for v in values],
+            roots=roots,
+            parts=Formulas.of(plan.names, [plan.offset(v) for v in values]),
+            offsets=[a.offset for a in addresses],  # where they follow from no size
+            below=_below(layout, groups, graph, at),
+            sized={at[v]: (constants[v.name], found) for v, found in plan.sized_values() if v in at},
+            copied=[at[v] for v in layout.copied.values()],
+            inputs=[(at[v], v.name, v.dtype) for v in own],
+            outputs=[(at[v], v.name, v.dtype) for v in graph.outputs],
+        )
+        self.steps = self._steps(graph, groups, [*layout.copied])
+        labels = [k.func.name for k in self.kernels]
+        super().__init__(graph.name, tables, weights, labels, len(self.steps), target.num_cores, donated)
+        made = (output_base(n) for n, v in enumerate(graph.outputs) if v.name not in donated)
+        self.bases = [TABLE, *self.weights, ARENA, *map(input_base, range(len(own))), *made]
+        self.codes = {k.main.symbol: k.main.code for k in self.kernels}
+        self.functions = loaded(self.bases, self.steps, self.codes, target)
 
-    def _steps(self, groups: Sequence[Group], copied: Sequence[int]) -> list[Step]:
+    def native(self, network: Network, written: bool) -> Entry:
+        return checked_entry(network, written)
+
+    def _steps(self, graph: Graph, groups: Sequence[Group], copied: Sequence[int]) -> list[Step]:
         """The steps of a call. Its table has the addresses of values, the sizes, and the bytes of copies."""
 
         def address(value: Value) -> Address:
@@ -374,36 +337,7 @@ class Program:
             addresses = tuple(map(address, (*group.inputs, *group.outputs, *group.scratch)))
             steps.append(Invoke(kernel.main.symbol, addresses, tuple(sizes[: len(kernel.sizes)])))
         first += len(sizes)
-        return steps + [Copy(Address(output_base(n)), address(self.outputs[n]), Word(first + m)) for m, n in enumerate(copied)]
-
-    def _all_bases(self) -> list[str]:
-        made = (output_base(n) for n, v in enumerate(self.outputs) if v.name not in self.donated)
-        return [TABLE, *self.weights, ARENA, *map(input_base, range(len(self.inputs))), *made]
-
-    def at(self, row: Row) -> Planned:
-        """The network at these sizes."""
-        sizes = [row[name] for name in self.plan.names]
-        dimensions = self._dimensions(sizes)
-        shapes = [tuple(dimensions[begin:end]) for begin, end in zip([0, *self._ends], self._ends, strict=False)]
-        nbytes = [prod(shape, start=size) for shape, size in zip(shapes, self._itemsizes, strict=True)]
-        offsets, arena = list(self._offsets), 0
-        for n, below in self._below:
-            offsets[n] = max((aligned(offsets[m] + nbytes[m]) for m in below), default=0)
-            arena = max(arena, offsets[n] + nbytes[n])
-        words = len(offsets) + len(sizes) + len(self._copied)
-        end = aligned(8 * words)
-        for n in self._sized:
-            offsets[n], end = end, aligned(end + nbytes[n])
-        table = aligned_memory(end)
-        parts = (offsets[root] + part for root, part in zip(self._root, self._parts(sizes), strict=True))
-        table[: 8 * words].view(np.int64)[:] = [*parts, *sizes, *(nbytes[n] for n in self._copied)]
-        for n, (whole, elements) in self._sized.items():
-            found = leading(whole, shapes[n]) if elements is None else sized_elements(elements, sizes, whole)
-            table[offsets[n] : offsets[n] + nbytes[n]] = _bytes(found)
-        inputs, outputs = (
-            tuple(Value(v.name, shapes[self._at[v]], v.dtype) for v in values) for values in (self.inputs, self.outputs)
-        )
-        return Planned(self, inputs, outputs, table, arena)
+        return steps + [Copy(Address(output_base(n)), address(graph.outputs[n]), Word(first + m)) for m, n in enumerate(copied)]
 
 
 def _below(layout: MemoryPlan, groups: Sequence[Group], graph: Graph, at: Mapping[Value, int]) -> list[tuple[int, list[int]]]:
@@ -420,25 +354,3 @@ def _below(layout: MemoryPlan, groups: Sequence[Group], graph: Graph, at: Mappin
         direct = [v for v in overlapping if not any(v in under[w] for w in overlapping)]
         result.append((at[value], [at[v] for v in direct]))
     return result
-
-
-class Planned(Network):
-    """A network of open sizes at some of them: a table of addresses for the code of all sizes."""
-
-    def __init__(
-        self, program: Program, inputs: tuple[Value, ...], outputs: tuple[Value, ...], table: np.ndarray, arena_nbytes: int
-    ):
-        self.program = program
-        super().__init__(
-            program.name, inputs, outputs, program.weights, arena_nbytes, program.labels, len(program.steps), program.threads,
-            program.donated,
-        )  # fmt: skip
-        self._blocks = (table, *self._blocks)
-        self._arenas = program.arenas  # those of all sizes
-
-    @property
-    def _functions(self) -> tuple[Entry, Entry | None, Entry | None]:  # type: ignore[override]
-        return self.program.functions
-
-    def _native(self, written: bool) -> Entry:
-        return checked_entry(self, written)

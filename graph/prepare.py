@@ -31,6 +31,12 @@ class Preparation:
     kernel: GroupKernel
     values: Mapping[str, Value]
 
+    @property
+    def read_and_made(self) -> list[Value]:
+        """The values that the function reads or makes, in the order of its parameters."""
+        assert self.kernel.preparation is not None
+        return [self.values[b.name] for b in self.kernel.preparation.params]
+
 
 def prepared(graph: Graph, groups: Sequence[Group], kernels: Sequence[GroupKernel]) -> tuple[list[Group], list[Preparation]]:
     """The groups with the inputs and the scratch that their kernels take once constants are prepared, and their preparations."""
@@ -66,11 +72,9 @@ def filled(graph: Graph, plan: MemoryPlan, preparations: Sequence[Preparation]) 
                 arrays[value.name][...] = graph.constants[value.name].view(arrays[value.name].dtype)
     functions = {}
     for preparation in preparations:
-        kernel, part = preparation.kernel, preparation.kernel.preparation
-        assert part is not None
+        kernel, values = preparation.kernel, preparation.read_and_made
         if kernel not in functions:
             functions[kernel] = kernel.preparing()
-        values = [preparation.values[b.name] for b in part.params]
         given = [_constant(graph, plan, v) if plan.places[v].root.name in graph.constants else arrays[v.name] for v in values]
         if functions[kernel](*map(address, given)):
             raise MemoryError(f"{kernel.func.name}: no memory to prepare its constants")

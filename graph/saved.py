@@ -1,8 +1,9 @@
 """Saved models: files that are mapped into memory and run without a compiler.
 
-A file is a shared library followed by the weights, whole pages, by a description as JSON, by the length of that and by MAGIC. A
-library that was exported has the same description, and its weights in a file beside it. Where no C compiler was found, the file
-begins with object files instead, which llvmlite loads. The pages of code and weights are shared by all processes that load it.
+A file has a network, or those of the named sizes of an open one and the plans for others, which share their weights. It is a
+shared library followed by the weights, whole pages, by a description as JSON, by the length of that and by MAGIC. A library that
+was exported has the same description, and its weights in a file beside it. Where no C compiler was found, the file begins with
+object files instead, which llvmlite loads. The pages of code and weights are shared by all processes that load it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import json
 import mmap
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -24,8 +25,13 @@ from codegen.runtime import openmp
 from codegen.runtime.memory import DECLINED, address, aligned_memory
 from tir.dtypes import storage
 
-from .ir import GraphError, Value
+from .ir import Graph, GraphError, Value
 from .network import Entry, Network
+from .sizes import OpenGraph, OpenInput
+from .tables import Formulas, Planned, TableProgram, Tables, nearest
+
+if TYPE_CHECKING:
+    from .variants import OpenModel
 
 MAGIC = b"tirmodel"
 FORMAT = 2  # of the description; a file of another format is refused
@@ -33,87 +39,199 @@ LENGTH_BYTES = 8  # of the number that says how long the description is
 PAGE_BYTES = 4096  # bytes: weights begin at a page, so that they can be mapped
 
 
-def load(path: str | Path) -> Saved:
-    """The network in a file that `Model.save` wrote, or in a shared library that `Model.export` wrote, with its file of weights.
+def load(path: str | Path) -> Saved | OpenModel:
+    """The network in a file that `save` of a model wrote, or in a shared library that `Model.export` wrote, with its file of
+    weights; a network of open sizes as an `OpenModel` for those sizes that the file has.
 
     Weights are mapped, not read, and no compiler is needed. A file holds machine code, so load only those that you trust. Raises
     GraphError for another file, UnsupportedProcessor where this processor lacks instructions, FileNotFoundError without the file.
     """
     if not isinstance(path, (str, Path)):
         raise TypeError(f"load takes the path of a file, got {path!r}")
-    path = Path(path)
-    with path.open("rb") as file:
-        description = _description(file, path)
-        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    if missing := lacking_features(description["features"]):
-        raise UnsupportedProcessor(f"{path} is for `{description['target']}`, which cannot run here: {missing}")
-    return Saved(path, description, _weights(path, description, memory), memory)
+    file = _File(Path(path))
+    if "networks" in file.description:
+        return _open_model(file)
+    return Saved(file, file.description, {"weights": file.weights})
 
 
-class Saved(Network):
-    """A network that was loaded from the file `path`. It pickles as that path."""
+def restored(source: Path | bytes) -> Saved | OpenModel:
+    """The network that was pickled as the path of its file, or as the bytes of one."""
+    if isinstance(source, Path):
+        return load(source)
+    with tempfile.TemporaryDirectory(prefix="tir-") as folder:
+        path = Path(folder) / "model"
+        path.write_bytes(source)
+        file = _File(path)
+        file.code  # noqa: B018 (loaded while the file is there)
+    file.source = source
+    return _open_model(file)
 
-    def __init__(self, path: Path, description: Mapping[str, Any], weights: np.ndarray, memory: mmap.mmap):
-        self.path, self._description, self._memory = path, description, memory
-        inputs, outputs = (
-            tuple(Value(name, tuple(shape), dtype) for name, shape, dtype in description[kind]) for kind in ("inputs", "outputs")
-        )
-        super().__init__(
-            description["name"], inputs, outputs, {"weights": weights}, description["arena"], description["labels"],
-            description["steps"], description["threads"], description["donated"],
-        )  # fmt: skip
-        self._functions  # noqa: B018 (loaded here, and not in the first call, or in several at once)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return load, (self.path,)
+class _File:
+    """A file: its description, its mapped memory, and its code."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.source: Path | bytes = path
+        with path.open("rb") as opened:
+            self.description = _description(opened, path)
+            self.memory = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        if missing := lacking_features(self.description["features"]):
+            raise UnsupportedProcessor(f"{path} is for `{self.description['target']}`, which cannot run here: {missing}")
+        self.weights = _weights(path, self.description, self.memory)
 
     @cached_property
-    def _functions(self) -> tuple[Entry, Entry | None, Entry | None]:
-        found = self._description
-        count = 2 + len(self.inputs) + len(self.made)
-        arguments = {"run": count, "timed": count + 1, "limit": 1}
-        names = {part: name for part, name in found["symbols"].items() if name}
-        if found["parallel"]:
+    def code(self) -> Callable[[str, int], Entry]:
+        """The functions by name, with their numbers of arguments."""
+        if self.description["parallel"]:
             openmp.library()
-        if found["objects"]:
-            entries = self._objects(names, arguments)
-        else:
-            library = _opened(self.path)
-            entries = {part: _typed(getattr(library, name), arguments[part]) for part, name in names.items()}
-        return entries["run"], entries.get("timed"), entries.get("limit")
+        if self.description["objects"]:
+            return self._objects()
+        library = _opened(self.path)
+        return lambda name, arguments: _typed(getattr(library, name), arguments)
 
-    def _native(self, written: bool) -> Entry:
-        if written or self.donated:
-            return super()._native(written)
-        entry, first = self._functions[0], len(self.weights) + 1  # after the weights and the arena
-        types = [(v.shape, np.dtype(storage(v.dtype))) for v in (*self.inputs, *self.made)]
-
-        def run(*arrays: Any) -> int:
-            if len(arrays) != first + len(types):
-                return DECLINED
-            for a, (shape, dtype) in zip(arrays[first:], types, strict=True):
-                fits = type(a) is np.ndarray and a.shape == shape and a.dtype == dtype
-                if not (fits and a.flags.c_contiguous and a.flags.aligned):
-                    return DECLINED
-            return entry(*map(address, arrays))
-
-        return run
-
-    def _objects(self, names: Mapping[str, str], arguments: Mapping[str, int]) -> dict[str, Entry]:
+    def _objects(self) -> Callable[[str, int], Entry]:
         """The functions of a file that was saved without a C compiler."""
         try:
             from codegen.llvm.compile import Library
             from codegen.target import Target
         except ImportError as error:
             raise ImportError(f"{self.path} was saved without a C compiler, so loading it needs llvmlite: {error}") from None
-        target = Target(self._description["target"])
-        objects = [self._memory[begin : begin + size] for begin, size in self._description["objects"]]
-        runtime = {}
-        if limit := names.get("limit"):
-            threads = Library([objects.pop(0)], [limit, self._description["limited"]], target)
-            runtime = {self._description["wrapped"]: threads.address(self._description["limited"])}
-        library = Library(objects, [name for part, name in names.items() if part != "limit"], target, runtime)
-        return {part: (threads if part == "limit" else library).function(name, arguments[part]) for part, name in names.items()}
+        found = self.description
+        target = Target(found["target"])
+        objects = [self.memory[begin : begin + size] for begin, size in found["objects"]]
+        described = found.get("networks", [found])
+        limit, runtime, libraries = described[0]["symbols"]["limit"], {}, {}
+        if limit:
+            threads = Library([objects.pop(0)], [limit, found["limited"]], target)
+            runtime, libraries = {found["wrapped"]: threads.address(found["limited"])}, {limit: threads}
+        library = Library(objects, [d["symbols"][part] for d in described for part in ("run", "timed")], target, runtime)
+        return lambda name, arguments: libraries.get(name, library).function(name, arguments)
+
+    def functions(self, symbols: Mapping[str, str | None], count: int) -> tuple[Entry, Entry | None, Entry | None]:
+        """The functions of a network of `count` arrays, weights and arena included (see `Network._functions`)."""
+        run, *others = (
+            self.code(name, arguments) if (name := symbols[part]) else None
+            for part, arguments in (("run", count), ("timed", count + 1), ("limit", 1))
+        )
+        assert run is not None
+        return run, others[0], others[1]
+
+    @cached_property
+    def _blocks(self) -> dict[str, np.ndarray]:
+        return {base: self.weights[begin : begin + nbytes] for base, (begin, nbytes) in self.description["blocks"].items()}
+
+    def blocks(self, described: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The blocks of constants of one of several networks."""
+        return {base: self._blocks[base] for base in described["blocks"]}
+
+
+class Saved(Network):
+    """A network that was loaded from a file. It pickles as the path of that."""
+
+    def __init__(self, file: _File, description: Mapping[str, Any], weights: Mapping[str, np.ndarray]):
+        self._file, self._description = file, description
+        inputs, outputs = (
+            tuple(Value(name, tuple(shape), dtype) for name, shape, dtype in description[kind]) for kind in ("inputs", "outputs")
+        )
+        super().__init__(
+            description["name"], inputs, outputs, weights, description["arena"], description["labels"],
+            description["steps"], description["threads"], description["donated"],
+        )  # fmt: skip
+        self._functions  # noqa: B018 (loaded here, and not in the first call, or in several at once)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._description is not self._file.description:
+            raise TypeError(f"{self.name} is one size of a loaded model of open sizes; pickle that model")
+        return restored, (self._file.source,)
+
+    @cached_property
+    def _functions(self) -> tuple[Entry, Entry | None, Entry | None]:
+        return self._file.functions(self._description["symbols"], len(self.weights) + 1 + len(self.inputs) + len(self.made))
+
+    def _native(self, written: bool) -> Entry:
+        return plain_entry(self, written)
+
+
+def plain_entry(network: Network, written: bool) -> Entry:
+    """The entry of a network as a function of arrays, which are checked here."""
+    entry, first = network._functions[0], len(network._blocks) + 1  # after the weights and the arena
+    types = [(v.shape, np.dtype(storage(v.dtype))) for v in (*network.inputs, *network.made)]
+
+    def run(*arrays: Any) -> int:
+        if len(arrays) != first + len(types):
+            return DECLINED
+        for a, (shape, dtype) in zip(arrays[first:], types, strict=True):
+            fits = type(a) is np.ndarray and a.shape == shape and a.dtype == dtype
+            if not (fits and a.flags.c_contiguous and a.flags.aligned):
+                return DECLINED
+        return entry(*map(address, arrays))
+
+    return (lambda *arrays: DECLINED) if written or network.donated else run
+
+
+class _SavedProgram(TableProgram):
+    """The program of a plan in a file."""
+
+    def __init__(self, file: _File, found: Mapping[str, Any]):
+        weights = file.blocks(found)
+        sized: dict[int, tuple[np.ndarray, Formulas | None]] = {}
+        for n, base, offset, shape, dtype, elements in found["sized"]:
+            value = Value("", tuple(shape), dtype)
+            memory = weights[base][offset : offset + value.nbytes]
+            sized[n] = memory.view(storage(dtype)).reshape(shape), Formulas.read(elements)
+        tables = Tables.read(found["tables"], sized)
+        super().__init__(found["name"], tables, weights, found["labels"], found["steps"], found["threads"], found["donated"])
+        arrays = 2 + len(weights) + len(tables.inputs) + len(tables.outputs) - len(self.donated)
+        self.functions = file.functions(found["symbols"], arrays)
+
+    def native(self, network: Network, written: bool) -> Entry:
+        return plain_entry(network, written)
+
+
+class _SavedVariants:
+    """The networks of a file, at the sizes that it has."""
+
+    target = None
+
+    def __init__(self, file: _File):
+        self._file, described = file, file.description["networks"]
+        self.named = {tuple(d["row"].items()): Saved(file, d, file.blocks(d)) for d in described if "row" in d}
+        self.programs = [_SavedProgram(file, d) for d in described if "tables" in d]
+
+    def model(self, graph: OpenGraph, row: Mapping[str, int], named: bool) -> Network:
+        found = self.named.get(tuple((name, row[name]) for name in graph.sizes)) if row.keys() == set(graph.sizes) else None
+        if found is None:
+            raise self._missing(graph, row)
+        return found
+
+    def planned(self, row: Mapping[str, int]) -> Planned | None:
+        return nearest(self.programs, row)
+
+    def read(self, graph: OpenGraph, row: Mapping[str, int]) -> Network:
+        raise self._missing(graph, row)
+
+    def written(self, model: OpenModel) -> Path | bytes:
+        return self._file.source
+
+    def _missing(self, graph: OpenGraph, row: Mapping[str, int]) -> GraphError:
+        rows = [", ".join(f"{name} = {n}" for name, n in named) for named in self.named]
+        known = "; ".join([*rows, *(str(p.tables.coverage) for p in self.programs if p.tables.coverage.least)])
+        asked = ", ".join(f"{name} = {n}" for name, n in row.items())
+        return GraphError(f"{graph.name}: the file has no code for {asked}, and compiles none; it has {known or 'none'}")
+
+
+def _open_model(file: _File) -> OpenModel:
+    from .variants import OpenModel
+
+    found, variants = file.description, _SavedVariants(file)
+
+    def read(shapes: Mapping[str, Sequence[int]]) -> Graph:
+        raise GraphError(f"{found['name']}: the file has machine code alone, no graph")
+
+    inputs = tuple(OpenInput(name, tuple(shape), dtype) for name, shape, dtype in found["inputs"])
+    graph = OpenGraph(found["name"], inputs, tuple(found["outputs"]), read)
+    return OpenModel(graph, variants, [dict(named) for named in variants.named])
 
 
 def _typed(function: Any, arguments: int) -> Entry:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tir.arrays import host_array
 
 from .arguments import given_in_order
-from .ir import Graph, GraphError
-from .model import Model
+from .ir import GraphError
 from .network import Network, Profile
 from .sizes import OpenGraph
+from .tables import Planned, TableProgram
+
+if TYPE_CHECKING:
+    from codegen import Target
 
 MAX_KEPT_VARIANTS = 64  # variants of sizes that were not named; the oldest goes first
 
@@ -21,13 +25,21 @@ Key = tuple[int, ...]
 
 
 class Variants(Protocol):
-    """The compilation of a network of open sizes at some of them (see `compilation`)."""
+    """The compilation of a network of open sizes at some of them (see `compilation`), or a file of what was compiled."""
 
-    def model(self, graph: Graph, row: Mapping[str, int], named: bool) -> Model: ...
+    @property
+    def target(self) -> Target | None: ...
 
-    def planned(self, row: Mapping[str, int]) -> Network | None: ...
+    @property
+    def programs(self) -> Sequence[TableProgram]: ...
 
-    def read(self, graph: Graph, row: Mapping[str, int]) -> Network: ...
+    def model(self, graph: OpenGraph, row: Mapping[str, int], named: bool) -> Network: ...
+
+    def planned(self, row: Mapping[str, int]) -> Planned | None: ...
+
+    def read(self, graph: OpenGraph, row: Mapping[str, int]) -> Network: ...
+
+    def written(self, model: OpenModel) -> Path | bytes: ...
 
 
 class OpenModel:
@@ -40,25 +52,25 @@ class OpenModel:
     def __init__(self, graph: OpenGraph, variants: Variants, named: list[dict[str, int]]):
         self.graph, self.name = graph, graph.name
         self._variants, self._lock = variants, Lock()
-        self.named: dict[Key, Model] = {}
+        self.named: dict[Key, Network] = {}
         self._others: OrderedDict[Key, Network] = OrderedDict()
         self._by_shapes: dict[tuple, Network] = {}  # of arrays in the order of the inputs, so that most calls look up one dict
         self._threads: int | None = None
         for sizes in named:
-            self.named[self._key(sizes)] = variants.model(graph.at(sizes), sizes, True)
+            self.named[self._key(sizes)] = variants.model(graph, sizes, True)
 
     def _key(self, sizes: Mapping[str, int]) -> Key:
         return tuple(sizes[name] for name in self.graph.sizes)
 
-    def at(self, sizes: Mapping[str, int]) -> Model:
-        """The model for these sizes alone, made at the first call unless they were named. Raises as `OpenGraph.at` does."""
+    def at(self, sizes: Mapping[str, int]) -> Any:
+        """The `Model` for these sizes alone, made at the first call unless they were named. Raises as `OpenGraph.at` does."""
         key = self._key(sizes) if sizes.keys() == set(self.graph.sizes) else ()
         if (model := self.named.get(key)) is not None:
             return model
         with self._lock:
             found = self._others.get(key)
-            if not isinstance(found, Model):
-                found = self._variants.model(self.graph.at(sizes), sizes, False)
+            if found is None or isinstance(found, Planned):
+                found = self._variants.model(self.graph, sizes, False)
                 self._keep(key, found)
         return found
 
@@ -70,7 +82,7 @@ class OpenModel:
         with self._lock:
             found = self._others.get(key)
             if found is None:
-                found = self._variants.planned(sizes) or self._variants.read(self.graph.at(sizes), sizes)
+                found = self._variants.planned(sizes) or self._variants.read(self.graph, sizes)
                 self._keep(key, found)
         return found
 
@@ -117,6 +129,18 @@ class OpenModel:
         """The profile of a call, as `Model.profile`."""
         model, given = self._variant(inputs)
         return model.profile(*given, runs=runs)
+
+    def save(self, path: str | Path, *, compiler: str | None = None) -> Path:
+        """Write the models of named sizes and the plans for others to one file, as `Model.save`. What `tir.load` gives runs these
+        sizes alone, as nothing is compiled there."""
+        from .export import save_open
+
+        return save_open(self, path, compiler=compiler)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from .saved import restored
+
+        return restored, (self._variants.written(self),)
 
     @property
     def models(self) -> list[Network]:

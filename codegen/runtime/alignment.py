@@ -9,3 +9,8 @@ def size_and_alignment(size: int, alignment: int) -> tuple[int, int]:
     """The size and the alignment in bytes of a block that holds `size` bytes: large ones are whole pages."""
     alignment = HUGE_PAGE_BYTES if size >= MIN_HUGE_BYTES else alignment
     return (size + alignment - 1) // alignment * alignment, alignment
+
+
+def aligned(offset: int) -> int:
+    """The next multiple of ALIGNMENT."""
+    return -(-offset // ALIGNMENT) * ALIGNMENT

@@ -15,8 +15,9 @@ from onnx import helper
 
 import tir
 from codegen import ExportError, UnsupportedProcessor
-from graph import GraphError, Model
+from graph import Builder, GraphError, Model, OpenGraph, OpenModel
 from graph.onnx import load_onnx
+from graph.sizes import OpenInput
 from tests.codegen.c_programs import CC, has_openmp, needs_cc
 from tests.codegen.harness import ONE, TWO
 
@@ -40,6 +41,18 @@ print(len(net.profile(given, runs=1).kernels))
 heavy = {"search", "schedule", "codegen.backend"} & set(sys.modules)
 assert not heavy, heavy
 """
+
+# The same for a model of open sizes.
+BARE_OPEN = (
+    BARE.partition("given =")[0]
+    + """
+given = dict(np.load("in.npz"))
+for name, x in given.items():
+    np.save(f"{name}.out.npy", net(x)[0])
+heavy = {"search", "schedule", "codegen.backend"} & set(sys.modules)
+assert not heavy, heavy
+"""
+)
 
 # Counts the threads of its process, before and after calls with one and with two.
 THREADS = """
@@ -74,6 +87,66 @@ def relu(constant: float = 3.0, target: str = ONE) -> Model:
     x, c = np.ones((2, 3), "float32"), np.full((2, 3), constant, "float32")
     nodes = [helper.make_node("Mul", ["x", "c"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
     return tir.compile(load_onnx(model(nodes, {"x": x}, ["y"], {"c": c})), target)
+
+
+@cache
+def opened(target: str) -> tuple[OpenModel, np.ndarray]:
+    """Rows by a weight, plus a table's first rows: a plan with a constant that follows from the size. With the weight."""
+    weight, table = (np.random.default_rng(0).uniform(-1, 1, (n, 40)).astype("float32") for n in (40, 64))
+
+    def read(shapes):
+        b = Builder("rows")
+        x = b.input("x", shapes["x"], "float32")
+        return b.graph(y=b("Add", b("MatMul", x, b.constant(weight)), b.constant(table[: x.shape[0]])))
+
+    graph = OpenGraph("rows", (OpenInput("x", ("n", 40), "float32"),), ("y",), read)
+    return tir.compile(graph, target, sizes={"n": (1, 20)}), weight
+
+
+@needs_cc
+@LINUX
+@pytest.mark.parametrize("target", [ONE, TWO])
+def test_a_saved_model_of_open_sizes_needs_numpy_alone(tmp_path, target):
+    if target == TWO and not has_openmp(tmp_path):
+        pytest.skip("the C compiler cannot link OpenMP")
+    net, _ = opened(target)
+    rng = np.random.default_rng(1)
+    inputs = {f"x{n}": rng.uniform(-1, 1, (n, 40)).astype("float32") for n in (1, 2, 7, 13, 20)}
+    np.savez(tmp_path / "in.npz", **inputs)
+    python(BARE_OPEN, net.save(tmp_path / "net.model"), folder=tmp_path)
+    for name, x in inputs.items():
+        assert np.array_equal(np.load(tmp_path / f"{name}.out.npy"), net(x)[0])
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_what_a_file_of_open_sizes_has(tmp_path, monkeypatch, linked):
+    if not linked:
+        monkeypatch.setenv("PATH", "")
+    net, weight = opened(TWO)
+    path = net.save(tmp_path / "net.model")
+    loaded = tir.load(path)
+    for run in (loaded, pickle.loads(pickle.dumps(loaded)), pickle.loads(pickle.dumps(net))):
+        for n in (1, 5, 20):
+            x = np.random.default_rng(n).uniform(-1, 1, (n, 40)).astype("float32")
+            y = np.empty_like(x)
+            assert np.array_equal(run(x)[0], net(x)[0]) and run(x, out=y)[0] is y and np.array_equal(y, net(x)[0])
+            run.threads = 1
+        assert run.weights_nbytes == net.weights_nbytes < 2 * weight.nbytes + 64 * 40 * 4
+        assert sum(k.calls for k in run.profile(x, runs=1).kernels) == len(net.named[20,].labels)
+    assert len(pickle.dumps(loaded)) < 1000 and repr(loaded) == repr(net)
+    known = "it has n = 1; n = 20; n = 2 to 20"
+    for n in (0, 21):
+        with pytest.raises(GraphError, match=rf"^rows: the file has no code for n = {n}, and compiles none; {known}$"):
+            loaded(np.ones((n, 40), "float32"))
+    with pytest.raises(GraphError, match=rf"^rows: the file has no code for n = 3, and compiles none; {known}$"):
+        loaded.at({"n": 3})
+    assert loaded.at({"n": 20}).inputs[0].shape == (20, 40)
+    with pytest.raises(TypeError, match=r"^rows is one size of a loaded model of open sizes; pickle that model$"):
+        pickle.dumps(loaded.at({"n": 20}))
+    with pytest.raises(ExportError, match=r"rows has no code to save: it was loaded from a file itself$"):
+        loaded.save(path)
+    with pytest.raises(ExportError, match=r"rows has no code to save: no sizes were named when it was compiled$"):
+        tir.compile(net.graph, ONE).save(path)
 
 
 @needs_cc

@@ -17,9 +17,9 @@ from graph import Builder, Graph, GraphError, OpenGraph, OpenModel
 from graph.general import GeneralKernels, Numbers, fitted, polynomial_value, samples
 from graph.onnx import load_onnx
 from graph.passes.check import widened
-from graph.planned import Planned
 from graph.reference import evaluate
 from graph.sizes import OpenInput
+from graph.tables import Planned
 from tests.codegen.c_programs import CC
 from tests.codegen.harness import ONE, at_once
 from tests.sweeps import one_in
@@ -219,7 +219,7 @@ def test_values_that_live_at_the_same_time_share_no_memory():
             network = program.at(row)
             words = network._blocks[0].view(np.int64)
             ends = {}
-            for n, below in program._below:
+            for n, below in program.tables.below:
                 value = next(v for v, at in program._at.items() if at == n)
                 shape = [polynomial_value(f, row) for f in program.plan.shape(value)]
                 ends[n] = int(words[n]) + int(np.prod(shape)) * program._itemsizes[n]

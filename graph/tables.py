@@ -1,0 +1,225 @@
+"""Programs whose addresses are words of a table: what runs a plan for all sizes, without a compiler.
+
+The entry of a plan (see `planned`) reads addresses, sizes and numbers of bytes from a table, which follows from the sizes by
+polynomials. Here are these, the sizes at which they hold, and the network that calls the entry with the table of a size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import log, prod
+from typing import Any
+
+import numpy as np
+
+from codegen.runtime.alignment import aligned
+from codegen.runtime.memory import aligned_memory
+
+from .ir import Value
+from .network import Entry, Network
+
+Row = Mapping[str, int]
+Polynomial = tuple[tuple[tuple[str, ...], int], ...]  # of products of sizes, by name, and their factors
+
+
+@dataclass(frozen=True, eq=False)
+class Formulas:
+    """Polynomials of sizes as a matrix: integers for all of them at once. `products` are of sizes by their positions."""
+
+    products: list[list[int]]
+    matrix: np.ndarray
+
+    @classmethod
+    def of(cls, names: Sequence[str], formulas: Sequence[Polynomial]) -> Formulas:
+        products = sorted({product for f in formulas for product, _ in f})
+        at = {product: n for n, product in enumerate(products)}
+        matrix = np.zeros((len(formulas), len(products)), np.int64)
+        for n, formula in enumerate(formulas):
+            for product, factor in formula:
+                matrix[n, at[product]] += factor
+        return cls([[names.index(name) for name in product] for product in products], matrix)
+
+    @classmethod
+    def read(cls, written: Any) -> Formulas | None:
+        return None if written is None else cls(written[0], np.array(written[1], np.int64).reshape(-1, len(written[0])))
+
+    def written(self) -> Any:
+        return self.products, self.matrix.tolist()
+
+    def __call__(self, sizes: Sequence[int]) -> list[int]:
+        return (self.matrix @ np.array([prod(sizes[n] for n in p) for p in self.products], np.int64)).tolist()
+
+
+def leading(whole: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The leading part of an array."""
+    return whole[tuple(slice(0, n) for n in shape)]
+
+
+def sized_elements(elements: Formulas, sizes: Sequence[int], like: np.ndarray) -> np.ndarray:
+    """A constant whose elements are polynomials of the sizes, of the shape and type of another one."""
+    return np.array(elements(sizes)).astype(like.dtype).reshape(like.shape)
+
+
+def content(array: np.ndarray) -> np.ndarray:
+    """The bytes of an array."""
+    return np.require(array, requirements=("C",)).reshape(-1).view(np.uint8)
+
+
+def ones_of(row: Row) -> frozenset[str]:
+    return frozenset(name for name, size in row.items() if size == 1)
+
+
+def octagon(sizes: Sequence[int]) -> list[int]:
+    """The sizes, and the sums and differences of two: where a network is another one beyond some size, or where one is larger
+    than another, one of them tells (octagons: Mine, Higher-Order and Symbolic Computation 19, 2006)."""
+    return [*sizes, *(n for a, b in combinations(sizes, 2) for n in (a + b, a - b))]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The sizes that a plan covers: 1 where they are in `ones`, and else from `least` to `most` by their `octagon`, at most
+    `limits`, by name. `rows` are those at which the network was read."""
+
+    names: tuple[str, ...]
+    ones: tuple[str, ...]
+    least: tuple[int, ...]
+    most: tuple[int, ...]
+    limits: Row
+    rows: tuple[Row, ...]
+
+    @property
+    def open(self) -> list[str]:
+        return [name for name in self.names if name not in self.ones]
+
+    def __contains__(self, row: Row) -> bool:
+        if not self.least or ones_of(row) != frozenset(self.ones) or any(row[n] > most for n, most in self.limits.items()):
+            return False
+        at = octagon([row[name] for name in self.open])
+        return all(a <= n <= b for a, n, b in zip(self.least, at, self.most, strict=True))
+
+    def distance(self, row: Row) -> float:
+        """The sum of the logarithms of the ratios of sizes to those of the nearest sample."""
+        return min(sum(abs(log(row[name] / other[name])) for name in self.names) for other in self.rows)
+
+    def __str__(self) -> str:
+        """The ranges of the sizes."""
+        between = dict(zip(self.open, zip(self.least, self.most, strict=True), strict=False))
+        ranges = ((n, *between.get(n, (1, 1))) for n in self.names)
+        return ", ".join(f"{n} = {a}" if a == b else f"{n} = {a} to {min(b, self.limits.get(n, b))}" for n, a, b in ranges)
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The tables of a program. Values are known by positions: `dimensions` are of their shapes, which end at `ends`; a value lies
+    `parts` bytes inside of its root, one of `roots`.
+
+    Roots in the arena begin after those `below`, others at `offsets`. `sized` are constants that follow from sizes, whole or as
+    formulas of their elements; `copied` are values that are copied. `inputs` and `outputs` are positions, names and types.
+    """
+
+    coverage: Coverage
+    dimensions: Formulas
+    ends: list[int]
+    itemsizes: list[int]
+    roots: list[int]
+    parts: Formulas
+    offsets: list[int]
+    below: list[tuple[int, list[int]]]
+    sized: dict[int, tuple[np.ndarray, Formulas | None]]
+    copied: list[int]
+    inputs: list[tuple[int, str, str]]
+    outputs: list[tuple[int, str, str]]
+
+    def at(self, row: Row) -> tuple[tuple[Value, ...], tuple[Value, ...], np.ndarray, int]:
+        """The inputs and outputs at these sizes, the table with the constants behind it, and the bytes of the arena."""
+        sizes = [row[name] for name in self.coverage.names]
+        dimensions = self.dimensions(sizes)
+        shapes = [tuple(dimensions[begin:end]) for begin, end in zip([0, *self.ends], self.ends, strict=False)]
+        nbytes = [prod(shape, start=size) for shape, size in zip(shapes, self.itemsizes, strict=True)]
+        offsets, arena = list(self.offsets), 0
+        for n, below in self.below:
+            offsets[n] = max((aligned(offsets[m] + nbytes[m]) for m in below), default=0)
+            arena = max(arena, offsets[n] + nbytes[n])
+        words = len(offsets) + len(sizes) + len(self.copied)
+        end = aligned(8 * words)
+        for n in self.sized:
+            offsets[n], end = end, aligned(end + nbytes[n])
+        table = aligned_memory(end)
+        parts = (offsets[root] + part for root, part in zip(self.roots, self.parts(sizes), strict=True))
+        table[: 8 * words].view(np.int64)[:] = [*parts, *sizes, *(nbytes[n] for n in self.copied)]
+        for n, (whole, elements) in self.sized.items():
+            found = leading(whole, shapes[n]) if elements is None else sized_elements(elements, sizes, whole)
+            table[offsets[n] : offsets[n] + nbytes[n]] = content(found)
+        inputs, outputs = (tuple(Value(name, shapes[n], dtype) for n, name, dtype in v) for v in (self.inputs, self.outputs))
+        return inputs, outputs, table, arena
+
+    def written(self) -> dict[str, Any]:
+        """All but `sized` as numbers, lists and dicts."""
+        plain = ("ends", "itemsizes", "roots", "offsets", "below", "copied", "inputs", "outputs")
+        formulas = {name: getattr(self, name).written() for name in ("dimensions", "parts")}
+        return {"coverage": vars(self.coverage)} | formulas | {name: getattr(self, name) for name in plain}
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any], sized: dict[int, tuple[np.ndarray, Formulas | None]]) -> Tables:
+        """The tables that `written` gave."""
+        covered: dict[str, Any] = {k: v if k == "limits" else tuple(v) for k, v in written["coverage"].items()}
+        formulas = {name: Formulas.read(written[name]) for name in ("dimensions", "parts")}
+        return cls(**{**written, **formulas, "coverage": Coverage(**covered), "sized": sized})
+
+
+class TableProgram:
+    """A program for many sizes: its tables, its weights by the names of their blocks, and its native functions (see
+    `Network._functions`). `num_steps` counts copies, too."""
+
+    def __init__(
+        self, name: str, tables: Tables, weights: Mapping[str, np.ndarray], labels: Sequence[str], num_steps: int, threads: int,
+        donated: Mapping[str, str],
+    ):  # fmt: skip
+        self.name, self.tables, self.weights, self.labels = name, tables, dict(weights), list(labels)
+        self.num_steps, self.threads, self.donated = num_steps, threads, dict(donated)
+        self.arenas: list[np.ndarray] = []  # of calls that have ended, at any sizes
+
+    functions: tuple[Entry, Entry | None, Entry | None]
+
+    def native(self, network: Network, written: bool) -> Entry:
+        """The entry as `Network._native` gives it."""
+        raise NotImplementedError
+
+    def at(self, row: Row) -> Planned:
+        """The network at these sizes."""
+        return Planned(self, *self.tables.at(row))
+
+
+class Planned(Network):
+    """A network of open sizes at some of them: a table of addresses for the code of all sizes."""
+
+    def __init__(
+        self,
+        program: TableProgram,
+        inputs: tuple[Value, ...],
+        outputs: tuple[Value, ...],
+        table: np.ndarray,
+        arena_nbytes: int,
+    ):
+        self.program = program
+        super().__init__(
+            program.name, inputs, outputs, program.weights, arena_nbytes, program.labels, program.num_steps, program.threads,
+            program.donated,
+        )  # fmt: skip
+        self._blocks = (table, *self._blocks)
+        self._arenas = program.arenas  # those of all sizes
+
+    @property
+    def _functions(self) -> tuple[Entry, Entry | None, Entry | None]:  # type: ignore[override]
+        return self.program.functions
+
+    def _native(self, written: bool) -> Entry:
+        return self.program.native(self, written)
+
+
+def nearest(programs: Sequence[TableProgram], row: Row) -> Planned | None:
+    """The network at these sizes by the program that was made at the nearest ones; None where none covers them."""
+    found = [p for p in programs if row in p.tables.coverage]
+    return min(found, key=lambda p: p.tables.coverage.distance(row)).at(row) if found else None
