@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -140,6 +140,13 @@ def keeps_memory(kernel) -> bool:
 def calls_openmp(code: bytes) -> bool:
     """True where an object file calls the OpenMP runtime."""
     return b"GOMP_parallel\0" in code
+
+
+def keeping(codes: Mapping[str, bytes]) -> list[str]:
+    """The symbols of kernels, as object files by their symbols, that keep memory from one call to the next."""
+    from .llvm.scratch import RELEASE
+
+    return [name for name, code in codes.items() if f"{name}{RELEASE}\0".encode() in code]
 
 
 def header_text(kernel, name: str, path: Path, parallel: bool) -> str:

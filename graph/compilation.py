@@ -10,7 +10,7 @@ from importlib import import_module
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from tir.te import Tensor, create_prim_func
 
 from .alternatives import part
 from .donation import donations, fuse_in_place, planned_graph
+from .export import save_open
 from .fusion import Group
 from .general import GeneralKernels, Row, is_constant, largest_samples, samples
 from .ir import Graph, GraphError
@@ -44,6 +45,7 @@ from .passes.weights import dot_lanes, keep_weights_narrow
 from .passes.winograd import fastest, filter_minimally
 from .planned import NotPlanned, OpenPlan, Program, Sample, Survey, is_planned
 from .prepare import Constants, filled, prepared
+from .saved import restored
 from .sizes import OpenGraph
 from .tables import Planned, nearest
 from .variants import OpenModel
@@ -229,10 +231,13 @@ class _Variants:
         """The model of a network at known sizes, which shares constants with those at other sizes."""
         return self._assembled(final(graph.at(row), self.target, self.winograd, self.precision), None if named else row)
 
-    def written(self, model: OpenModel) -> bytes:
-        """The file of a model, for pickle."""
+    def save(self, model: OpenModel, path: Path, compiler: str | None) -> Path:
+        return save_open(model, self.programs, self.target, path, compiler)
+
+    def reduced(self, model: OpenModel) -> tuple[Any, ...]:
+        """The model for pickle, as the bytes of its file."""
         with TemporaryDirectory() as folder:
-            return model.save(Path(folder) / "model").read_bytes()
+            return restored, (model.save(Path(folder) / "model").read_bytes(),)
 
     def _sample(self, graph: Graph, row: Row) -> tuple[Sample, Graph]:
         read = final(graph, self.target, self.winograd, self.precision)

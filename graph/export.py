@@ -19,6 +19,7 @@ from codegen.export import (
     file_and_name,
     found_compiler,
     framed,
+    keeping,
     link,
     parameters,
     write,
@@ -31,12 +32,12 @@ from codegen.processor import INSTRUCTION_SETS, reported_features
 from codegen.runtime.alignment import ALIGNMENT, aligned
 
 from .memory import WEIGHTS, buffer
-from .model import keeping
-from .planned import Program
 from .saved import PAGE_BYTES, complete
+from .tables import TableProgram
 
 if TYPE_CHECKING:
     from .model import Model
+    from .planned import Program
     from .variants import OpenModel
 
 SAVED = "tir_net"  # the C function of a saved model
@@ -75,22 +76,20 @@ def save(model: Model, path: str | Path, *, compiler: str | None = None) -> Path
     return _saved(Path(path), {SAVED: model}, description(model, symbols), _contents(model), model.target, compiler)
 
 
-def save_open(model: OpenModel, path: str | Path, *, compiler: str | None = None) -> Path:
+def save_open(model: OpenModel, programs: Sequence[Program], target: Target, path: Path, compiler: str | None = None) -> Path:
     """Write the networks of named sizes of a model, and its plans, as one file for `tir.load`; returns its path. Raises
     ExportError."""
-    path, variants = Path(path), model._variants
-    if (target := variants.target) is None or not model.named:
-        reason = "it was loaded from a file itself" if model.named else "no sizes were named when it was compiled"
-        raise ExportError(f"save to {str(path)!r}: {model.name} has no code to save: {reason}")
+    if not model.named:
+        raise ExportError(f"save to {str(path)!r}: no sizes of {model.name} were named when it was compiled, so it has no code")
     rows = [dict(zip(model.graph.sizes, key, strict=True)) for key in model.named]
-    compiled: list[Any] = [*model.named.values(), *variants.programs]
+    compiled: list[Any] = [*model.named.values(), *programs]
     found: dict[str, Model | Program] = {f"{SAVED}{n}": network for n, network in enumerate(compiled)}
     codes = {symbol: code for network in found.values() for symbol, code in network.codes.items()}
     blocks = {base: block for network in found.values() for base, block in network.weights.items()}
     ends = list(accumulate(_pages(block.nbytes) for block in blocks.values()))
     networks = []
     for n, (name, network) in enumerate(found.items()):
-        own = _program(network) if isinstance(network, Program) else {**_network(network), "row": rows[n]}
+        own = _program(network) if isinstance(network, TableProgram) else {**_network(network), "row": rows[n]}
         networks.append({**own, "symbols": _symbols(name, codes), "blocks": list(network.weights)})
     described = {
         **_machine(target, bool(networks[0]["symbols"]["limit"])),

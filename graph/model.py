@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from codegen import Target, backend
-from codegen.export import calls_openmp
+from codegen.export import calls_openmp, keeping
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.native_call import native_call
 from codegen.llvm.program import LIMITED, PARALLEL, THREADS, TIMED, entry, limited_threads
-from codegen.llvm.scratch import RELEASE
 from codegen.runtime.faults import failure
 from codegen.steps import Invoke, Step, copies
 from tir.ir import Buffer, Const, PrimFunc
@@ -108,11 +107,6 @@ class Model(Network):
         from .export import export
 
         return export(self.joined(), path, name, compiler=compiler)
-
-
-def keeping(codes: Mapping[str, bytes]) -> list[str]:
-    """The symbols of kernels, as object files by their symbols, that keep memory from one call to the next."""
-    return [name for name, code in codes.items() if f"{name}{RELEASE}\0".encode() in code]
 
 
 def loaded(

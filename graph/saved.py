@@ -192,8 +192,6 @@ class _SavedProgram(TableProgram):
 class _SavedVariants:
     """The networks of a file, at the sizes that it has."""
 
-    target = None
-
     def __init__(self, file: _File):
         self._file, described = file, file.description["networks"]
         self.named = {tuple(d["row"].items()): Saved(file, d, file.blocks(d)) for d in described if "row" in d}
@@ -211,8 +209,11 @@ class _SavedVariants:
     def read(self, graph: OpenGraph, row: Mapping[str, int]) -> Network:
         raise self._missing(graph, row)
 
-    def written(self, model: OpenModel) -> Path | bytes:
-        return self._file.source
+    def save(self, model: OpenModel, path: Path, compiler: str | None) -> Path:
+        raise GraphError(f"save to {str(path)!r}: {model.name} was loaded from a file, which can be copied")
+
+    def reduced(self, model: OpenModel) -> tuple[Any, ...]:
+        return restored, (self._file.source,)
 
     def _missing(self, graph: OpenGraph, row: Mapping[str, int]) -> GraphError:
         rows = [", ".join(f"{name} = {n}" for name, n in named) for named in self.named]

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tir.arrays import host_array
 
@@ -14,10 +14,7 @@ from .arguments import given_in_order
 from .ir import GraphError
 from .network import Network, Profile
 from .sizes import OpenGraph
-from .tables import Planned, TableProgram
-
-if TYPE_CHECKING:
-    from codegen import Target
+from .tables import Planned
 
 MAX_KEPT_VARIANTS = 64  # variants of sizes that were not named; the oldest goes first
 
@@ -27,19 +24,15 @@ Key = tuple[int, ...]
 class Variants(Protocol):
     """The compilation of a network of open sizes at some of them (see `compilation`), or a file of what was compiled."""
 
-    @property
-    def target(self) -> Target | None: ...
-
-    @property
-    def programs(self) -> Sequence[TableProgram]: ...
-
     def model(self, graph: OpenGraph, row: Mapping[str, int], named: bool) -> Network: ...
 
     def planned(self, row: Mapping[str, int]) -> Planned | None: ...
 
     def read(self, graph: OpenGraph, row: Mapping[str, int]) -> Network: ...
 
-    def written(self, model: OpenModel) -> Path | bytes: ...
+    def save(self, model: OpenModel, path: Path, compiler: str | None) -> Path: ...
+
+    def reduced(self, model: OpenModel) -> tuple[Any, ...]: ...
 
 
 class OpenModel:
@@ -133,14 +126,10 @@ class OpenModel:
     def save(self, path: str | Path, *, compiler: str | None = None) -> Path:
         """Write the models of named sizes and the plans for others to one file, as `Model.save`. What `tir.load` gives runs these
         sizes alone, as nothing is compiled there."""
-        from .export import save_open
-
-        return save_open(self, path, compiler=compiler)
+        return self._variants.save(self, Path(path), compiler)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from .saved import restored
-
-        return restored, (self._variants.written(self),)
+        return self._variants.reduced(self)
 
     @property
     def models(self) -> list[Network]:

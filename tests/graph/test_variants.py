@@ -222,7 +222,7 @@ def test_values_that_live_at_the_same_time_share_no_memory():
             for n, below in program.tables.below:
                 value = next(v for v, at in program._at.items() if at == n)
                 shape = [polynomial_value(f, row) for f in program.plan.shape(value)]
-                ends[n] = int(words[n]) + int(np.prod(shape)) * program._itemsizes[n]
+                ends[n] = int(words[n]) + int(np.prod(shape)) * program.tables.itemsizes[n]
                 assert all(words[n] >= ends[m] for m in below) and ends[n] <= network.arena_nbytes
 
 
