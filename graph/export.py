@@ -184,7 +184,7 @@ def _program(program: Program) -> dict[str, Any]:
     """The part of a description that says how the program of a plan is called."""
     sized = []
     for n, (array, elements) in program.tables.sized.items():
-        at = program.layout[program.sized[n]]
+        at = program.layout.addresses[program.sized[n]]
         sized.append((n, at.base, at.offset, array.shape, program.sized[n].dtype, elements and elements.written()))
     plain = {"name": program.name, "donated": program.donated, "labels": program.labels, "threads": program.threads}
     return {**plain, "steps": program.num_steps, "tables": program.tables.written(), "sized": sized}
