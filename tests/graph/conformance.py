@@ -29,7 +29,7 @@ from onnx.backend.test.runner import Runner
 from onnx.reference.ops import op_pool_common
 
 from graph.ir import GraphError
-from graph.onnx.backend import TirBackend
+from tests.graph.onnx_backend import TirBackend
 
 EXPANDED = re.compile(r"_expanded(_ver\d+|_function)?$")
 

@@ -10,9 +10,9 @@ from onnx import TensorProto, helper
 
 from graph.ir import GraphError
 from graph.onnx import load_onnx
-from graph.onnx.backend import TirBackend
 from graph.ops.narrow import NARROW
 from graph.reference import evaluate
+from tests.graph.onnx_backend import TirBackend
 
 from .models import model
 

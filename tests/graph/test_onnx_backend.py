@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from graph.ir import GraphError
-from graph.onnx.backend import TirBackend, operands
+from tests.graph.onnx_backend import TirBackend, operands
 from tests.sweeps import one_in
 
 from .conformance import cases, check, operator_of

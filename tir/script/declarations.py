@@ -81,7 +81,6 @@ class Declarations(ExpressionReader):
         self.names: SourceNames
         self.headers: list[BlockHeader] = []
         self.sizes: list[Var] = []  # symbolic sizes that the body declares
-        self.passed: dict[str, Buffer] = {}  # by name, parameters that callers pass in another shape
         self.domains: dict[Expr, Domain] = {}
         self.root = self.scope
         self.line = 0  # of the statement being read
@@ -360,22 +359,6 @@ class Declarations(ExpressionReader):
         """Bind a name to memory, which views give a shape."""
         name, dtype, scope = self.identifier(target), self.dtype(arguments), self.storage_scope(arguments)
         return self.bind(name, Pointer(self.names.buffer(name), extents, dtype, scope, self.names.one_shape(name)))
-
-    def preflattened_buffer(self, node: ast.Call, form: Any) -> None:
-        """Note the shape in which callers pass a parameter; its name in the body becomes a view of that."""
-        view, arguments = self.declaration(form, node)
-        buffer = self.value(arguments["postflattened"])
-        if not isinstance(buffer, Buffer) or not isinstance(arguments["postflattened"], ast.Name) or buffer.name in self.passed:
-            raise self.error("the parameter to be passed in another shape is missing", node, "T.preflattened_buffer(A, [7, 5])")
-        if self.headers[0].begun:
-            raise self.error("T.preflattened_buffer stands before the statements of the function", node)
-        self.same_dtype(view.buffer.dtype if "dtype" in arguments else buffer.dtype, buffer, node)
-        count = element_count(view.shape)
-        if not provably_equal(count, element_count(buffer.shape)):
-            counts = f"{count} elements, and `{buffer.name}` has {element_count(buffer.shape)}"
-            raise self.error(f"a shape of {counts}", node)
-        self.passed[buffer.name] = buffer.with_(shape=view.shape)
-        self.bind(arguments["postflattened"].id, Reshaped(self.passed[buffer.name], buffer.shape))
 
     def declare_buffer(self, target: ast.expr, node: ast.Call, form: Any) -> Wrapper | None:
         """A view of memory, or without `data` a buffer for the statements that follow."""

@@ -123,11 +123,6 @@ allocate_const = Form(
     _DECLARES_OR_WITH,
     "Memory that holds the numbers of a list, to be seen through `T.Buffer(shape, data=...)`.",
 )
-preflattened_buffer = Form(
-    "preflattened_buffer" + _STATES("postflattened, shape", -1, "default"),
-    _STATEMENT,
-    "The shape in which the caller passes a parameter, whose name from there on is a view of it.",
-)
 grid = Form("grid(*extents)", _LOOP, "Nested serial loops.")
 serial = Form("serial" + _SPAN, _LOOP, "A loop whose iterations run in order.")
 parallel = Form("parallel" + _SPAN, _LOOP, "A loop whose iterations run on several threads.")

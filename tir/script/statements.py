@@ -95,7 +95,7 @@ class FunctionReader(Loops, Blocks):
                 if value.buffer is None:
                     raise self.error(f"the handle `{p.arg}` is given no shape", p, f"A = T.match_buffer({p.arg}, (128,))")
                 value = value.buffer
-            result.append(self.passed.get(value.name, value))
+            result.append(value)
         header = self.headers.pop()
         attrs = tuple(sorted(header.annotations.items()))
         func = PrimFunc(node.name, (*result, *self.sizes), body or NOTHING, tuple(header.allocs), attrs)
@@ -248,9 +248,6 @@ class FunctionReader(Loops, Blocks):
                 return None
             case "launch_thread" if isinstance(thread := self.arguments(form, node)["thread"], ast.Name):
                 return self.launch(thread, node, form)
-            case "preflattened_buffer":
-                self.preflattened_buffer(node, form)
-                return None
             case "where" | "reads" | "writes" | "block_attr":
                 self.state(form, node)
                 return None

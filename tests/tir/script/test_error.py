@@ -58,16 +58,6 @@ ERRORS = {
         ("«n, m = T.int32(), T.int32(), T.int32()»", "2 names, but 3 values"),
         ("C = «T.allocate_const([1.0, 2.0], 'float32', [3])»", "2 number(s) for the extents (3)"),
         ("C = «T.allocate_const([1.0, 0.5], 'int32')»", "0.5 is not an integer, and cannot be a constant of dtype int32"),
-        ("«T.preflattened_buffer(A, [7, 12])»", "a shape of 84 elements, and `A` has 91"),
-        (
-            "«T.preflattened_buffer(7, [7])»",
-            "the parameter to be passed in another shape is missing",
-            "T.preflattened_buffer(A, [7, 5])",
-        ),
-        (
-            "B[0, 0] = A[0, 0]\n«T.preflattened_buffer(A, [91])»",
-            "T.preflattened_buffer stands before the statements of the function",
-        ),
         (
             "B[0, 0] = «A[0, 0:4]»",
             "`A[0, 0:4]` is a region; a value is needed here",

@@ -120,23 +120,6 @@ def test_a_handle_gets_its_shape_from_a_view():
     ).becomes("A[0] = A[3]")
 
 
-def test_a_parameter_that_is_passed_in_another_shape():
-    func = Body(
-        """
-        T.preflattened_buffer(A, [7, 13], dtype="float32", data=A.data)
-        B = T.match_buffer(b, (91,), "float32")
-        T.preflattened_buffer(B, (13, 7), data=B.data)
-        for i in range(91):
-            B[i] = A[i]
-    """,
-        'A: T.Buffer((91,), "float32"), b: T.handle',
-    ).becomes("""
-        for i in range(91):
-            B[i // 7, i % 7] = A[i // 13, i % 13]
-    """)
-    assert [tuple(map(str, p.shape)) for p in func.buffers] == [("7", "13"), ("13", "7")]
-
-
 def test_sizes_that_stand_for_strides_and_offsets():
     Body(
         """

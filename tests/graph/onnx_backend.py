@@ -1,10 +1,4 @@
-"""The compiler as a backend of the ONNX package, which then runs ONNX's own tests, and its tools, on it.
-
-import onnx.backend.test
-from graph.onnx.backend import TirBackend
-
-globals().update(onnx.backend.test.BackendTest(TirBackend, __name__).test_cases)
-"""
+"""The compiler as a backend of the ONNX package, whose own tests are run on it."""
 
 from __future__ import annotations
 
@@ -16,16 +10,16 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.base import Backend, BackendRep
 
-from ..compilation import compile
-from ..ir import Graph, GraphError
-from ..model import Model
-from ..ops import alternatives
-from ..ops.narrow import NARROW, held_as, narrow_name
-from . import load_onnx
-from .functions import ordered
-from .inputs import element_type
-from .refusals import MEASURES, OF_CONSTANTS
-from .weights import as_onnx
+from graph.compilation import compile
+from graph.ir import Graph, GraphError
+from graph.model import Model
+from graph.onnx import load_onnx
+from graph.onnx.functions import ordered
+from graph.onnx.inputs import element_type
+from graph.onnx.refusals import MEASURES, OF_CONSTANTS
+from graph.onnx.weights import as_onnx
+from graph.ops import alternatives
+from graph.ops.narrow import NARROW, held_as, narrow_name
 
 
 class PreparedModel(BackendRep):
