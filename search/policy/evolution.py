@@ -22,7 +22,7 @@ from itertools import islice
 import numpy as np
 
 from codegen.target import Target
-from costmodel import CostModel, Explains, SketchPrograms, WarmUp
+from costmodel import CostModel, SketchPrograms, WarmUp
 from costmodel.metrics import ranks
 
 from ..measure import Candidate, Measurement, Origin
@@ -247,14 +247,6 @@ class Evolution:
         for trusted in self._models:
             if isinstance(trusted.model, WarmUp):
                 trusted.model.warm_up()
-
-    def explanation(self, candidate: Candidate) -> dict[str, float]:
-        """The effects of features, by name, on the learning model's prediction for a candidate; see `costmodel.Explains`."""
-        number = self._numbers.get(candidate.sketch)
-        if number is None or not self._models or not isinstance(self._models[0].model, Explains):
-            return {}
-        row = np.array(candidate.row, dtype=np.int64)
-        return self._models[0].model.explanation(self._islands[number].programs, row)
 
     @property
     def taught(self) -> Collection[str]:

@@ -59,15 +59,6 @@ class Begins(Protocol):
 
 
 @runtime_checkable
-class Explains(Protocol):
-    """A policy that explains the predictions of its model."""
-
-    def explanation(self, candidate: Candidate) -> dict[str, float]:
-        """The e-folds by which each feature, by its name, moves the predicted time; empty where unknown."""
-        ...
-
-
-@runtime_checkable
 class WarmStarts(Protocol):
     """A policy that can learn from records of other tasks."""
 
