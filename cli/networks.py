@@ -20,7 +20,7 @@ from .options import Usage, parse_target, refusing, writable
 
 if TYPE_CHECKING:
     from codegen import Target
-    from graph import Graph, Model
+    from graph import Graph, Model, OpenGraph
 
 Shape = tuple[int, ...]
 PRECISION = "bfloat16|float16"
@@ -54,7 +54,7 @@ def load(path: str, shapes: Sequence[tuple[str, Shape]] = (), inputs: Mapping[st
     return graph.with_(name=Path(path).stem)
 
 
-def _of_torch(path: str, shapes: Mapping[str, Shape]) -> Graph:
+def _of_torch(path: str, shapes: Mapping[str, Shape]) -> Graph | OpenGraph:
     from graph.torch import from_torch
 
     if not Path(path).is_file():

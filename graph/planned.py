@@ -178,7 +178,7 @@ class OpenPlan:
         for n, whole in taken[0].constants.items():
             arrays = [s.constants[n] for s in taken]
             if all(a.ndim == whole.ndim and same(leading(whole, a.shape), a) for a in arrays):
-                if any(not leading(whole, a.shape).flags.c_contiguous for a in arrays):
+                if any(a.shape != whole.shape and not leading(whole, a.shape).flags.c_contiguous for a in arrays):
                     result[n] = None
             elif whole.size <= MAX_FITTED_ELEMENTS and all(_integers(a, whole.shape) for a in arrays):
                 columns = zip(*(a.reshape(-1).astype(np.int64).tolist() for a in arrays), strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +25,10 @@ class OpenInput:
         """The shape, of which no size is open."""
         assert all(isinstance(d, int) for d in self.shape), self
         return self.shape  # type: ignore[return-value]
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """True for a shape of this rank and these known extents."""
+        return len(shape) == len(self.shape) and all(isinstance(d, str) or d == n for d, n in zip(self.shape, shape, strict=True))
 
     def __str__(self) -> str:
         return f"{name_text(self.name)}: {self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -56,8 +60,7 @@ class OpenGraph:
         """The sizes of inputs of these shapes. Raises GraphError where a shape does not fit, or two say different sizes."""
         found: dict[str, tuple[int, str]] = {}
         for v, shape in zip(self.inputs, shapes, strict=True):
-            fits = len(shape) == len(v.shape) and all(isinstance(d, str) or d == n for d, n in zip(v.shape, shape, strict=True))
-            if not fits:
+            if not v.fits(shape):
                 wanted = f"[{', '.join(map(str, v.shape))}]"
                 raise GraphError(f"input `{v.name}` must have shape {wanted}, got {list(shape)}")
             for d, n in zip(v.shape, shape, strict=True):
@@ -77,3 +80,36 @@ class OpenGraph:
 
     def __repr__(self) -> str:
         return f"<OpenGraph {self.name}({', '.join(map(str, self.inputs))}) -> {', '.join(self.outputs)}>"
+
+
+def with_sizes(
+    file: str, found: Sequence[OpenInput], given: Mapping[str, Sequence[int] | int], kind: str = "file"
+) -> tuple[OpenInput, ...]:
+    """Inputs with the sizes that `given` says: shapes by the names of inputs, and sizes by theirs. Raises GraphError for a shape
+    that contradicts the stated one, and for a name of no input or size."""
+    tensors = {v.name for v in found}
+    for v in found:
+        own = given.get(v.name)
+        if isinstance(own, Sequence) and not v.fits(own):
+            text = f"[{', '.join(map(str, v.shape))}]"
+            raise GraphError(f"{file}: the shape {list(own)} for the input `{v.name}` contradicts the {kind}: {text}")
+    numbers = {name: (n,) if isinstance(n, int) else tuple(n) for name, n in given.items() if name not in tensors}
+    sizes: dict[str, tuple[int, str]] = {name: (n[0], "shapes") for name, n in numbers.items() if len(n) == 1}
+    for v in found:
+        shape = given.get(v.name)
+        for d, n in zip(v.shape, shape if isinstance(shape, Sequence) else (), strict=False):
+            if isinstance(d, str) and sizes.setdefault(d, (n, v.name))[0] != n:
+                other, where = sizes[d]
+                raise GraphError(f"{file}: the size `{d}` is {other} in the input `{where}`, but {n} in `{v.name}`")
+    names = tensors | {d for v in found for d in v.shape if isinstance(d, str)}
+    if several := next((name for name, n in numbers.items() if name in names and len(n) != 1), None):
+        raise GraphError(f"{file}: the size `{several}` is one number, got {list(numbers[several])}")
+    if unknown := [name for name in given if name not in names]:
+        inputs = ", ".join(v.name for v in found) or "none"
+        raise GraphError(f"{file}: shapes names `{unknown[0]}`; the inputs are {inputs}{_open(names - tensors)}")
+    known = {name: n for name, (n, _) in sizes.items()}
+    return tuple(OpenInput(v.name, tuple(known.get(d, d) if isinstance(d, str) else d for d in v.shape), v.dtype) for v in found)
+
+
+def _open(sizes: Collection[str]) -> str:
+    return f", open sizes {', '.join(sorted(sizes))}" if sizes else ""

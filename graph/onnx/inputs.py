@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tir import dtypes
 
 from ..ir import GraphError
 from ..ops.narrow import NARROW
-from ..sizes import OpenInput
+from ..sizes import OpenInput, with_sizes
 
 if TYPE_CHECKING:
     import onnx
@@ -19,31 +19,11 @@ def stated(graph: onnx.GraphProto, file: str, given: Mapping[str, Sequence[int] 
     """The inputs that are no constants, with the shapes that the file states, in which `given` shapes of inputs and sizes are
     filled in. An open dimension without a name is called by its input and axis.
 
-    Raises GraphError for an input that is no tensor, and for a shape that is unknown, contradicts the file or names no input.
+    Raises GraphError for an input that is no tensor, for a shape that is unknown, and as `with_sizes` does.
     """
     constants = {i.name for i in graph.initializer} | {i.values.name for i in graph.sparse_initializer}
     found = [_stated(file, i, given.get(i.name)) for i in graph.input if i.name not in constants]
-    tensors = {v.name for v in found}
-    numbers = {name: (n,) if isinstance(n, int) else tuple(n) for name, n in given.items() if name not in tensors}
-    sizes: dict[str, tuple[int, str]] = {name: (n[0], "shapes") for name, n in numbers.items() if len(n) == 1}
-    for v in found:
-        shape = given.get(v.name)
-        for d, n in zip(v.shape, shape if isinstance(shape, Sequence) else (), strict=False):
-            if isinstance(d, str) and sizes.setdefault(d, (n, v.name))[0] != n:
-                other, where = sizes[d]
-                raise GraphError(f"{file}: the size `{d}` is {other} in the input `{where}`, but {n} in `{v.name}`")
-    names = tensors | {d for v in found for d in v.shape if isinstance(d, str)}
-    if several := next((name for name, n in numbers.items() if name in names and len(n) != 1), None):
-        raise GraphError(f"{file}: the size `{several}` is one number, got {list(numbers[several])}")
-    if unknown := [name for name in given if name not in names]:
-        inputs = ", ".join(v.name for v in found) or "none"
-        raise GraphError(f"{file}: shapes names `{unknown[0]}`; the inputs are {inputs}{_open(names - tensors)}")
-    known = {name: n for name, (n, _) in sizes.items()}
-    return tuple(OpenInput(v.name, tuple(known.get(d, d) if isinstance(d, str) else d for d in v.shape), v.dtype) for v in found)
-
-
-def _open(sizes: Collection[str]) -> str:
-    return f", open sizes {', '.join(sorted(sizes))}" if sizes else ""
+    return with_sizes(file, found, given)
 
 
 def _stated(file: str, info: onnx.ValueInfoProto, shape: Sequence[int] | int | None) -> OpenInput:
@@ -64,12 +44,7 @@ def _stated(file: str, info: onnx.ValueInfoProto, shape: Sequence[int] | int | N
             f"{file}: the shape of the input `{info.name}` is open, unknown; "
             f"give it: shapes={{{info.name!r}: (...)}}, or in a shell --shape {info.name}=..."
         )
-    if found is None or given is None:
-        return OpenInput(info.name, given if found is None else found, dtype)  # type: ignore[arg-type]
-    if len(found) != len(given) or any(not isinstance(d, str) and d != e for d, e in zip(found, given, strict=True)):
-        text = f"[{', '.join(map(str, found))}]"
-        raise GraphError(f"{file}: the shape {list(given)} for the input `{info.name}` contradicts the file: {text}")
-    return OpenInput(info.name, found, dtype)
+    return OpenInput(info.name, given if found is None else found, dtype)  # type: ignore[arg-type]
 
 
 def element_type(number: int | str, what: str) -> str:

@@ -13,15 +13,18 @@ if TYPE_CHECKING:
     import torch
 
     from ..ir import Graph
+    from ..sizes import OpenGraph
 
 
-def from_torch(program: torch.export.ExportedProgram, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
-    """The graph of a program that `torch.export.export(model, args)` gives.
+def from_torch(
+    program: torch.export.ExportedProgram, shapes: Mapping[str, Sequence[int] | int] | None = None
+) -> Graph | OpenGraph:
+    """The graph of a program that `torch.export.export(model, args)` gives; a graph of open sizes where it leaves shapes open.
 
     Inputs are those of the program, by name, then the buffers that it changes; outputs are its tensors in order, then the new
-    elements of these buffers, and of inputs that it changes. Parameters share their memory with the model. `shapes` gives the
-    shapes of inputs that the program leaves open. Raises TypeError for anything but a program, GraphError, which names all
-    operators that are not supported, and ImportError without torch.
+    elements of these buffers, and of inputs that it changes. Parameters share their memory with the model. `shapes` gives shapes
+    that the program leaves open, by the names of inputs, and sizes by theirs. Raises TypeError for anything but a program, and
+    ImportError without torch. One GraphError names all operators that are not supported.
     """
     _need_torch("from_torch")
     from .exported import imported

@@ -1,7 +1,8 @@
 """The compiler as a backend of `torch.compile`.
 
 torch gives a traced graph, and calls what is made of it with parameters and inputs. A model is compiled at the first call, when
-the parameters are known: they are constants of it, and packed once. Where torch leaves sizes open, each has a model of its own.
+the parameters are known: they are constants of it, and packed once. Where torch leaves sizes open, the first ones have a model of
+their own, and the second ones begin a model for all sizes.
 """
 
 from __future__ import annotations
@@ -22,14 +23,27 @@ from torch.fx.passes.operator_support import create_op_support
 from codegen import Target
 
 from ..compilation import compile
+from ..ir import Graph as IrGraph
 from ..ir import GraphError, Value
 from ..model import Model
-from .importer import Importer, Missing, UnsupportedNodes, array_of, decompositions, dtype_name, operator_name
+from ..sizes import OpenGraph
+from ..variants import OpenModel
+from .importer import (
+    Importer,
+    Missing,
+    UnsupportedNodes,
+    array_of,
+    decompositions,
+    dtype_name,
+    open_inputs,
+    operator_name,
+)
 from .recurrent import keep_recurrences
 
 OPTIONS = ("cache", "plan", "records", "target", "winograd")  # of `tir.compile`
 OF_MEMORY = ("aten.as_strided",)  # operators whose results depend on strides, which results of compiled parts do not keep
 MAX_MODELS = 64  # models of one traced graph, of other parameters or sizes
+MAX_OPEN_MODELS = 4  # models for all sizes, of other parameters
 TRAINING = "tir compiles inference only, and a model that needs gradients runs in eager mode: call it under torch.no_grad()"
 
 
@@ -65,6 +79,7 @@ class CompiledGraph:
         self.placeholders = [n for n in traced.graph.nodes if n.op == "placeholder"]
         self.warned = False
         self.models: dict[tuple, Callable] = {}
+        self.open: dict[tuple, Callable | None] = {}  # for all sizes, by parameters; None where there is none
         self.last: tuple[tuple, Callable] | None = None
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:
@@ -89,8 +104,21 @@ class CompiledGraph:
         if key not in self.models:
             if len(self.models) >= MAX_MODELS:
                 del self.models[next(iter(self.models))]
-            self.models[key] = self._made(given)
+            again = any(known[0] == key[0] for known in self.models)
+            self.models[key] = (self._of_all_sizes(key[0], given) if again else None) or self._made(given)
         return self.models[key]
+
+    def _of_all_sizes(self, parameters: tuple, given: Sequence[Any]) -> Callable | None:
+        """The model for all sizes, which is made when second ones are called; None where torch leaves none open, or where some
+        of the results are no tensors, or some of the graph is not compiled."""
+        if parameters not in self.open:
+            while len(self.open) >= MAX_OPEN_MODELS:
+                del self.open[next(iter(self.open))]
+            try:
+                self.open[parameters] = OfAllSizes(self, given)
+            except (GraphError, TypeError):
+                self.open[parameters] = None
+        return self.open[parameters]
 
     def _made(self, given: Sequence[Any]) -> Callable:
         """The compiled model for these parameters and sizes; what is not supported is in eager mode."""
@@ -145,24 +173,35 @@ class Bound:
     """A model of a traced graph for parameters and sizes, as a function of the list of all inputs."""
 
     def __init__(self, compiled: CompiledGraph, given: Sequence[Any]):
-        static = set(compiled.static)
-        bound: dict[str, Any] = {}
-        self.positions = []  # of the model's inputs among those of the traced graph
-        for n, (node, value) in enumerate(zip(compiled.placeholders, given, strict=True)):
-            if isinstance(value, torch.Tensor) and n not in static:
-                self.positions.append(n)
-                bound[node.name] = _input(node.name, value)
-            else:
-                bound[node.name] = value
-        importer = Importer("torch.compile", compiled.traced, bound)
-        results = importer.run()
+        self.compiled, self.given = compiled, given
+        self.static = set(compiled.static)
+        # Positions of the model's inputs among those of the traced graph.
+        self.positions = [n for n, v in enumerate(given) if isinstance(v, torch.Tensor) and n not in self.static]
         self.parameters = [given[n] for n in compiled.static]  # whose memory the constants are
+        self.model = self._model()
+        self.given = ()
+        outputs = () if self.model is None else self.graph.outputs
+        self.bfloat16 = [v.dtype == "bfloat16" for v in outputs]
+
+    def _model(self) -> Model | OpenModel | None:
+        nodes = self.compiled.placeholders
+        values = {nodes[n].name: _input(nodes[n].name, self.given[n]) for n in self.positions}
+        importer, results = self._read(values)
         self.rest = list(results)
         self.outputs = [n for n, v in enumerate(results) if isinstance(v, Value)]
-        self.model: Model | None = None
-        if self.outputs:
-            self.model = compile(importer.graph(*(importer.value(results[n]) for n in self.outputs)), **compiled.options)
-            self.bfloat16 = [v.dtype == "bfloat16" for v in self.model.graph.outputs]
+        if not self.outputs:
+            return None
+        self.graph = importer.graph(*(importer.value(results[n]) for n in self.outputs))
+        return self._compiled()
+
+    def _compiled(self) -> Model | OpenModel:
+        return compile(self.graph, **self.compiled.options)
+
+    def _read(self, inputs: Mapping[str, Any], numbers: Mapping[str, int] | None = None) -> tuple[Importer, Sequence[Any]]:
+        """The traced graph as it is for these inputs, and for numbers in place of those that were given."""
+        bound = {node.name: value for node, value in zip(self.compiled.placeholders, self.given, strict=True)}
+        importer = Importer("torch.compile", self.compiled.traced, bound | dict(numbers or {}) | dict(inputs))
+        return importer, importer.run()
 
     def __call__(self, given: Sequence[Any]) -> Sequence[Any]:
         results = list(self.rest)
@@ -171,6 +210,36 @@ class Bound:
             for n, array, half in zip(self.outputs, found, self.bfloat16, strict=True):
                 results[n] = _tensor(array, half)
         return results
+
+
+class OfAllSizes(Bound):
+    """A model for parameters and all sizes, of which those given are to be fast. GraphError where none is open."""
+
+    def _compiled(self) -> Model | OpenModel:
+        nodes = self.compiled.placeholders
+        traced = {nodes[n].name: nodes[n].meta["val"] for n in self.positions}
+        inputs, sizes = open_inputs(traced)
+        if not sizes or any(v is not None and not isinstance(v, Value) for v in self.rest):
+            raise GraphError("torch leaves no size of inputs open, or results are no tensors")
+        names = {expression: name for name, expression in sizes.items()}
+        # Numbers among the inputs, which are sizes of tensors, by the names of these.
+        symbols = {n.name: n.meta["val"].node.expr for n in nodes if isinstance(n.meta.get("val"), torch.SymInt)}
+        numbers = {n: names[e] for n, e in symbols.items() if e in names}
+        if numbers.keys() != symbols.keys() or not all(e.is_Symbol for e in sizes.values()):
+            raise GraphError("a number among the inputs is no size of a tensor")
+        given = tuple(self.given)
+
+        def read(shapes: Mapping[str, Sequence[int]]) -> IrGraph:
+            row = {d: e for v in inputs for d, e in zip(v.shape, shapes[v.name], strict=True) if isinstance(d, str)}
+            if min(row.values()) < 2:
+                raise GraphError("torch traces another graph for sizes below 2")
+            self.given = given
+            values = {v.name: Value(v.name, tuple(shapes[v.name]), v.dtype) for v in inputs}
+            importer, results = self._read(values, {n: row[d] for n, d in numbers.items()})
+            return importer.graph(*(importer.value(results[n]) for n in self.outputs))
+
+        graph = OpenGraph("torch.compile", tuple(inputs), tuple(v.name for v in self.graph.outputs), read)
+        return compile(graph, sizes=graph.sizes_of([self.given[n].shape for n in self.positions]), **self.compiled.options)
 
 
 def _input(name: str, given: torch.Tensor) -> Value | Missing:

@@ -18,6 +18,7 @@ from tir import dtypes
 from ..builder import Builder, Writer, first_fitting
 from ..ir import GraphError, Value, type_text
 from ..ops import alternatives
+from ..sizes import OpenInput
 from . import aten  # noqa: F401 (registers the operators)
 
 IGNORED = ("copy", "device", "layout", "memory_format", "non_blocking", "pin_memory")  # of keywords: a graph has no such choices
@@ -190,6 +191,19 @@ class Importer(Builder):
         lines += self.problems + ([HOW_TO_ADD] if lines else [])
         if lines:
             raise UnsupportedNodes(self.name, lines, self.refused)
+
+
+def open_inputs(tensors: Mapping[str, torch.Tensor]) -> tuple[list[OpenInput], dict[str, Any]]:
+    """Inputs of traced tensors, and the expressions of their open sizes by name: that of the first input and axis."""
+    names: dict[Any, str] = {}
+    found = []
+    for name, tensor in tensors.items():
+        shape = [e.node.expr if isinstance(e, torch.SymInt) else e for e in tensor.shape]
+        shape = [
+            int(e) if isinstance(e, int) or e.is_Integer else names.setdefault(e, f"{name}.{n}") for n, e in enumerate(shape)
+        ]
+        found.append(OpenInput(name, tuple(shape), dtype_name(tensor.dtype)))
+    return found, {name: expression for expression, name in names.items()}
 
 
 def decompositions(table: Any) -> Any:

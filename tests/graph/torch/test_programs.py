@@ -9,10 +9,11 @@ import pytest
 
 import tir
 from cli.run import main
-from graph import GraphError
+from graph import GraphError, OpenGraph
 from graph.reference import evaluate
 
 torch = pytest.importorskip("torch")
+backend = pytest.importorskip("graph.torch.backend")
 nn, functional = torch.nn, torch.nn.functional
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -117,15 +118,42 @@ def test_open_shapes_are_given():
 
     x = torch.randn(4, 6)
     program = torch.export.export(Rows(), (x,), dynamic_shapes={"x": {0: torch.export.Dim("n")}})
-    with pytest.raises(GraphError, match=r"program: the shape of the input `x` is open, \[s\w+, 6\]; give it: shapes="):
-        tir.from_torch(program)
+    opened = tir.from_torch(program)
+    assert isinstance(opened, OpenGraph) and opened.sizes == ("x.0",)
+    for n in (4, 7, 13):
+        given = torch.randn(n, 6)
+        np.testing.assert_array_equal(evaluate(opened.at({"x.0": n}), [given.numpy()])[0], given.reshape(3 * n, 2) + n)
     graph = tir.from_torch(program, shapes={"x": (5, 6)})
     given = torch.randn(5, 6)
     np.testing.assert_array_equal(evaluate(graph, [given.numpy()])[0], given.reshape(15, 2) + 5)
-    with pytest.raises(GraphError, match=r"the shape \[5, 7\] of the input `x` contradicts the program: \[s\w+, 6\]"):
+    with pytest.raises(GraphError, match=r"the shape \[5, 7\] for the input `x` contradicts the program: \[x.0, 6\]"):
         tir.from_torch(program, shapes={"x": (5, 7)})
     with pytest.raises(GraphError, match="shapes names `y`; the inputs are x"):
         tir.from_torch(program, shapes={"x": (5, 6), "y": (1,)})
+
+
+def test_a_program_of_open_sizes_is_compiled_once(monkeypatch):
+    """Its parameters are held once; sizes out of the range of the program, or that contradict each other, are refused."""
+    module, n = nn.Sequential(nn.Linear(13, 24), nn.GELU(), nn.Linear(24, 7)).eval(), torch.export.Dim("n", min=2, max=40)
+    program = torch.export.export(module, (torch.randn(4, 13),), dynamic_shapes={"input": {0: n}})
+    model = tir.compile(tir.from_torch(program), cache=None, sizes={"input.0": 16})
+    monkeypatch.setattr("graph.compilation.assembled", None)  # nothing is compiled any more
+    for rows in (16, 2, 7, 9):
+        x = torch.randn(rows, 13)
+        torch.testing.assert_close(model(x)[0], module(x))
+    with pytest.raises(GraphError, match=r"the size `input.0` is 41, but the program is for 2 to 40"):
+        model(torch.randn(41, 13))
+
+    class Pair(nn.Module):
+        def forward(self, x, y):
+            return x + y[1:]
+
+    n = torch.export.Dim("n", max=40)
+    dims = {"x": {0: n}, "y": {0: n + 1}}
+    graph = tir.from_torch(torch.export.export(Pair(), (torch.randn(4), torch.randn(5)), dynamic_shapes=dims))
+    with pytest.raises(GraphError, match=r"the size `y.0` is 9, but s\w+ \+ 1 is 8"):
+        graph.at({"x.0": 7, "y.0": 9})
+    assert graph.at({"x.0": 7, "y.0": 8}).outputs[0].shape == (7,)
 
 
 def missing(x):
@@ -192,6 +220,31 @@ def test_new_sizes_and_new_parameters():
     module.bias = nn.Parameter(torch.ones(3))
     torch.testing.assert_close(function(x), module(x))
     assert not noted
+
+
+def test_one_compilation_serves_many_sizes(monkeypatch):
+    """The second sizes begin a model for all; a number among the inputs is one of them, one among the results is not."""
+    made = []
+    monkeypatch.setattr(backend, "compile", lambda graph, **options: made.append(graph) or tir.compile(graph, **options))
+    linear = nn.Linear(13, 7)
+
+    def function(x):
+        return linear(x).softmax(1).sum(0) / x.shape[0] + x.shape[1]
+
+    fast = torch.compile(function, backend=tir.torch_backend, options={"cache": None}, dynamic=True)
+    for rows in (4, 9, 2, 7, 5):
+        x = torch.randn(rows, 13)
+        torch.testing.assert_close(fast(x), function(x))
+    assert [type(graph).__name__ for graph in made] == ["Graph", "OpenGraph"]
+    with torch.no_grad():
+        linear.weight.mul_(2)  # another model: its parameters are constants
+    torch.testing.assert_close(fast(x), function(x))
+    made.clear()
+    counted = torch.compile(lambda x: (x * 2, x.shape[0] * 3), backend=tir.torch_backend, options={"cache": None}, dynamic=True)
+    for rows in (4, 9, 3):
+        x = torch.randn(rows, 5)
+        doubled, number = counted(x)
+        assert number == 3 * rows and (doubled == 2 * x).all()
 
 
 def test_a_buffer_that_calls_write_is_an_input(monkeypatch):
