@@ -193,10 +193,15 @@ class _Variants:
         return found
 
     def survey(self, graph: OpenGraph, largest: Row) -> None:
-        """Read the network at the smallest and the largest sizes, for the plans to know where they hold."""
+        """Read the network at the smallest and the largest sizes, and at even and odd ones below the middle, between samples, for
+        the plans to know where they hold."""
         for ones in sorted({ones for ones, _ in self.samples}, key=sorted):
-            for row in product(*([1] if name in ones else [2, most] for name, most in largest.items())):
-                self._read(graph, dict(zip(largest, row, strict=True)))
+            for read in (
+                {n: (2, most) for n, most in largest.items()},
+                {n: (most // 3, most // 3 + 1) for n, most in largest.items()},
+            ):
+                for row in product(*([1] if name in ones else both for name, both in read.items())):
+                    self._read(graph, dict(zip(largest, row, strict=True)))
 
     def complete(self, graph: OpenGraph, largest: Row) -> None:
         """Read the network at random sizes until a plan follows: its groups may be others where sizes divide those of weights."""
