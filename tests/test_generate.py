@@ -15,7 +15,7 @@ from examples.generate.generation import Generator, sampled
 
 from .sweeps import quick
 
-TINY = Config(layers=2, width=32, heads=4, kv_heads=2, hidden=48, vocabulary=67, room=100)
+TINY = Config(layers=2, width=32, heads=4, kv_heads=2, hidden=48, vocabulary=67, room=230)
 PROMPTS = [[5, 1, 66, 0, 13, 7, 9], [3], list(range(19))]
 
 
@@ -77,13 +77,14 @@ def test_texts_of_a_batch_are_those_of_the_reference(bits: int, variant: str):
         checkpoint = biased(checkpoint, rng)
     if bits:
         checkpoint = checkpoint.with_weights(lambda w: quantised(w, bits, 16))
-    generator = Generator(checkpoint, batch=3, room=70, block=8, target="llvm -num-cores 1")
+    generator = Generator(checkpoint, batch=3, room=230, block=8, target="llvm -num-cores 1")
     exact = np.array([reference(checkpoint, p)[-1] for p in PROMPTS])
     scores = generator.prefill(PROMPTS)
     np.testing.assert_allclose(scores, exact, atol=1e-4 * np.abs(exact).max())
-    found = np.array(list(generator.generate(PROMPTS, 50)))  # beyond the length that attention reads at first
+    count = 200 if not bits else 50  # beyond the length that attention reads at first
+    found = np.array(list(generator.generate(PROMPTS, count)))
     for text, prompt in zip(found.T.tolist(), PROMPTS, strict=True):
-        assert text == continued(checkpoint, prompt, 50)
+        assert text == continued(checkpoint, prompt, count)
 
 
 def test_a_text_ends_at_its_stop_or_where_there_is_no_room():
@@ -121,7 +122,7 @@ def test_blocks_of_files_are_those_of_the_library_gguf(kind: str, tmp_path):
     (tensor,) = gguf.GGUFReader(tmp_path / "x.gguf").tensors
     found = _tensor(tmp_path, tensor)
     exact = gguf.dequantize(raw, type_)
-    assert isinstance(found, Blocks) and found.numbers.max() < 1 << found.bits
+    assert isinstance(found, Blocks) and found.shape == exact.shape
     np.testing.assert_allclose(found.floats(), exact, atol=4 * np.finfo("float32").eps * np.abs(exact).max())
 
 
@@ -131,7 +132,7 @@ def test_a_file_of_gguf_and_a_folder_of_safetensors_are_one_model(tmp_path):
     model = drawn(TINY, np.random.default_rng(1))
     letters = [*map(chr, range(97, 123)), "ab", "abc", *(f"<{n}>" for n in range(39))]
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "qwen2")
-    numbers = {"block_count": 2, "context_length": 100, "embedding_length": 32, "feed_forward_length": 48, "head_count": 4,
+    numbers = {"block_count": 2, "context_length": 230, "embedding_length": 32, "feed_forward_length": 48, "head_count": 4,
                "head_count_kv": 2, "layer_norm_rms_eps": 1e-5}  # fmt: skip
     for name, value in numbers.items():
         getattr(writer, f"add_{name}")(value)
@@ -160,7 +161,7 @@ def test_a_file_of_gguf_and_a_folder_of_safetensors_are_one_model(tmp_path):
 
     safetensors.save_file({name(n): a for n, a in model.weights.items()}, folder / "model.safetensors")
     config = {"model_type": "qwen2", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "vocab_size": 67,
-              "num_key_value_heads": 2, "intermediate_size": 48, "rms_norm_eps": 1e-5, "max_position_embeddings": 100,
+              "num_key_value_heads": 2, "intermediate_size": 48, "rms_norm_eps": 1e-5, "max_position_embeddings": 230,
               "eos_token_id": 2}  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     vocabulary = {text: n for n, text in enumerate(letters)}

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from graph.ops.unpacked import packed
+
 
 class CheckpointError(ValueError):
     """A file that is not a model of the Llama family, or has a part that is not supported."""
@@ -48,23 +50,38 @@ class Config:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """A matrix (rows, columns) whose rows have blocks: numbers of `bits` bits, scales and zero points (rows, blocks),
-    by default the middle number."""
+    """A matrix (rows, columns) in blocks of columns, as products read it: numbers of `bits` bits in `words` (blocks, words of a
+    block, rows), scales and zero points (blocks, rows), by default the middle number."""
 
-    numbers: np.ndarray
     bits: int
+    words: np.ndarray
     scales: np.ndarray
     zeros: np.ndarray | None = None
 
+    @classmethod
+    def of(cls, bits: int, numbers: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None = None) -> Blocks:
+        """The matrix of numbers (rows, columns), scales and zero points (rows, blocks)."""
+        rows, columns = numbers.shape
+        of_blocks = [np.ascontiguousarray(a.reshape(rows, -1).T, np.float32) for a in (scales, zeros) if a is not None]
+        blocks = len(of_blocks[0])
+        return cls(bits, packed(numbers.T, columns // blocks, blocks, bits), *of_blocks)
+
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.numbers.shape
+        blocks, words, rows = self.words.shape
+        return rows, blocks * words * 32 // self.bits
+
+    @property
+    def operands(self) -> tuple[np.ndarray, ...]:
+        return self.words, self.scales, *(() if self.zeros is None else (self.zeros,))
 
     def floats(self) -> np.ndarray:
         """The weights in float32."""
-        split = self.numbers.reshape(*self.scales.shape, -1).astype(np.float32)
-        zeros = 1 << (self.bits - 1) if self.zeros is None else self.zeros[..., None]
-        return (self.scales[..., None] * (split - zeros)).reshape(self.shape)
+        places = np.arange(0, 32, self.bits, dtype=np.uint32)[:, None]
+        numbers = self.words.view(np.uint32)[:, :, None] >> places & ((1 << self.bits) - 1)
+        split = numbers.reshape(len(self.scales), -1, self.shape[0]).astype(np.float32)
+        zeros = 1 << (self.bits - 1) if self.zeros is None else self.zeros[:, None]
+        return (self.scales[:, None] * (split - zeros)).reshape(-1, self.shape[0]).T
 
 
 Weight = np.ndarray | Blocks
@@ -118,7 +135,7 @@ def quantised(weight: Weight, bits: int, block: int = 32) -> Weight:
     middle = 1 << (bits - 1)
     scales = np.abs(split).max(-1) / (middle - 1)
     numbers = np.rint(split / np.where(scales, scales, 1)[..., None]) + middle
-    return Blocks(numbers.reshape(weight.shape).astype(np.uint8), bits, scales)
+    return Blocks.of(bits, numbers.reshape(weight.shape).astype(np.uint8), scales)
 
 
 # --- safetensors -------------------------------------------------------------------------------------------------------
@@ -204,11 +221,7 @@ def _tensor(path: Path, tensor: Any) -> Weight:
         raise CheckpointError(f"{path}: `{tensor.name}` is {kind}; supported are F32, F16, BF16, {', '.join(_BLOCKS)}")
     nbytes, bits, unpack = _BLOCKS[kind]
     numbers, scales, zeros = unpack(tensor.data.reshape(-1, nbytes))
-    rows = shape[0]
-    return Blocks(
-        numbers.reshape(shape).astype(np.uint8), bits, scales.astype(np.float32).reshape(rows, -1),
-        None if zeros is None else zeros.astype(np.float32).reshape(rows, -1),
-    )  # fmt: skip
+    return Blocks.of(bits, numbers.reshape(shape), scales, zeros)
 
 
 _Unpacked = tuple[np.ndarray, np.ndarray, np.ndarray | None]  # numbers, scales and zero points of blocks

@@ -7,12 +7,10 @@ inputs that are donated to outputs, so that a step writes its own places alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 import numpy as np
 
 from graph import Builder, Graph, OpenGraph, Value
-from graph.ops.unpacked import packed
 from graph.sizes import OpenInput
 
 from .checkpoint import Blocks, Checkpoint, Config
@@ -22,7 +20,6 @@ def network(checkpoint: Checkpoint, batch: int, room: int, row_bits: int = 32) -
     """The graph of a step for `batch` texts of at most `room` tokens. With `row_bits` of 8, rows may be rounded to so many bits
     before they are multiplied by weights in blocks."""
     config = checkpoint.config
-    matrices = _Matrices(checkpoint)
     inputs = [
         OpenInput("ids", (batch, "tokens"), "int64"),
         OpenInput("at", (batch,), "int64"),  # place of the first token of each text
@@ -31,7 +28,7 @@ def network(checkpoint: Checkpoint, batch: int, room: int, row_bits: int = 32) -
         *(OpenInput(name, shape, "float32") for name, shape in caches(config, batch, room).items()),
     ]
     outputs = ("scores", *donated(config).values())
-    return OpenGraph("generate", tuple(inputs), outputs, lambda shapes: _step(config, matrices, inputs, shapes, row_bits))
+    return OpenGraph("generate", tuple(inputs), outputs, lambda shapes: _step(checkpoint, inputs, shapes, row_bits))
 
 
 def caches(config: Config, batch: int, room: int) -> dict[str, tuple[int, ...]]:
@@ -46,58 +43,34 @@ def donated(config: Config) -> dict[str, str]:
     return {name: f"new.{name}" for name in caches(config, 1, 0)}
 
 
-class _Matrices:
-    """Constants of a checkpoint as products read them, each made once for the graphs of all sizes."""
-
-    def __init__(self, checkpoint: Checkpoint):
-        self.weights = checkpoint.weights
-        self.operands = cache(self._operands)
-
-    def _operands(self, name: str) -> tuple[np.ndarray, ...]:
-        weight = self.weights[f"{name}.weight"]
-        if not isinstance(weight, Blocks):
-            return (np.ascontiguousarray(weight.T),)
-        blocks = weight.scales.shape[1]
-        zeros = () if weight.zeros is None else (np.ascontiguousarray(weight.zeros.T),)
-        words = packed(weight.numbers.T, weight.shape[1] // blocks, blocks, weight.bits)
-        return words, np.ascontiguousarray(weight.scales.T), *zeros
-
-    def bits(self, name: str) -> int | None:
-        """The bits of a number of a matrix in blocks."""
-        weight = self.weights[f"{name}.weight"]
-        return weight.bits if isinstance(weight, Blocks) else None
-
-
-def _step(
-    config: Config, matrices: _Matrices, inputs: Sequence[OpenInput], shapes: Mapping[str, Sequence[int]], row_bits: int
-) -> Graph:
+def _step(checkpoint: Checkpoint, inputs: Sequence[OpenInput], shapes: Mapping[str, Sequence[int]], row_bits: int) -> Graph:
+    config, weights = checkpoint.config, checkpoint.weights
     b = Builder("generate")
     ids, at, last, places, *kept = (b.input(v.name, shapes[v.name], v.dtype) for v in inputs)
     (batch, tokens), (length,) = ids.shape, places.shape
     heads, shared, head, width = config.heads, config.kv_heads, config.head, config.width
 
     def linear(x: Value, name: str) -> Value:
-        operands = [b.constant(array, "float32" if array.dtype.kind == "f" else None) for array in matrices.operands(name)]
+        weight, bias = weights[f"{name}.weight"], weights.get(f"{name}.bias")
         rows = b("Reshape", x, shape=(batch * x.shape[1], x.shape[2])) if len(x.shape) == 3 else x
-        if len(operands) == 1:
-            made = b("MatMul", rows, *operands)
+        if isinstance(weight, Blocks):
+            made = b("BlockProduct", rows, *map(b.constant, weight.operands), bits=weight.bits, row_bits=row_bits)
         else:
-            made = b("BlockProduct", rows, *operands, bits=matrices.bits(name), row_bits=row_bits)
-        if (bias := matrices.weights.get(f"{name}.bias")) is not None:
-            made = b("Add", made, b.constant(np.asarray(bias, np.float32)))
+            made = b("Gemm", rows, b.constant(weight, "float32"), transB=1)
+        if bias is not None:
+            made = b("Add", made, b.constant(bias, "float32"))
         return b("Reshape", made, shape=(*x.shape[:-1], made.shape[-1]))
 
     def embedded() -> Value:
-        """Vectors of the tokens (batch * tokens, width), which are columns of the operands of a product."""
-        parts = [b("Gather", b.constant(a), b("Reshape", ids, shape=(-1,)), axis=-1) for a in matrices.operands("token_embd")]
-        return b(
-            "Transpose",
-            parts[0] if len(parts) == 1 else b("UnpackBlocks", *parts, length=width, bits=matrices.bits("token_embd")),
-            perm=(1, 0),
-        )
+        """Vectors of the tokens (batch * tokens, width)."""
+        table, flat = weights["token_embd.weight"], b("Reshape", ids, shape=(-1,))
+        if not isinstance(table, Blocks):
+            return b("Gather", b.constant(table, "float32"), flat, axis=0)
+        parts = (b("Gather", b.constant(a), flat, axis=-1) for a in table.operands)
+        return b("Transpose", b("UnpackBlocks", *parts, length=width, bits=table.bits), perm=(1, 0))
 
     def norm(x: Value, name: str) -> Value:
-        scale = b.constant(np.asarray(matrices.weights[f"{name}.weight"], np.float32))
+        scale = b.constant(weights[f"{name}.weight"], "float32")
         return b("RMSNormalization", x, scale, epsilon=config.epsilon)
 
     def by_head(x: Value, count: int) -> Value:
@@ -146,5 +119,5 @@ def _step(
         x = b("Add", x, linear(gate, f"blk.{n}.ffn_down"))
     index = b("Expand", b("Reshape", last, shape=(batch, 1, 1)), shape=(batch, 1, width))
     x = b("Reshape", b("GatherElements", x, index, axis=1), shape=(batch, width))
-    scores = linear(norm(x, "output_norm"), "output" if "output.weight" in matrices.weights else "token_embd")
+    scores = linear(norm(x, "output_norm"), "output" if "output.weight" in weights else "token_embd")
     return b.graph(scores=scores, **dict(zip(donated(config).values(), made, strict=True)))
