@@ -19,10 +19,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
 from codegen.runtime.timing import duration
+from tir.dtypes import unit
 
 from . import pages
 from .network_contender import typed
@@ -45,6 +47,9 @@ PEERS = ("onnxruntime", "openvino", "torch")
 RIVALS = PEERS[:2]  # of which the faster one is what we are compared with
 TOLERANCE = 5e-4  # the largest difference of an element, as a part of its output's root mean square
 WORSE = 1.25  # most of our error in a narrow type, of the root mean square, as a multiple of the rivals' largest
+# Roundings in a row of a network in bfloat16, of the operands of eight products, where no rival computes in it. They are taken as
+# independent, each with an error of a unit roundoff over the root of 3: the root mean square of one evenly spread.
+ROUNDINGS = 16
 PATIENCE = 30.0  # seconds in which a process ends by itself
 SHOWN = 8  # kernels of ours in a result, those that take longest
 
@@ -114,10 +119,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         process, what = "benchmarks.network_contender", (str(file), str(options.threads), kind)
         libraries = {name: stack.enter_context(Contender(process, name, *what)) for name in ("tir", *peers)}
         result |= {name: contender.about for name, contender in libraries.items()}
-        most = TOLERANCE
-        if kind != "float32":
-            most = WORSE * max((result[name].get("off") or 0.0 for name in peers), default=float("inf"))
-        if why := wrong(result["tir"], most):
+        if why := wrong(result["tir"], most_off(kind, [result[name].get("off") or 0.0 for name in peers])):
             yield {**result, "error": why}
             return
         allowed = TOLERANCE if kind == "float32" else float("inf")
@@ -132,6 +134,15 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     result["kernels"] = [list(k) for k in kernels[:SHOWN]]
     pages.keep(options.save, "networks", row, result, write)
     yield result
+
+
+def most_off(kind: str, rivals: Sequence[float]) -> float:
+    """The largest error of ours in a type, of the root mean square, beside those of rivals. Of a narrow type, rivals that are right
+    in float32 have computed in that."""
+    if kind == "float32":
+        return TOLERANCE
+    alone = sqrt(ROUNDINGS / 3) * unit(kind) if kind == "bfloat16" else float("inf")
+    return WORSE * max((off for off in rivals if off > TOLERANCE), default=alone)
 
 
 def wrong(about: dict[str, Any], most: float = TOLERANCE) -> str:
@@ -245,8 +256,8 @@ OpenVINO reads; and of bfloat16, by `precision="bfloat16"` and `INFERENCE_PRECIS
 its own, and they are called in turns, on the same number of threads: `ms` and the ratios are medians. `× NAME` says how many
 times faster than it ours is, `× best` than the faster of onnxruntime and OpenVINO. `off` is the largest difference from torch in
 float64, as a part of an output's root mean square, at most {TOLERANCE:g}; of narrow types it is the root mean square of the
-differences, at most {WORSE:g} times the rivals'. `compile` is what compiling takes the first time, `again` from the cache; `MB`
-the memory that a loaded network takes beside the library.
+differences, at most {WORSE:g} times the rivals', or that of {ROUNDINGS} roundings where these compute in float32. `compile` is
+what compiling takes the first time, `again` from the cache; `MB` the memory that a loaded network takes beside the library.
 """
 
 
