@@ -137,8 +137,8 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
 
 
 def most_off(kind: str, rivals: Sequence[float]) -> float:
-    """The largest error of ours in a type, of the root mean square, beside those of rivals. Of a narrow type, rivals that are right
-    in float32 have computed in that."""
+    """The largest error of ours in a type, of the root mean square, beside those of rivals: of a narrow type, of such as are not
+    right in float32, as these computed in that."""
     if kind == "float32":
         return TOLERANCE
     alone = sqrt(ROUNDINGS / 3) * unit(kind) if kind == "bfloat16" else float("inf")
