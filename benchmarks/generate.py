@@ -87,7 +87,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
                     found |= {"ratio": ratio, "between": list(between)}
                 result[name][part] = found
     ours = result["tir"]
-    ours["read_mb"] = ours["weights_mb"] + ours["cache_mb"]
+    ours["read_mb"] = result["file_mb"] + ours["cache_mb"]
     result["share"] = ours["read_mb"] * ours["decode"]["per_s"] / 1e3 / result["copy_gb_s"]
     pages.keep(options.save, "generate", row, result, write)
     yield result
@@ -134,8 +134,9 @@ Made by `python -m benchmarks generate --threads 1,2 --models DIR --save DIR`. R
 layers of width 768 and a vocabulary of 32,000, `1b` sixteen of 2,048. `prefill` are tokens a second of a prompt of {PROMPT}
 tokens, `decode` those of {STEPS} steps of one token behind it, medians of calls in turns, each library in a process of its own;
 `×` how many times faster ours is. `off` is the root mean square of the difference from our scores, of that of the scores:
-llama.cpp rounds rows to 8 bits. `MB` is the memory beside the library. `of copy` is weights and cache (float32; llama.cpp's
-is of float16) times our tokens a second, beside the bytes that a copy reads and writes on so many threads in the same run.
+llama.cpp rounds rows to 8 bits. `MB` is the memory beside the library. `of copy` is the bytes of the file and of our cache
+(float32; llama.cpp's is of float16) times our tokens a second, beside the bytes that a copy reads and writes on so many threads
+in the same run.
 """
 
 table, write = pages.both("generate", "tokens/s; × NAME: how many times faster ours is", INTRODUCTION, ROWS, lines)

@@ -52,7 +52,7 @@ def test_parts_are_timed_kept_and_shown(options: Options, tmp_path: Path) -> Non
     assert result["tir"]["prefill"]["per_s"] == 512 and result["llama.cpp"]["decode"]["per_s"] == 50
     assert result["llama.cpp"]["prefill"]["ratio"] == result["llama.cpp"]["decode"]["ratio"] == 2.0
     assert result["llama.cpp"]["off"] == 0 and "scores" not in result["tir"]
-    assert result["share"] == pytest.approx((60 + 5) * 100 / 1e3 / result["copy_gb_s"])
+    assert result["share"] == pytest.approx((0.001 + 5) * 100 / 1e3 / result["copy_gb_s"])
     json.dumps(result, allow_nan=False)
     assert pages.known(options.save, "generate")["tiny-q4_0/1"]["file_mb"] == 0.001
     page = (tmp_path / "kept" / "generate.md").read_text()
