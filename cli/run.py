@@ -10,9 +10,11 @@ that cannot be imported, or inputs that do not fit; after Ctrl-C 130, SIGTERM 14
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -39,6 +41,7 @@ from .options import Parser, Usage, input_shape, parse_target, refusing, threads
 from .process import guarded
 
 if TYPE_CHECKING:
+    from codegen import Target
     from graph import Graph, Model
     from graph.device import DeviceModel
 
@@ -68,7 +71,14 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--target", default="llvm", help='what to compile for (default: "llvm")')
     p.add_argument("--records", metavar="FILE", help="take the schedules recorded there")
     p.add_argument("--check", action="store_true", help="compare every pass, kernel and output with the interpreter in float64")
-    p.add_argument("--profile", action="store_true", help="print the time of each kernel")
+    p.add_argument(
+        "--profile",
+        nargs="?",
+        const="kernels",
+        choices=("kernels", "nodes"),
+        help="print the time of each kernel, or of each node",
+    )
+    p.add_argument("--trace", metavar="FILE.json", help="write the time of each node as events for a trace viewer")
     p.add_argument("--show", action="store_true", help="print the graph")
     return p
 
@@ -90,13 +100,17 @@ def _run(args: argparse.Namespace) -> int:
     on_device, missing = backend(target).device is not None, backend(target).missing(target)
     if on_device and (option := next((o for o in ("export", "check", "quantise") if getattr(args, o)), None)):
         raise Usage(f"--{option} is for processors, target llvm, got {target.kind}")
-    if missing and not on_device and (not args.export or args.outputs or args.check or args.profile):
+    if on_device and (args.trace or args.profile == "nodes"):
+        raise Usage(f"--trace and --profile nodes are for processors, target llvm, got {target.kind}")
+    if missing and not on_device and (not args.export or args.outputs or args.check or args.profile or args.trace):
         raise Usage(
-            f"--target: {target} cannot run here: {missing}. What works is --export without --outputs, --check and --profile, to "
-            "write the network for a machine that has them"
+            f"--target: {target} cannot run here: {missing}. What works is --export without --outputs, --check, --profile and "
+            "--trace, to write the network for a machine that has them"
         )
     if args.outputs:
         writable("--outputs", args.outputs)
+    if args.trace:
+        writable("--trace", args.trace)
     if args.export:
         check_exportable(args.export)
     given = read_arrays(args.inputs) if args.inputs else {}
@@ -135,9 +149,25 @@ def _run(args: argparse.Namespace) -> int:
     run = model.bind(inputs)
     where = device(target) if on_device else f"{target.num_cores} thread(s)"
     print(f"one call on {where}: {sampled(lambda: seconds_of(run), 1, 0.5, 5, 1000)}")
-    if args.profile:
-        print(model.profile(inputs))
+    if args.profile or args.trace:
+        _profile(args, model, target, inputs)
     return 0
+
+
+def _profile(args: argparse.Namespace, model: Model, target: Target, inputs: Mapping[str, np.ndarray]) -> None:
+    """Print or write the times of kernels or nodes."""
+    from codegen.peak import copy_bandwidth, peak_flops
+
+    profile = model.profile(inputs)
+    if args.profile == "kernels":
+        print(profile)
+    if args.profile == "nodes" or args.trace:
+        machine = peak_flops(target), copy_bandwidth(target)
+        if args.profile == "nodes":
+            print(profile.by_node(*machine))
+        if args.trace:
+            Path(args.trace).write_text(json.dumps(profile.trace(*machine)))
+            print(f"times of nodes: {args.trace}, for chrome://tracing or ui.perfetto.dev")
 
 
 def _check(whole: Graph, graph: Graph, model: Model, inputs: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]) -> bool:

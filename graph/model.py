@@ -16,6 +16,7 @@ from codegen.llvm.native_call import native_call
 from codegen.llvm.program import LIMITED, PARALLEL, THREADS, TIMED, entry, limited_threads
 from codegen.runtime.faults import failure
 from codegen.steps import Invoke, Step, copies
+from search.task import flop
 from tir.ir import Buffer, Const, PrimFunc
 
 from .fusion import Group
@@ -86,6 +87,17 @@ class Model(Network):
 
     def _func_of(self, key: Any) -> PrimFunc | None:
         return key
+
+    def _nodes(self) -> Sequence[tuple[Any, ...]]:
+        operations = {func: flop(func) for func in {k.func for k in self.kernels}}
+        return [
+            (
+                tuple(v.name for c in group.calls for v in c.outputs),
+                operations[kernel.func],
+                sum(v.nbytes for v in (*group.inputs, *group.outputs)),
+            )
+            for group, kernel in zip(self.groups, self.kernels, strict=True)
+        ]
 
     def save(self, path: str | Path, *, compiler: str | None = None) -> Path:
         """Write the network to one file, which `tir.load` maps into memory in milliseconds, without a compiler or onnx; returns

@@ -37,11 +37,63 @@ class KernelTime:
 
 
 @dataclass(frozen=True)
+class NodeTime:
+    """The time of a call of a kernel in one run of the network: `seconds` of all its `runs`, of which loops have several. `nodes`
+    are the values that it makes, `flop` and `nbytes` its operations and the bytes of its arrays. Of code alone they are not
+    known."""
+
+    kernel: str
+    seconds: float
+    runs: int
+    nodes: tuple[str, ...] = ()
+    flop: int | None = None
+    nbytes: int | None = None
+
+    def share(self, peak: float, bandwidth: float) -> float | None:
+        """The part of the time that the machine needs at least, by `peak` operations and `bandwidth` bytes a second. It is above
+        1 where arrays lie in caches."""
+        if self.flop is None or self.nbytes is None or not self.seconds:
+            return None
+        return self.runs * max(self.flop / peak, self.nbytes / bandwidth) / self.seconds
+
+
+@dataclass(frozen=True)
 class Profile:
-    """The times of one run, in seconds: of kernels, the slowest first, and of copying outputs that lie in other values."""
+    """The times of one run, in seconds: of kernels, the slowest first, and of copying outputs that lie in other values. `nodes`
+    has the calls of kernels in their order."""
 
     kernels: tuple[KernelTime, ...]
     copying: float
+    nodes: tuple[NodeTime, ...] = field(default=(), repr=False)
+
+    def by_node(self, peak: float, bandwidth: float) -> str:
+        """A table of the calls in order, with their shares of the bound of a machine (see `NodeTime.share`)."""
+        from codegen.runtime.timing import duration
+
+        rows: list[tuple[str, ...]] = [("node", "time", "operations", "bytes", "of the bound")]
+        for n in self.nodes:
+            share = n.share(peak, bandwidth)
+            numbers = ("" if x is None else f"{x:,}" for x in (n.flop, n.nbytes))
+            name = ", ".join(n.nodes[-1:]) or n.kernel
+            rows.append((name, duration(n.seconds, 3), *numbers, "" if share is None else f"{share:.1%}"))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join([row[0].ljust(widths[0]), *(x.rjust(w) for x, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
+            for row in rows
+        )
+
+    def trace(self, peak: float, bandwidth: float) -> dict[str, Any]:
+        """The calls one after the other as events of the Trace Event Format, for the viewers of Chrome and Perfetto. Times are in
+        microseconds."""
+        events, begin = [], 0.0
+        for n in (*self.nodes, NodeTime("copies", self.copying, 1)):
+            known = {"runs": n.runs, "flop": n.flop, "bytes": n.nbytes, "share": n.share(peak, bandwidth), "kernel": n.kernel}
+            about = {"nodes": list(n.nodes), **{k: v for k, v in known.items() if v is not None}}
+            name = ", ".join(n.nodes[-1:]) or n.kernel
+            times = {"ts": round(1e6 * begin, 3), "dur": round(1e6 * n.seconds, 3)}
+            events.append({"name": name, "cat": n.kernel, "ph": "X", "pid": 0, "tid": 0, **times, "args": about})
+            begin += n.seconds
+        return {"traceEvents": events, "displayTimeUnit": "ms"}
 
     @property
     def seconds(self) -> float:
@@ -239,11 +291,14 @@ class Network:
         return f"<{type(self).__name__} {self.name}({inputs}) -> {outputs}>"
 
     def __str__(self) -> str:
-        """The inputs and outputs by name, and the memory of weights and of the arena of a call."""
+        """The inputs and outputs by name, and the memory of weights, of the arena of a call, and of caches."""
         lines = [f"network {self.name}, {len(self.labels)} kernels, at most {self.max_threads} thread(s)"]
         values = [*(("input", v) for v in self.inputs), *(("output", v) for v in self.outputs)]
         lines += [f"  {kind} {v}, {v.nbytes:,} bytes" for kind, v in values]
         lines += [f"  weights: {sum(b.nbytes for b in self._blocks):,} bytes", f"  arena of a call: {self.arena_nbytes:,} bytes"]
+        if kept := {*self.donated.values()}:
+            caches = sum(v.nbytes for v in self.inputs if v.name in kept)
+            lines.append(f"  inputs that are changed in place: {caches:,} bytes")
         return "\n".join(lines) + "\n"
 
     def profile(self, *inputs, runs: int = 10) -> Profile:
@@ -264,7 +319,13 @@ class Network:
             _, total, calls = found.get(key, (label, 0.0, 0))  # copies come after them
             found[key] = label, total + seconds, calls + count
         rows = [KernelTime(label, seconds, calls, self._func_of(key)) for key, (label, seconds, calls) in found.items()]
-        return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), sum(typical[len(self.labels) :]))
+        counts = laps[-1, :, 1].tolist()
+        nodes = [NodeTime(*call, *about) for *call, about in zip(self.labels, typical, counts, self._nodes(), strict=False)]
+        return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), sum(typical[len(self.labels) :]), tuple(nodes))
+
+    def _nodes(self) -> Sequence[tuple[Any, ...]]:
+        """The last fields of a `NodeTime` of each call of a kernel, as far as they are known."""
+        return [()] * len(self.labels)
 
     def _kernel_keys(self) -> Sequence[Any]:
         """Keys that tell apart the kernels of a profile, one for each of `labels`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -54,6 +55,17 @@ def test_a_run(path, tmp_path, capsys):
     assert any(line.startswith("m: 1 call of 1 kernel, compiled in ") for line in printed)
     assert any(line.startswith("one call on 1 thread(s): ") for line in printed)
     assert any(line.startswith("matmul_relu(7x5, 5x5) -> 7x5") for line in printed)
+
+
+def test_times_of_nodes(path, tmp_path, capsys):
+    arguments = ["--shape", "n=7", "--threads", "1", "--profile", "nodes", "--trace", str(tmp_path / "m.json")]
+    assert main([str(path), *arguments]) == 0
+    printed = capsys.readouterr().out
+    assert "of the bound" in printed and f"times of nodes: {tmp_path / 'm.json'}, for chrome://tracing" in printed
+    first, _ = json.loads((tmp_path / "m.json").read_text())["traceEvents"]
+    assert first["name"] == "y" and first["args"]["nodes"] == ["p", "y"] and first["args"]["share"] > 0
+    assert main([str(path), "--shape", "n=7", "--target", "cuda", "--profile", "nodes"]) == 2
+    assert "--trace and --profile nodes are for processors, target llvm, got cuda" in capsys.readouterr().err
 
 
 def test_a_quantised_run(path, tmp_path, capsys):
@@ -190,7 +202,7 @@ def test_a_network_for_another_processor_is_exported_only(path, tmp_path, capsys
         assert main([*arguments, *others]) == 2
         error = capsys.readouterr().err
         assert "--target: llvm -num-cores 1 -mcpu x86-64-v3 cannot run here: this processor, x86-64-v2, has no avx, " in error
-        assert "What works is --export without --outputs, --check and --profile" in error and error.count("\n") == 1
+        assert "What works is --export without --outputs, --check, --profile and --trace" in error and error.count("\n") == 1
     assert main([*arguments, "--export", str(tmp_path / "net.o")]) == 0 and (tmp_path / "net.weights").exists()
     assert "one call on" not in capsys.readouterr().out
 

@@ -84,6 +84,26 @@ def test_a_profile_names_all_kernels(networks):
     )
 
 
+def test_a_profile_by_node(tmp_path):
+    x, w = np.ones((7, 13), "float32"), np.ones((13, 5), "float32")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["product"]), helper.make_node("Relu", ["product"], ["y"])]
+    compiled = tir.compile(load_onnx(model(nodes, {"x": x}, ["y"], {"w": w})))
+    profile = compiled.profile(x, runs=1)
+    (node,) = profile.nodes
+    assert node.nodes == ("product", "y") and node.runs == 1 and node.flop == 2 * 7 * 13 * 5 + 7 * 5
+    packed = sum(v.nbytes for v in compiled.groups[0].inputs) - x.nbytes
+    assert packed >= w.nbytes and node.nbytes == x.nbytes + packed + 4 * 7 * 5
+    assert node.share(1e9, 1e12) == pytest.approx(node.flop / 1e9 / node.seconds)
+    assert node.share(1e12, 1e9) == pytest.approx(node.nbytes / 1e9 / node.seconds)
+    head, row = (line.split() for line in profile.by_node(1e9, 1e9).splitlines())
+    assert head == ["node", "time", "operations", "bytes", "of", "the", "bound"] and row[0] == "y" and row[-3] == "945"
+    first, copies = profile.trace(1e9, 1e9)["traceEvents"]
+    assert first["name"] == "y" and first["ph"] == "X" and first["args"]["flop"] == 945
+    assert first["dur"] == pytest.approx(1e6 * node.seconds, abs=1e-3) and copies["ts"] == pytest.approx(first["dur"], abs=1e-3)
+    (known,) = tir.load(compiled.save(tmp_path / "net.model")).profile(x, runs=1).nodes
+    assert known.flop is None and known.share(1.0, 1.0) is None
+
+
 def test_equal_groups_are_one_kernel():
     rng = np.random.default_rng(0)
     nodes, constants, x = [], {}, "x"
