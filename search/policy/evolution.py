@@ -31,7 +31,7 @@ from ..population.mutate import mutations as mutations_of
 from ..population.programs import sketch_programs
 from ..population.sample import legalize, sample
 from ..space.sketch import Sketch
-from .lineage import Generation, Lineage, coordinates
+from .lineage import Lineage, coordinates
 from .ranking import TrustedModel, is_ready, model_name, ordered_pairs, score_rows
 from .rows import seconds_of_rows
 from .shared_model import SharedModel
@@ -134,8 +134,7 @@ class Evolution:
     `mutations` by name, with their probabilities, replace those of `population.mutate`. The `rng` of `propose` is the only source
     of randomness: the same seed and measurements give the same candidates.
 
-    A live display shows `scored` (rows, symbolic and concrete), `scored_per_second` and `shares` (trials by sketch). A report
-    shows `generations`, some rows of each.
+    A live display shows `scored` (rows, symbolic and concrete), `scored_per_second` and `shares` (trials by sketch).
     """
 
     def __init__(
@@ -168,7 +167,6 @@ class Evolution:
         self._predicted: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}
         self._scored, self._concrete, self._scoring = 0, 0, 0.0
         self._batch = 0  # the number of the last proposal
-        self.generations: list[Generation] = []
 
     # --- what a display shows ---
 
@@ -351,7 +349,6 @@ class Evolution:
         sketch = island.sketch
         order = np.argsort(self._order(scores, rng), kind="stable")
         rows, scores = rows[order], scores[order]
-        self.generations.append(Generation.of(sketch.name, self._batch, generation - 1, rows))
         elite = max(1, round(settings.elite * settings.population))
         fresh = sample(sketch, self.target, round(settings.fresh * settings.population), rng)
         count = settings.population - elite - len(fresh)

@@ -18,7 +18,7 @@ A policy of your own needs only `propose` and `update`:
 Each other protocol here is an optional ability that the loop uses if a policy has it; `costmodel.WarmUp` is another. The display
 shows optional attributes. `sketches` are those searched, each with its `rules`. `scored` is the number of scored rows,
 {"symbolic": n, "concrete": m}, the latter as programs of their own. `scored_per_second` is None where
-unknown. The report shows `generations`, too (see `policy.lineage`).
+unknown.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ from ..tuning.history import first_trials, parents
 from ..tuning.result import Result, failures
 from . import figures
 from .lineage import lineage
-from .population import population
 
 
 def write(path: str | Path, result: Result) -> None:
@@ -62,7 +61,6 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         section("Speed by trial", "Each candidate, and the best checked one so far.", wide(figures.tuning_curve(result))),
         section("The line of the winner", LINE, lineage(result)),
         _nests(result),
-        section("The population", MAP, population(result)),
         _model_accuracy(result),
         '<div class="pair">',
         section("Roofline", _roof(result, bandwidth), figures.roofline(result, bandwidth)),
@@ -78,15 +76,11 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         f"Tuning of {title}",
         sections,
         resource("report.css", __file__),
-        resource("map.js", __file__) if 'id="population"' in "".join(sections) else "",
     )
 
 
 LINE = """From a row that was sampled, or that a formula gave, to the fastest: what made each row of the one before, and what that
 changed."""
-MAP = """Each circle is a row of the sketch, in the two directions in which rows differ most. Violet: a generation, the darker the
-better by the models. Blue: measured, the larger the faster; red: failed; orange: the winner; lines lead to the rows they descend
-from."""
 
 
 def _timings(result: Result) -> str:

@@ -50,7 +50,6 @@ class Journal:
         self.scored: dict[str, int] = {}
         self.rules: dict[str, tuple[str, ...]] = {}
         self.sketches: tuple[Any, ...] = ()
-        self.generations: tuple[Any, ...] = ()
         self.tied: tuple[Measurement, ...] = ()
         self.slowdown: float | None = None
         self.race: tuple[Measurement, ...] = ()
@@ -195,6 +194,6 @@ class Journal:
             numpy=self.numpy, max_error=best.max_error, tolerance=self.tolerance, peak=self.peak, elapsed=self._budget.elapsed,
             interrupted=interrupted, problem=self.problem, measurements=tuple(self.measurements), earlier=len(self.earlier),
             phases=dict(self.phases), scored_per_second=self.scored_per_second, scored=dict(self.scored), rules=self.rules,
-            sketches=self.sketches, generations=self.generations,
+            sketches=self.sketches,
             notices=dict(self.notices), tied=self.tied, slowdown=self.slowdown, race=self.race,
         )  # fmt: skip

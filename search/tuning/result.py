@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from codegen.cuda.kernel import CudaKernel
     from schedule import Schedule
 
-    from ..policy.lineage import Generation
     from ..space.sketch import Sketch
 
 PHASES = ("prepare", "propose", "build", "run", "race")
@@ -78,7 +77,7 @@ class Result:
     `symbolic`, by shared formulas, and `concrete`, each lowered by itself. `rules` are the sketch rules of each sketch, by its
     name.
 
-    The report shows the `sketches` and some rows of each of the `generations`. `notices` counts degradations (`tir.notices`) by
+    The report shows the `sketches`. `notices` counts degradations (`tir.notices`) by
     message. `tied` are the candidates that the final race could not tell from the best, `race` the valid measurements of that
     race. `slowdown` is the ratio of times in the race to those of the same candidates in their trials, None without a race.
     """
@@ -103,7 +102,6 @@ class Result:
     scored: dict[str, int] = field(default_factory=dict)
     rules: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     sketches: tuple[Sketch, ...] = field(default=(), repr=False)
-    generations: tuple[Generation, ...] = field(default=(), repr=False)
     notices: dict[str, int] = field(default_factory=dict)
     tied: tuple[Measurement, ...] = field(default=(), repr=False)
     slowdown: float | None = None

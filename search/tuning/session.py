@@ -307,7 +307,6 @@ class Session:
             policy.update(measured)
         journal.scored_per_second = getattr(policy, "scored_per_second", None)
         journal.scored = dict(getattr(policy, "scored", {}))
-        journal.generations = tuple(getattr(policy, "generations", ()))
         self._recent.extend(measured)
         ranked = correlation(self._recent)
         journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))
