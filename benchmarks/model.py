@@ -22,7 +22,7 @@ import numpy as np
 
 import tir
 from costmodel import Boosting, CostModel, GBDTModel, Loss, SketchPrograms, ThroughputSum, TimeSum
-from costmodel.metrics import best_of_top, count_pairs, pair_accuracy, top_recall
+from costmodel.metrics import count_pairs, pair_accuracy
 from search.backends import search_backend
 from search.policy.warm_start import by_sketch
 from search.population.programs import sketch_programs
@@ -155,3 +155,20 @@ def _task(row: str, target: tir.Target) -> Task:
     program, shape = TABLE[row]
     instance = programs.instance(program, shape)
     return programs.task_of(instance, target)
+
+
+def top_recall(scores: np.ndarray, seconds: np.ndarray, k: int) -> float:
+    """The share of the k fastest among the k highest scores (Ansor, section 7.4: |G and P| / k)."""
+    k = min(k, len(scores))
+    if not k:
+        return float("nan")
+    fastest = np.argsort(seconds, kind="stable")[:k]
+    highest = np.argsort(-scores, kind="stable")[:k]
+    return len(np.intersect1d(fastest, highest)) / k
+
+
+def best_of_top(scores: np.ndarray, seconds: np.ndarray, k: int) -> float:
+    """The speed of the fastest of the k highest scores, relative to the fastest of all: at most 1."""
+    if not len(scores):
+        return float("nan")
+    return float(seconds.min() / seconds[np.argsort(-scores, kind="stable")[:k]].min())

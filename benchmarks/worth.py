@@ -1,6 +1,6 @@
 """What a cost model is worth: `python -m benchmarks.worth FILE ...`, on recorded candidates, so that nothing is measured.
 
-Each file is a data set of one workload, as `python -m costmodel.dataset --workloads NAME --out FILE` makes. Of each task with at
+Each file is a data set of one workload, as `python -m benchmarks.dataset --workloads NAME --out FILE` makes. Of each task with at
 least MIN_POOL valid candidates TRIALS are "measured", BATCH at a time: those that a model scores highest, and one at random.
 Speeds are relative to the fastest candidate of the task. `oracle` knows all times, so that nothing can do better; `random` knows
 nothing. `shipped` are trees that have learned from the other files, as `costmodel.pretrained` does; with `+ trees` the task's own

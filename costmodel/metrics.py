@@ -25,23 +25,6 @@ def pair_accuracy(scores: np.ndarray, seconds: np.ndarray, apart: float = 0.0) -
     return (right + tied / 2) / (right + wrong + tied) if right + wrong + tied else float("nan")
 
 
-def top_recall(scores: np.ndarray, seconds: np.ndarray, k: int) -> float:
-    """The share of the k fastest among the k highest scores (Ansor, section 7.4: |G and P| / k)."""
-    k = min(k, len(scores))
-    if not k:
-        return float("nan")
-    fastest = np.argsort(seconds, kind="stable")[:k]
-    highest = np.argsort(-scores, kind="stable")[:k]
-    return len(np.intersect1d(fastest, highest)) / k
-
-
-def best_of_top(scores: np.ndarray, seconds: np.ndarray, k: int) -> float:
-    """The speed of the fastest of the k highest scores, relative to the fastest of all: at most 1."""
-    if not len(scores):
-        return float("nan")
-    return float(seconds.min() / seconds[np.argsort(-scores, kind="stable")[:k]].min())
-
-
 def rank_correlation(scores: np.ndarray, seconds: np.ndarray) -> float | None:
     """Spearman's coefficient of scores and speed: 1 if the order is the same; None where either is constant."""
     a, b = ranks(scores), ranks(-seconds)

@@ -2,7 +2,7 @@
 
 `dataset/pretrained.npz` was made on one thread of an AMD EPYC (Zen 4), of all workloads at three shapes, two at four:
 
-    python -m costmodel.dataset --out FILE --trials 96 --threads 1 --model pretrained.npz
+    python -m benchmarks.dataset --out FILE --trials 96 --threads 1 --model pretrained.npz
 """
 
 from __future__ import annotations
@@ -51,5 +51,5 @@ def pretrained(machine: Machine, path: Path = PATH) -> Forest | None:
         reason = "it was made for other features than this version has"
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         reason = str(error)
-    degraded(f"the search begins without the pretrained model {path.name}: {reason}; `python -m costmodel.dataset` makes one")
+    degraded(f"the search begins without the pretrained model {path.name}: {reason}; `python -m benchmarks.dataset` makes one")
     return None

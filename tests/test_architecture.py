@@ -30,7 +30,7 @@ ARROWS = {
 # The doors back up: the lazy names of `import tir`, and modules of some lines for the command line and the workloads.
 LAZY = "tir/__init__.py"
 DOORS = (
-    LAZY, "costmodel/dataset/__main__.py", "puzzles/__main__.py", "tir/calibrate.py", "tir/explore.py", "tir/puzzles.py",
+    LAZY, "puzzles/__main__.py", "tir/calibrate.py", "tir/explore.py", "tir/puzzles.py",
     "tir/run.py", "tir/tune.py", "tir/worker.py", "tir/workloads.py",
 )  # fmt: skip
 

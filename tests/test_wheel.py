@@ -106,7 +106,7 @@ def test_it_works_beside_another_package_of_the_name(wheels, order, tmp_path):
     ("    from search.measure.local import X  # why", "    from tir.search.measure.local import X  # why"),
     ("import workloads", "from tir import workloads"),
     ('["-m", "search.measure.worker"]', '["-m", "tir.search.measure.worker"]'),
-    ("`python -m costmodel.dataset --out`", "`python -m tir.costmodel.dataset --out`"),
+    ("`python -m search.measure.worker`", "`python -m tir.search.measure.worker`"),
     ('x = {"schedule": "search.nothing"}', 'x = {"schedule": "search.nothing"}'),
     ("from scheduled import x", "from scheduled import x"),
     ("from .schedule import x", "from .schedule import x"),

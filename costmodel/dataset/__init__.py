@@ -1,4 +1,4 @@
-"""Data sets of measured programs for models that learn; `python -m costmodel.dataset` measures some and writes a file."""
+"""Data sets of measured programs for models that learn; `python -m benchmarks.dataset` measures some and writes a file."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Dataset:
         """The programs of a file that `save` wrote, perhaps in another version. A missing feature is 0, an unknown one is left
         out. FileNotFoundError without a file; ValueError for any other file."""
         if not Path(path).exists():
-            hint = near_file(path) or f"; python -m costmodel.dataset --out {path} measures one"
+            hint = near_file(path) or f"; python -m benchmarks.dataset --out {path} measures one"
             raise FileNotFoundError(f"data set {path} does not exist{hint}")
         try:
             with np.load(path, allow_pickle=False) as data:

@@ -144,18 +144,15 @@ class Chart:
 
 
 def bars(label: str, rows: Sequence[tuple[str, float, str, str]], width: int = 520) -> str:
-    """Horizontal bars from rows of name, value, text and kind; negative values go to the left."""
+    """Horizontal bars from rows of name, value, text and kind."""
     left = _space([name for name, *_ in rows], width)
-    low, high = min([0.0, *(v for _, v, *_ in rows)]), max([0.0, *(v for _, v, *_ in rows)])
-    scale = Scale((low, high if high > low else 1.0), left + (60 if low < 0 else 0), width - 70)
-    parts, zero = [], scale(0.0)
+    scale = Scale((0.0, max((v for _, v, *_ in rows), default=0.0) or 1.0), left, width - 70)
+    parts = []
     for n, (name, value, shown, kind) in enumerate(rows):
         y, end = n * BAR, scale(value)
         parts.append(text(left - 8, y + 14, name, "end"))
-        parts.append(
-            f'<rect class="{kind}" x="{min(zero, end):g}" y="{y + 3}" width="{max(0.5, abs(end - zero)):g}" height="{BAR - 6}"/>'
-        )
-        parts.append(text(end - 5, y + 14, shown, "end") if value < 0 else text(end + 5, y + 14, shown))
+        parts.append(f'<rect class="{kind}" x="{left}" y="{y + 3}" width="{max(0.5, end - left):g}" height="{BAR - 6}"/>')
+        parts.append(text(end + 5, y + 14, shown))
     return drawing(width, BAR * len(rows) + 2, label, "".join(parts))
 
 

@@ -53,7 +53,7 @@ def test_the_sample_is_one():
 def test_other_files_are_refused(tmp_path):
     path = tmp_path / "none.npz"
     with pytest.raises(
-        FileNotFoundError, match=f"^data set {re.escape(str(path))} does not exist; python -m costmodel.dataset --out "
+        FileNotFoundError, match=f"^data set {re.escape(str(path))} does not exist; python -m benchmarks.dataset --out "
     ):
         Dataset.load(path)
     np.savez(path, other=np.zeros(3))

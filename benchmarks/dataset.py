@@ -1,4 +1,4 @@
-"""Make a data set for cost models: `python -m costmodel.dataset --out FILE` measures candidates of workloads at many shapes.
+"""Make a data set for cost models: `python -m benchmarks.dataset --out FILE` measures candidates of workloads at many shapes.
 
 Each workload is measured at its default shape and at `--shapes` random ones. In these, sizes of at least MIN_VARIED shrink by a
 random factor, to no less than a sixteenth; in about half, such sizes are odd. Each of `--policies` proposes an equal part of the
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .options import Parser, count, parse_target, positive_int, refusing, seed, threads, writable
-from .process import guarded
+from cli.options import Parser, count, parse_target, positive_int, refusing, seed, threads, writable
+from cli.process import guarded, run_main
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -31,7 +31,7 @@ MAX_DRAWS = 100  # draws of a random shape of a workload; only new and valid sha
 
 
 def parser() -> argparse.ArgumentParser:
-    p = Parser(prog="python -m costmodel.dataset", description=(__doc__ or "").split("\n\n")[0], allow_abbrev=False)
+    p = Parser(prog="python -m benchmarks.dataset", description=(__doc__ or "").split("\n\n")[0], allow_abbrev=False)
     p.add_argument("--out", required=True, metavar="FILE", help="the data set, a .npz file")
     p.add_argument("--model", metavar="FILE", help="fit the trees of costmodel.pretrained to it, and write them")
     p.add_argument("--records", metavar="FILE", help="keep what is measured in FILE, and go on from there (default: FILE.db)")
@@ -145,3 +145,7 @@ def dataset(records: Records, target: Target) -> Dataset:
         for sketch, rows, seconds in by_sketch(measured, generate(func, target)):
             model.update(sketch_programs(sketch), rows, seconds)
     return model.data
+
+
+if __name__ == "__main__":
+    run_main("benchmarks.dataset")

@@ -1,4 +1,4 @@
-"""`python -m costmodel.dataset`: the shapes it measures, and what it refuses."""
+"""`python -m benchmarks.dataset`: the shapes it measures, and what it refuses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workloads
-from cli.dataset import MIN_VARIED, main, shapes
+from benchmarks.dataset import MIN_VARIED, main, shapes
 
 
 @pytest.mark.parametrize("name", workloads.names())
@@ -24,10 +24,10 @@ def test_unknown_names_are_refused(capsys, tmp_path):
     assert main(["--workloads", "gmn", "--out", str(tmp_path / "set.npz")]) == 2
     error = capsys.readouterr().err
     assert error.startswith(
-        "python -m costmodel.dataset: error: --workloads: no workload is named 'gmn'; did you mean gmm? there are:"
+        "python -m benchmarks.dataset: error: --workloads: no workload is named 'gmn'; did you mean gmm? there are:"
     )
     assert main(["--policies", "randon", "--out", str(tmp_path / "set.npz")]) == 2
     error = capsys.readouterr().err
     assert error.startswith(
-        "python -m costmodel.dataset: error: --policies: no policy is named 'randon'; did you mean random? there are:"
+        "python -m benchmarks.dataset: error: --policies: no policy is named 'randon'; did you mean random? there are:"
     )
