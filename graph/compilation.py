@@ -39,6 +39,7 @@ from .ops.loops import MIN_LOOPED_STEPS
 from .passes import PASSES, Pass, optimize
 from .passes.channels import convolve_channels_last
 from .passes.integers import in_fewer_cycles
+from .passes.loops import write_out_loops
 from .passes.precision import Precision, in_precision
 from .passes.quantised import stay_quantised
 from .passes.weights import dot_lanes, keep_weights_narrow
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from search import Records
     from search.sizes import Sizes
 
+MAX_PLANNED_STEPS = 32  # of all loops of a network with a plan for all sizes: reading 20 steps at all samples took 33 s (Zen 4)
 MAX_RANDOM_SAMPLES = 12  # of the sizes of a network beyond those that `samples` gives, for each choice of sizes that are 1
 
 Cache = ObjectCache | Literal["user"] | None
@@ -179,8 +181,8 @@ class _Variants:
         """Read the network at a sample of its sizes, unless it refuses them."""
         read = self._read(graph, row)
         with suppress(GraphError):
-            if read is not None and not loops_of(read):  # whose numbers of steps are no numbers of functions
-                sample = self._sample(read, row)[0]
+            if read is not None and plannable(read):
+                sample = self._sample(read, row)
                 own = self.samples.setdefault((sample.ones, sample.structure), [])
                 own.append(sample.sharing(own[0]) if own else sample)
 
@@ -228,9 +230,11 @@ class _Variants:
 
     def read(self, graph: OpenGraph, row: Row) -> Network:
         """The network as it is read at these sizes, by a plan if that is the same one."""
-        sample, whole = self._sample(graph.at(row), row)
-        program = next((p for p in self.programs if p.plan.serves(sample)), None)
-        return self._assembled(whole, row) if program is None else program.at(row)
+        program = None
+        if self.programs and plannable(known := graph.at(row)):
+            sample = self._sample(known, row)
+            program = next((p for p in self.programs if p.plan.serves(sample)), None)
+        return self.model(graph, row, False) if program is None else program.at(row)
 
     def model(self, graph: OpenGraph, row: Row, named: bool) -> Model:
         """The model of a network at known sizes, which shares constants with those at other sizes."""
@@ -244,10 +248,10 @@ class _Variants:
         with TemporaryDirectory() as folder:
             return restored, (model.save(Path(folder) / "model").read_bytes(),)
 
-    def _sample(self, graph: Graph, row: Row) -> tuple[Sample, Graph]:
-        read = final(graph, self.target, self.winograd, self.precision)
+    def _sample(self, graph: Graph, row: Row) -> Sample:
+        read = final(write_out_loops(graph), self.target, self.winograd, self.precision)
         found = donations(read, self.donate or {})
-        return Sample.of(row, planned_graph(read, found), _sharing(fuse_in_place(read, found)), found), read
+        return Sample.of(row, planned_graph(read, found), _sharing(fuse_in_place(read, found)), found)
 
     def _assembled(self, graph: Graph, row: Row | None) -> Model:
         known = None if row is None or self.general is None else partial(self.general.kernel, row=row)
@@ -280,6 +284,11 @@ class _Variants:
 def _sharing(groups: Sequence[Group]) -> list[Group]:
     """The groups of a network at one of its sizes, whose constants kernels of all sizes read."""
     return [replace(g, func=with_shared_constants(g.func)) for g in groups]
+
+
+def plannable(graph: Graph) -> bool:
+    """True for a network whose loops can be written out for a plan, which has none."""
+    return sum(loop.steps or MAX_PLANNED_STEPS + 1 for loop in loops_of(graph)) <= MAX_PLANNED_STEPS
 
 
 def final(

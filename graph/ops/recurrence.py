@@ -20,6 +20,7 @@ from .registry import NEWEST, Apply, composite, define, need, operator, shape_of
 
 ALPHA = ("Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu")  # activations that have such a number
 BETA = ("Affine", "ScaledTanh", "HardSigmoid")
+STEPS = ("GRUStep", "LSTMStep", "RNNStep")  # of each recurrence; an omitted state is zero
 ACTIVATIONS = (*ALPHA, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ..builder import Builder
 from ..ir import Call, Graph, GraphError, Value
 from ..loops import Loop, loops_of, ordered, outermost
+from ..ops.recurrence import STEPS
 
 
 def write_out_loops(graph: Graph) -> Graph:
@@ -24,6 +25,7 @@ def _without(graph: Graph, loop: Loop) -> Graph:
     first, last = graph.calls.index(loop.begin), graph.calls.index(loop.end)
     write.calls = [*graph.calls[:first]]
     found = {state: given for given, state, *_ in loop.states}
+    zero = {v for v in found.values() if v.name in graph.constants and not graph.constants[v.name].any()}
     rows: list[list[Value]] = []
     for n in range(loop.steps):
         for array, piece, backward in loop.arrays(loop.begin):
@@ -32,11 +34,14 @@ def _without(graph: Graph, loop: Loop) -> Graph:
             found[piece] = write("Reshape", row, shape=piece.shape, allowzero=1)
         for call in graph.calls[first + 1 : last]:
             outputs = tuple(write.value(v.name, v.shape, v.dtype) for v in call.outputs)
-            write.calls.append(replace(call.with_inputs(found), outputs=outputs))
+            new = replace(call.with_inputs(found), outputs=outputs)
+            if call.operator in STEPS:  # which take no product of an omitted state
+                new = replace(new, inputs=tuple(None if n in (1, 2) and v in zero else v for n, v in enumerate(new.inputs)))
+            write.calls.append(new)
             found |= dict(zip(call.outputs, outputs, strict=True))
         rows.append([found.get(v, v) for v, *_ in loop.arrays(loop.end)])
-        new = [found.get(made, made) for _, _, made, _ in loop.states]
-        found |= {state: value for (_, state, _, _), value in zip(loop.states, new, strict=True)}
+        left = [found.get(made, made) for _, _, made, _ in loop.states]
+        found |= {state: value for (_, state, _, _), value in zip(loop.states, left, strict=True)}
     found |= {final: found[state] for _, state, _, final in loop.states}
     for n, (_, array, backward) in enumerate(loop.arrays(loop.end)):
         own = [write("Unsqueeze", row[n], axes=(0,)) for row in (reversed(rows) if backward else rows)]

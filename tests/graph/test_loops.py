@@ -12,14 +12,16 @@ from onnx import TensorProto, helper, numpy_helper
 import tir
 from codegen.steps import Repeat
 from graph.check import check_kernels
-from graph.compilation import final
+from graph.compilation import MAX_PLANNED_STEPS, final
 from graph.ir import Graph, GraphError, verify
 from graph.loops import is_loop, loops_of, ordered
+from graph.model import Model
 from graph.onnx import load_onnx
 from graph.ops import control
 from graph.ops.loops import MIN_LOOPED_STEPS
 from graph.passes.check import check_passes
 from graph.passes.loops import write_out_loops
+from graph.planned import Planned
 from graph.reference import evaluate
 
 from .models import model, onnxruntime
@@ -279,3 +281,18 @@ def test_what_loops_refuse():
         proto.graph.input.extend([past, at])
         proto.graph.output.append(helper.make_tensor_value_info("present", 1, None))
         tir.compile(load_onnx(proto), TARGET, cache=None, donate={"past": "present"})
+
+
+@pytest.mark.parametrize(("steps", "kind"), [(10, Planned), (MAX_PLANNED_STEPS + 1, Model)])
+def test_recurrences_of_open_sizes(steps, kind):
+    """One plan serves all numbers of sequences where steps can be written out; others are loops of their own."""
+    rng, units = np.random.default_rng(0), 5
+    constants = {"w": (1, 3 * units, 4), "r": (1, 3 * units, units)}
+    constants = {name: rng.uniform(-1, 1, shape).astype("float32") for name, shape in constants.items()}
+    proto = model([helper.make_node("GRU", ["x", "w", "r"], ["y"])], {"x": (1, [steps, "n", 4])}, ["y"], constants)
+    net = tir.compile(load_onnx(proto), TARGET, cache=None, sizes={"n": (1, 6)})
+    for n in (1, 3, 5, 6):
+        x = rng.uniform(-1, 1, (steps, n, 4)).astype("float32")
+        fixed = load_onnx(proto, shapes={"n": n})
+        np.testing.assert_allclose(net(x)[0], evaluate(fixed, {"x": x})[0], atol=1e-5)
+    assert isinstance(net._network({"n": 3}), kind)
