@@ -21,8 +21,8 @@ from graph.ops import control
 from graph.ops.loops import MIN_LOOPED_STEPS
 from graph.passes.check import check_passes
 from graph.passes.loops import write_out_loops
-from graph.planned import Planned
 from graph.reference import evaluate
+from graph.tables import Planned
 
 from .models import model, onnxruntime
 
