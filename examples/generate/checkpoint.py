@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from graph import GraphError
 from graph.ops.unpacked import packed
+from graph.safetensors import load_safetensors
 
 
 class CheckpointError(ValueError):
@@ -149,8 +151,6 @@ _WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_h
 
 
 def _folder(path: Path) -> Checkpoint:
-    from safetensors.numpy import load_file
-
     try:
         given = json.loads((path / "config.json").read_text())
     except (OSError, json.JSONDecodeError) as error:
@@ -164,7 +164,10 @@ def _folder(path: Path) -> Checkpoint:
         given.get("num_key_value_heads", given["num_attention_heads"]), given["intermediate_size"], given["vocab_size"],
         given["rms_norm_eps"], given.get("rope_theta", 10000.0), room=given["max_position_embeddings"],
     )  # fmt: skip
-    weights = {_renamed(n): array for file in sorted(path.glob("*.safetensors")) for n, array in load_file(file).items()}
+    try:
+        weights = {_renamed(name): array for name, array in load_safetensors(path).items()}
+    except GraphError as error:
+        raise CheckpointError(str(error)) from None
     tokenizer = None
     if (file := path / "tokenizer.json").exists():
         from tokenizers import Tokenizer

@@ -190,6 +190,34 @@ def matmul_integer_to_float(apply, a, b, a_scale, b_scale, a_zero=None, b_zero=N
     return found if bias is None else apply("Add", found, bias)
 
 
+def quantised_gemm(
+    apply, a, a_scale, a_zero, b, b_scale, b_zero, c=None, scale=None, zero=None, *, alpha=1.0, transA=0, transB=0
+):  # fmt: skip
+    """alpha (A - its zero point) (B - its zero points) plus a bias in the units of the product; quantised if a scale is given."""
+    a, b = (apply("Transpose", x, perm=(1, 0)) if turned else x for x, turned in ((a, transA), (b, transB)))
+    total = apply("MatMulInteger", a, b, a_zero, b_zero)
+    total = apply("Cast", total if c is None else apply("Add", total, c), to="float32")
+    unit = apply("Mul", apply("Mul", a_scale, b_scale), apply.constant(alpha, "float32"))
+    found = apply("Mul", total, unit)
+    return found if scale is None else _integers(apply, found, scale, zero, a.dtype)
+
+
+def quantised_lstm(
+    apply, x, weight, recurrent, bias=None, lengths=None, hidden=None, cell=None, peepholes=None,
+    w_scale=None, w_zero=None, r_scale=None, r_zero=None, **attributes,
+):  # fmt: skip
+    """An LSTM by the real numbers of its weights, which are given transposed. Its input and state stay real: onnxruntime rounds
+    these to 8 bits, too."""
+
+    def real(w: Value, scale: Value, zero: Value) -> Value:
+        scale, zero = (apply("Reshape", v, shape=(v.shape[0], 1, -1)) for v in (scale, zero))
+        shifted = apply("Sub", apply("Cast", w, to="float32"), apply("Cast", zero, to="float32"))
+        return apply("Transpose", apply("Mul", shifted, scale), perm=(0, 2, 1))
+
+    weights = real(weight, w_scale, w_zero), real(recurrent, r_scale, r_zero)
+    return apply("LSTM", x, *weights, bias, lengths, hidden, cell, peepholes, **attributes)
+
+
 TABLE: dict[str, Callable] = {
     "Gelu": lambda apply, x: apply("Gelu", x),
     "BiasGelu": lambda apply, x, bias: apply("Gelu", apply("Add", x, bias)),
@@ -216,6 +244,8 @@ TABLE: dict[str, Callable] = {
     "QuantizeLinear": lambda apply, x, scale, zero=None, *, axis=1: apply("QuantizeLinear", x, scale, zero, axis=axis),
     "DequantizeLinear": lambda apply, x, scale, zero=None, *, axis=1: apply("DequantizeLinear", x, scale, zero, axis=axis),
     "DynamicQuantizeMatMul": dynamic_quantize_matmul,
+    "DynamicQuantizeLSTM": quantised_lstm,
+    "QGemm": quantised_gemm,
     "MatMulIntegerToFloat": matmul_integer_to_float,
 }
 composites(TABLE, domain="com.microsoft")

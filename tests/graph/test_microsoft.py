@@ -157,6 +157,10 @@ CASES = [
     ("QLinearConcat", ["sc", "zc", A8, "sa", "za", B8, "sb", "zb"], {"axis": 1},
      [quantised(np.concatenate([REAL_A, REAL_B], 1), 0.05, 100)]),
     ("MatMulIntegerToFloat", [A8[0], B8[0].T.copy(), "sa", "sb", "za", "zb"], {}, [REAL_A[0] @ REAL_B[0].T]),
+    ("QGemm", [A8[0], "sa", "za", B8[0], "sb", "zb", np.arange(-2, B8[0].shape[0] - 2, dtype="int32"), "sc", "zc"],
+     {"transB": 1, "alpha": 0.5},
+     [quantised(0.5 * (REAL_A[0] @ REAL_B[0].T + 0.02 * 0.03 * np.arange(-2, B8[0].shape[0] - 2)), 0.05, 100)]),
+    ("QGemm", [A8[0], "sa", "za", B8[0], "sb", "zb"], {"transB": 1}, [REAL_A[0] @ REAL_B[0].T]),
     ("DynamicQuantizeMatMul", [X[0], np.rint(100 * W).astype("int8"), "sb"], {}, None),
 ]  # fmt: skip
 
@@ -253,3 +257,30 @@ def test_refusals(case, message):
     with pytest.raises(GraphError) as raised:
         load_onnx(proto_of(case)[0])
     assert str(raised.value).splitlines()[1].endswith(f": {message}")
+
+
+def test_a_quantised_lstm_has_the_real_weights():
+    """Weights are given transposed, with scales and zero points for each direction, or for each of their columns."""
+    x, hidden = real(4, 2, 3), 5
+    w, r = (RNG.integers(0, 256, (2, n, 4 * hidden)).astype("uint8") for n in (3, hidden))
+    for columns in ((2,), (2, 4 * hidden)):
+        scales, zeros = (
+            [real(*columns, low=0.005, high=0.01) for _ in "wr"],
+            [RNG.integers(99, 140, columns).astype("uint8") for _ in "wr"],
+        )
+        wide = [
+            (a.astype("f4") - z.reshape(2, 1, -1)) * s.reshape(2, 1, -1) for a, s, z in zip((w, r), scales, zeros, strict=True)
+        ]
+        given = [w, r, scales[0], zeros[0], scales[1], zeros[1]]
+        names = ["x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"]
+        constants = dict(zip([n for n in names[1:] if n], given, strict=True))
+        attributes = {"direction": "bidirectional", "hidden_size": hidden}
+        quantised = helper.make_node("DynamicQuantizeLSTM", names, ["y"], domain="com.microsoft", **attributes)
+        plain = helper.make_node("LSTM", ["x", "w", "r"], ["y"], **attributes)
+        turned = {n: a.transpose(0, 2, 1).copy() for n, a in zip("wr", wide, strict=True)}
+        made = []
+        for node, own in ((quantised, constants), (plain, turned)):
+            proto = model([node], {"x": x}, ["y"], own)
+            proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+            made += evaluate(load_onnx(proto), [x])
+        np.testing.assert_allclose(*made, rtol=64 * np.finfo("f4").eps, atol=64 * np.finfo("f4").eps)
