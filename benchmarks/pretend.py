@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from heapq import heappop, heappush
+from pathlib import Path
 from typing import Any
 
 from distributed import Worker
 
 from search.measure import BASELINE, Baseline, Candidate, Comparison, Limits, Measurement, Measurer
-from search.measure.distributed.agent import Agent
+from search.measure.distributed.agent import Agent, Job
+from search.measure.distributed.finished import FinishedAnswers
+from search.measure.distributed.measurer import LEAD_CANDIDATES
 from search.measure.provenance import Provenance
 from search.task import Task
 
@@ -24,14 +27,28 @@ class PretendMeasurer(Measurer):
 
     def __init__(self, task: Task, times: Times):
         self.task, self.times = task, times
+        self._submitted: list[Candidate] = []
         self.best: float | None = None
         self._provenance = Provenance.here(task.target)
 
     def prepare(self) -> Baseline:
         return Baseline(self._measured(BASELINE), tolerance=1.0)
 
-    def measure(self, candidates: Sequence[Candidate]) -> Iterator[Measurement]:
-        yield from map(self._measured, candidates)
+    def submit(self, candidates: Sequence[Candidate]) -> None:
+        self._submitted += candidates
+
+    def results(self, timeout: float | None = None) -> Iterator[Measurement]:
+        while self._submitted:
+            yield self._measured(self._submitted.pop(0))
+
+    def calibrate(self) -> None:
+        return
+
+    def pause(self) -> None:
+        return
+
+    def objects(self, candidate: Candidate) -> dict[str, str]:
+        return {64 * "0": ""}
 
     def compare(self, candidates: Sequence[Candidate], **_: Any) -> Comparison:
         return Comparison(tuple(map(self._measured, candidates)))
@@ -45,26 +62,34 @@ class PretendMeasurer(Measurer):
 
 
 class PretendFarm(PretendMeasurer):
-    """So many devices whose time passes without waiting: the results of a batch come in the order in which they end."""
+    """So many devices whose time passes without waiting: each result is that of the candidate that ends next."""
 
     def __init__(self, task: Task, times: Times, slots: int):
         super().__init__(task, lambda candidate: (times(candidate)[0], 0.0))
-        self._slots, self._took = slots, times
+        self._slots = slots
+        self._took, self._now = times, 0.0
+        self._running: list[tuple[float, int, Candidate]] = []  # until when, in the order in which they began
+        self._began = 0
 
     @property
     def slots(self) -> int:
         return self._slots
 
-    def measure(self, candidates: Sequence[Candidate]) -> Iterator[Measurement]:
-        running: list[tuple[float, int, Candidate]] = []  # until when, in the order in which they began
-        now = 0.0
-        for n, candidate in enumerate(candidates):
-            if len(running) == self.slots:
-                now, _, ended = heappop(running)
-                yield self._measured(ended)
-            heappush(running, (now + self._took(candidate)[1], n, candidate))
-        while running:
-            yield self._measured(heappop(running)[2])
+    @property
+    def room(self) -> int:
+        return max(0, round(LEAD_CANDIDATES * self.slots) - len(self._running) - len(self._submitted))
+
+    def submit(self, candidates: Sequence[Candidate]) -> None:
+        super().submit(candidates)
+        while self._submitted and len(self._running) < self.slots:
+            candidate, self._began = self._submitted.pop(0), self._began + 1
+            heappush(self._running, (self._now + self._took(candidate)[1], self._began, candidate))
+
+    def results(self, timeout: float | None = None) -> Iterator[Measurement]:
+        if timeout != 0.0 and self._running:
+            self._now, _, candidate = heappop(self._running)
+            self.submit(())
+            yield self._measured(candidate)
 
 
 class PretendAgent(Agent):
@@ -76,6 +101,10 @@ class PretendAgent(Agent):
     def setup(self, worker: Worker) -> None:
         super().setup(worker)
         self._turn = nullcontext()  # type: ignore[assignment]
+        self.finished = FinishedAnswers(Path(worker.local_directory) / "finished")  # what is pretended ends with the worker
 
     def make(self, task: Task, limits: Limits, seed: int) -> PretendMeasurer:  # type: ignore[override]
         return PretendMeasurer(task, self._times)
+
+    def builder(self, job: Job) -> PretendMeasurer:  # type: ignore[override]
+        return PretendMeasurer(Task.from_json(job["task"]), self._times)

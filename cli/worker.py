@@ -14,7 +14,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .options import Parser, Usage, measurable, parse_target
+from .options import Parser, Usage, measurable, parse_target, positive_int
 from .process import guarded
 
 if TYPE_CHECKING:
@@ -28,9 +28,18 @@ def parser() -> Parser:
     p = Parser(prog="python -m tir.worker", description=(__doc__ or "").split("\n\n")[0], allow_abbrev=False)
     p.add_argument("address", metavar="ADDRESS", help="of the scheduler, such as tcp://host:8786, or tls://")
     p.add_argument("--target", default="llvm", metavar="TARGET", help='what it measures for: "llvm" (the default) or "cuda"')
+    p.add_argument(
+        "--build", type=positive_int, metavar="N", help="compile, N candidates at once, for runs with --builders; measure nothing"
+    )
+    p.add_argument(
+        "--trust-builders", action="store_true", help="run the object code that workers with --build make: any of it is run as is"
+    )
     p.add_argument("--cores", type=cores, metavar="LIST", help="the cores that kernels are pinned to, as in 2-5,8")
     p.add_argument("--device", metavar="NAME", help="the name of the lock on the device, where a machine has several")
     p.add_argument("--name", metavar="NAME", help="what the worker is called in tables")
+    p.add_argument(
+        "--drift", type=float, metavar="X", help="the calibration kernel's largest slowdown before a measurement is void (1.1)"
+    )
     p.add_argument("--directory", metavar="DIR", help="for the worker's temporary files")
     return p
 
@@ -62,14 +71,17 @@ def _run(args: argparse.Namespace) -> int:
     if not re.fullmatch(r"(\w+://)?[^/]+:\d+", args.address):
         raise Usage(f"the address of a scheduler is like tcp://host:8786, got {args.address!r}")
     target = parse_target(args.target, None)
-    measurable(target)
+    if args.build is None:
+        measurable(target)
     try:
+        from search.measure.distributed.farm import BUILD_RESOURCE
         from search.measure.distributed.measurer import resource
     except ImportError:
         raise Usage(MISSING) from None
-    config = {} if args.device is None else {"tir.device": args.device}
-    offered = resource(target)
-    own = {"nthreads": 1, "resources": {offered: 1}, "config": config, "local_directory": args.directory}
+    options = {"device": args.device, "drift": args.drift, "trust": args.trust_builders or None}
+    config = {f"tir.{name}": value for name, value in options.items() if value is not None}
+    offered, slots = (resource(target), 1) if args.build is None else (BUILD_RESOURCE, args.build)
+    own = {"nthreads": slots, "resources": {offered: slots}, "config": config, "local_directory": args.directory}
     print(f"offering {offered} to {args.address}", file=sys.stderr, flush=True)
     asyncio.run(_serve(args.address, args.name, own))
     return 0

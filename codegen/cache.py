@@ -175,6 +175,23 @@ class ObjectCache:
                     yield file
 
 
+class Collected(ObjectCache):
+    """A cache that keeps the `objects` put into it or found, by key: those of one program, to be sent elsewhere."""
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        self.objects: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        if (code := super().get(key)) is not None:
+            self.objects[key] = code
+        return code
+
+    def put(self, key: str, code: bytes) -> bool:
+        self.objects[key] = code
+        return super().put(key, code)
+
+
 def _listed(folder: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
     """The entries of a folder; none of a missing one."""
     try:

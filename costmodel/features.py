@@ -16,7 +16,7 @@ indicators go through slog(x) = log2(x + 1). Intended differences from the origi
 
 New features (`MACHINE`): cores, vector lanes and caches, so that a model can tell machines apart; registers, and bytes moved into
 each cache. The share of iterations that guards throw away, which no feature of the original sees. A rough estimate of the time in
-nanoseconds. The annotations of loops.
+nanoseconds. The annotations of loops. The device that measured, 0 for the one that is scored.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ ANSOR = (
 MACHINE = (
     "threads", "lanes", "l1", "l2", "l3", "waste", "lane_waste", "tasks_waste", "accumulators", "register_loads",
     "accumulators_d_loads", "l1_bytes", "l2_bytes", "l3_bytes", "work_a_thread", "estimate",
-    "chunk", "dynamic", "prefetch", "streamed", "stages", "resident",
+    "chunk", "dynamic", "prefetch", "streamed", "stages", "resident", "device",
 )  # fmt: skip
 NAMES = (*ANSOR, *MACHINE)
 _RAW = {n for n, name in enumerate(NAMES) if "type." in name or name == "is_gpu"}
@@ -265,7 +265,7 @@ def _machine(
         cycles / threads / CYCLES_PER_NANOSECOND + MIN_NANOSECONDS,
         chunk, _maximum_of(number(loop.dynamic) for loop in shared),
         *(_maximum_of(number(getattr(x, name)) for x in s.loops) for name in ("prefetch", "streamed", "stages", "resident")),
-
+        0.0,
     ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Protocol
@@ -11,7 +12,7 @@ import numpy as np
 from schedule.machine import GPU, Machine
 
 from .dataset import FORMULA, Dataset
-from .features import chunks, features
+from .features import NAMES, chunks, features
 from .gpu_model import GPUModel
 from .loopnest import Statement
 from .losses import Loss, TimeSum
@@ -20,6 +21,8 @@ from .sketch_programs import SketchPrograms
 from .tile_model import TileModel
 
 MIN_PROGRAMS = 12  # measured programs below which a formula scores
+DEVICE = NAMES.index("device")
+DEVICE_NUMBERS = 2**20  # numbers for devices: so many that two hardly get the same, and exact in float32
 MIN_WEIGHT = 0.15  # of the slowest program, and of one that failed; the fastest has 1
 
 
@@ -102,11 +105,14 @@ class LearnedModel(ABC):
         return np.where(legal, self.loss.scores(sums), -np.inf).astype(np.float64)
 
     def update(self, sketch: SketchPrograms, rows: np.ndarray, seconds: np.ndarray) -> None:
+        task = f"{sketch.task} on {sketch.device}" if sketch.device else sketch.task  # times are compared within one device
         formula = self._formula.score(sketch, rows).astype(np.float32)
         for members, program in sketch.programs(rows):
             block = features(program, rows[members], self.machine)  # (statements, n, features)
+            if sketch.device:
+                block[:, :, DEVICE] = 1 + zlib.crc32(sketch.device.encode()) % DEVICE_NUMBERS
             column = np.broadcast_to(formula[members][None, :, None], (*block.shape[:2], 1))
-            self.data.add(sketch.task, np.concatenate([block, column], axis=2), seconds[members])
+            self.data.add(task, np.concatenate([block, column], axis=2), seconds[members])
 
 
 def _statements(sketch: SketchPrograms, rows: np.ndarray) -> Iterator[tuple[Statement, np.ndarray]]:

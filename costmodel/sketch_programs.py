@@ -54,7 +54,8 @@ Programs = Callable[[np.ndarray], Iterable[tuple[np.ndarray, ProgramDescription]
 class SketchPrograms:
     """The programs of one sketch, symbolic if possible.
 
-    - `task` names the computation: times are compared within one.
+    - `task` names the computation. `device` names the device that measured, empty for the one that is scored: times are compared
+      within one task and device.
     - `nests` are the tiled loop nests for analytic models.
     - `programs(rows)` yields pairs of row numbers and the program that describes these rows; its formulas refer to the columns of
       `rows`. Rows without a legal program are in no pair.
@@ -69,3 +70,4 @@ class SketchPrograms:
     programs: Programs = lambda rows: ()
     count_concrete: Callable[[np.ndarray], int] = lambda rows: 0
     max_concrete: float = math.inf
+    device: str = ""

@@ -22,15 +22,15 @@ COMMANDS = ("list", "best", "export", "import", "prune")  # on a records file
 OPTIONS: dict[str, tuple[str, ...]] = {
     "a workload": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "out", "show", "records", "policy", "model",
-        "mutations", "space", "rules", "report", "inputs", "cluster", "quick",
+        "mutations", "space", "rules", "report", "inputs", "cluster", "builders", "quick",
     ),
     "a network": (
         "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "policy", "model", "report",
-        "export", "cluster", "quantise", "precision",
+        "export", "cluster", "builders", "quantise", "precision",
     ),
     "--sizes": (
         "sizes", "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "records", "policy", "model", "space",
-        "cluster",
+        "cluster", "builders",
     ),
     "--apply": ("apply", "shape", "threads", "seed", "timeout", "target", "show", "inputs"),
     "--sketches": ("sketches", "shape", "threads", "target", "space", "rules"),
@@ -70,6 +70,8 @@ ARGUMENTS: dict[str, tuple[str | None, dict[str, Any], str]] = {
         "arrays by the names of parameters, as numpy.savez writes them, to run candidates on instead of random ones"),
     "cluster": ("ADDRESS", {},
         "measure on the workers of the Dask scheduler at tcp://host:8786, or of a cluster here, local:4, to try that"),
+    "builders": (None, SWITCH,
+        "with --cluster: workers with --build compile, and those that measure, with --trust-builders, run their code"),
     "sketches": (None, SWITCH, "print the sketches, the rules that made them, and end"),
     "policy": ("POLICY", {},
         f"what proposes candidates: {', '.join(POLICIES)} (default evolution), "

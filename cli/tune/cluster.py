@@ -27,6 +27,8 @@ SILENT_SECONDS = 10.0  # after which a worker is shown as silent
 def on_cluster(args: argparse.Namespace, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The options of a run on the cluster that the arguments name, if any; the target becomes that of its machines."""
     if getattr(args, "cluster", None) is None:
+        if getattr(args, "builders", False):
+            raise Usage("--builders needs --cluster: they are workers of it")
         yield options
         return
     if getattr(args, "inputs", None) is not None:
@@ -41,7 +43,7 @@ def on_cluster(args: argparse.Namespace, options: dict[str, Any]) -> Iterator[di
     target = parse_target(args.target or "llvm", args.threads)
     with ExitStack() as stack:
         client = stack.enter_context(_client(args.cluster, target, stack))
-        measurer = DaskMeasurer(client, limits=Limits(run=args.timeout), seed=args.seed)
+        measurer = DaskMeasurer(client, limits=Limits(run=args.timeout), seed=args.seed, builders=args.builders)
         stack.callback(measurer.farm.close)
         with refusing(f"--cluster {args.cluster}", WorkerError):
             args.target = target_text(measurer.resolve(target if args.threads else args.target or "llvm"))
@@ -69,9 +71,10 @@ class Workers:
     """The workers in the progress of a run, looked at once in LOOK_SECONDS at most."""
 
     def __init__(self, measurer: DaskMeasurer, target: str):
+        from search.measure.distributed.farm import BUILD_RESOURCE
         from search.measure.distributed.measurer import resource
 
-        self._farm, self._resource = measurer.farm, resource(target)
+        self._farm, self._resources = measurer.farm, (resource(target), BUILD_RESOURCE)
         self.dashboard = self._farm.dashboard
         self._seen: list[Runner] = []
         self._looked = 0.0
@@ -95,7 +98,7 @@ class Workers:
         if (now := time.monotonic()) > self._looked + LOOK_SECONDS:
             self._looked = now
             try:
-                self._seen = self._farm.runners(self._resource)
+                self._seen = [r for name in self._resources for r in self._farm.runners(name)]
             except (OSError, RuntimeError, ValueError):  # the scheduler has gone; it may come back
                 return self._seen
             for r in self._seen:
@@ -109,4 +112,7 @@ class Workers:
     def _activity(self, runner: Runner) -> str:
         if runner.silent > SILENT_SECONDS:
             return f"silent for {runner.silent:.0f} s"
-        return runner.status.get("doing") or "idle"
+        if aside := runner.status.get("aside"):
+            return f"put aside: {aside}"
+        back = "; back after drift" if runner.status.get("returns") else ""
+        return (runner.status.get("doing") or "idle") + back

@@ -22,7 +22,7 @@ from costmodel.metrics import pair_accuracy
 # ## What is seen of a candidate
 #
 # A model does not see the program, but **features** of it: numbers that say how much is computed, how many bytes go into each
-# cache, how long the vectors are, how often data is used again. There are 186 for each statement, after the Ansor paper. Most
+# cache, how long the vectors are, how often data is used again. There are 187 for each statement, after the Ansor paper. Most
 # are logarithms, log2(x + 1), since twice as many bytes should mean the same step whether there are ten or a million.
 #
 # The project keeps a small sample of measured candidates, from a processor with two threads: features and seconds. We take one
@@ -37,7 +37,7 @@ print(f"{len(programs)} programs, {milliseconds.min():.2f} to {milliseconds.max(
 statement = data.matrix[data.program == programs[0]][-1]
 for name in ("float_mad", "threads", "lanes", "l1_bytes", "accumulators"):
     print(f"{name:<14}{2 ** statement[NAMES.index(name)] - 1:>14.0f}")
-assert len(programs) == 234 and len(NAMES) == 186
+assert len(programs) == 234 and len(NAMES) == 187
 
 # %% [markdown]
 # ## A formula
@@ -121,5 +121,5 @@ keep("11_cost_model")
 # %% [markdown]
 # ## Exercise
 #
-# The trees see 186 features. Which one alone orders the pairs best, higher or lower meaning faster? Take the last statement of
+# The trees see 187 features. Which one alone orders the pairs best, higher or lower meaning faster? Take the last statement of
 # each program, and try all. Can you guess the winner? [The solution](solutions/11_cost_model.py)

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import workloads
+
 from . import wire
 from .limits import Limits
 from .lock import DeviceLock
@@ -33,6 +35,7 @@ from .reference import DISTRIBUTIONS, given_file, given_inputs
 if TYPE_CHECKING:
     from ..task import Task
 
+CALIBRATION_SHAPE = (192, 192, 192)  # of a matrix product: short, and within the caches
 MAX_WORKERS = 4  # that build at once, by default
 BUILDS_A_WORKER = 4  # builds of each worker before a group runs: more delay the results, fewer make workers wait for each other
 MAX_CONFIRMATIONS = 4  # timings of a new best: two, and more while they are suspicious
@@ -72,7 +75,7 @@ class LocalMeasurer(Measurer):
     `workers` build at once (default: as many as processors, at most 4). `builder` names the module that turns traces into kernels
     (default: `search.measure.builder`, for GPUs `search.measure.gpu_builder`). `seed` draws the data, except for the `inputs`
     given by name. `best`, the shortest checked time so far, decides the cutoff of slow candidates. The `lock` on the device is
-    held while a kernel runs.
+    held while a kernel runs. A measurer that only `builds` serves `objects`, also on a machine that cannot run the target.
 
     A group of candidates is built on all workers at once, and then run: nothing is built while a kernel is timed.
     """
@@ -87,6 +90,7 @@ class LocalMeasurer(Measurer):
         seed: int = 0,
         inputs: Mapping[str, np.ndarray] | None = None,
         lock: DeviceLock | None = None,
+        builds: bool = False,
     ):
         from codegen import Target
         from codegen.backend import backend
@@ -94,7 +98,7 @@ class LocalMeasurer(Measurer):
 
         found, target = backend(task.target), Target(task.target)
         self._device = found.device is not None
-        if not self._device and (missing := found.missing(target)):
+        if not self._device and not builds and (missing := found.missing(target)):
             raise ValueError(f"kernels for `{task.target}` cannot be measured here: {missing}")
         given = given_inputs(task.func, inputs or {})
         self.task, self.limits, self.seed = task, limits or Limits(), int(seed)
@@ -121,6 +125,7 @@ class LocalMeasurer(Measurer):
         except OSError as error:
             self.close()
             raise WorkerError(f"the inputs could not be written to {self._directory.parent}: {error}") from None
+        self._calibration: wire.Message | None = None  # the request to time the calibration kernel
         self._resident = resident = self.limits.memory or ((whole := memory()) and whole // 2)
         first_message = {
             "script": task.func.script(),
@@ -245,33 +250,58 @@ class LocalMeasurer(Measurer):
         answer = self._ask(self._idle(), 20.0, op="peak", threads=self.task.threads, dtype=dtype)
         return answer["flops"] if answer["outcome"] == "ok" else None
 
+    def calibrate(self) -> float | None:
+        """Current seconds of a call of the calibration kernel, the same for all tasks of a target; None if it failed."""
+        if self._calibration is None:
+            instance = workloads.make("gmm", CALIBRATION_SHAPE)
+            task = type(self.task).of(instance.func, self.task.target)
+            self._calibration = {"script": task.func.script(), "trace": task.default_trace()}
+        answer = self._ask(self._idle(), self.limits.run, op="calibrate", **self._calibration)
+        return min(answer["samples"]) if answer["outcome"] == "ok" else None
+
+    def objects(self, candidate: Candidate) -> dict[str, str] | Measurement:
+        """The object files of a candidate, in base64, by their keys in any `ObjectCache`; or a measurement, if the build
+        failed."""
+        answer = self._ask(self._workers[0], self.limits.build, op="objects", trace=candidate.trace)
+        if answer["outcome"] == "ok":
+            return answer["objects"]
+        outcome = "build_timeout" if answer["outcome"] == "run_timeout" else answer["outcome"]
+        return self._measurement(self._job(candidate), {**answer, "outcome": outcome})
+
     # --- candidates ----------------------------------------------------------------------------------------------------
 
-    def measure(self, candidates: Sequence[Candidate]) -> Iterator[Measurement]:
-        """One measurement for each candidate, as it ends. Candidates are built in groups (of one with a single worker). Those of
-        a group run one after another, before the next group is built.
-
-        Each is compared with the reference unless it was cut off as slow. A new best is timed once more before it counts, and
-        again while its timings disagree. When the iterator is closed, builds under way go on to their end.
-        """
+    def submit(self, candidates: Sequence[Candidate]) -> None:
+        """Have the candidates measured. Each worker begins to build one; the others are built while `results` waits."""
         with self._turn:
             jobs = [self._ahead.pop(id(c)) if id(c) in self._ahead else self._job(c) for c in candidates]
             self._submitted.extend(jobs)
             self._builds.waiting.extend(job for job in jobs if not job.digest)
             self._start(self._builds, self._workers)
-        try:
-            while self._ended or self._submitted or self._again:
-                if self._ended:
-                    yield self._ended.popleft()
-                else:
-                    with self._turn:
-                        self._advance()
-        finally:
-            for left in (self._builds.waiting, self._submitted, self._again, self._ended):
-                left.clear()
 
-    def _advance(self) -> None:
-        """Wait for builds; without builds under way, run a candidate."""
+    def results(self, timeout: float | None = None) -> Iterator[Measurement]:
+        """One measurement for each submitted candidate, as it ends. Candidates are built in groups (of one with a single worker).
+        Those of a group run one after another, before the next group is built. The `timeout` does not stop a run.
+
+        Each is compared with the reference unless it was cut off as slow. A new best is timed once more before it counts, and
+        again while its timings disagree.
+        """
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        while self._ended or self._submitted or self._again:
+            if self._ended:
+                yield self._ended.popleft()
+            elif time.monotonic() >= deadline:
+                return
+            else:
+                with self._turn:
+                    self._advance(deadline)
+
+    def cancel(self) -> None:
+        """Forget submitted candidates without a result; builds under way go on to their end."""
+        for left in (self._builds.waiting, self._submitted, self._again, self._ended):
+            left.clear()
+
+    def _advance(self, deadline: float) -> None:
+        """Wait for builds until `deadline` on the monotonic clock; without builds under way, run a candidate."""
         start = time.perf_counter()
         if building := len(self._builds.running):
             more = building + sum(bool(job.digest) for job in self._submitted) < self._together
@@ -280,7 +310,7 @@ class LocalMeasurer(Measurer):
         if more:
             self._start(self._builds, self._workers)
         if self._builds.running:
-            self._collect()
+            self._collect(deadline)
             self.build_seconds += time.perf_counter() - start
         elif not self._submitted:
             self._submitted, self._again = self._again, self._submitted
@@ -298,9 +328,9 @@ class LocalMeasurer(Measurer):
             self._ended.append(measurement)
             self._drop([job])
 
-    def _collect(self) -> None:
+    def _collect(self, until: float = float("inf")) -> None:
         """Wait for builds of submitted candidates; failures become results."""
-        for job, failure in self._wait(self._builds):
+        for job, failure in self._wait(self._builds, until):
             if failure is not None and job in self._submitted:
                 self._submitted.remove(job)
                 self._ended.append(failure)
@@ -394,11 +424,11 @@ class LocalMeasurer(Measurer):
                 worker.known.update(known)
                 worker.send(op="build", id=job.id, trace=job.candidate.trace, known=known, again=job.again)
 
-    def _wait(self, builds: _Builds) -> list[tuple[_Job, Measurement | None]]:
-        """Wait for the building workers; returns the ended jobs, each with its failure or None."""
+    def _wait(self, builds: _Builds, until: float = float("inf")) -> list[tuple[_Job, Measurement | None]]:
+        """Wait for the building workers until `until`; returns the ended jobs, each with its failure or None."""
         ended: list[tuple[_Job, Measurement | None]] = []
         deadlines = {worker: job.deadline for worker, job in builds.running.items()}
-        for worker in waited(deadlines) if deadlines else ():
+        for worker in waited(deadlines, until) if deadlines else ():
             job = builds.running[worker]
             message = worker.inbox.pop(0) if worker.inbox else None
             if message is not None and "event" in message:

@@ -81,6 +81,7 @@ class Candidate:
 
 
 BASELINE = Candidate("unscheduled", (), None)
+DRIFTED = "its device drifted"  # start of the message of a measurement on a device that was slower than usual
 NO_BASELINE = "the program as written is for one thread; it ran on this processor, and only for its results"
 
 
@@ -92,7 +93,8 @@ class Measurement:
     was far slower than the best. `digest` identifies the scheduled program, so that two traces of one program are noticed.
     `duplicate` marks numbers of an earlier candidate with the same digest. `max_error` is set if the result was compared with the
     reference. `ended` is in seconds after the start of the run, None outside of one. `provenance` has the device and the versions
-    that measured (None: this machine's); comparisons ignore it.
+    that measured (None: this machine's); comparisons ignore it. `elsewhere` is the fingerprint of another device that measured;
+    then `samples` are scaled to the primary device.
     """
 
     candidate: Candidate
@@ -106,11 +108,22 @@ class Measurement:
     max_error: float | None = None
     ended: float | None = None
     provenance: Provenance | None = field(default=None, compare=False)
+    elsewhere: str = ""
 
     @property
     def seconds(self) -> float:
         """The median sample; infinity unless the outcome is ok."""
         return statistics.median(self.samples) if self.outcome == "ok" and self.samples else float("inf")
+
+    @property
+    def drifted(self) -> bool:
+        """True if its device was slower than usual: such a measurement is kept, but does not count."""
+        return self.message.startswith(DRIFTED)
+
+    @property
+    def conclusive(self) -> bool:
+        """True if it depends on the candidate alone: no drift of the device, and no fault of the worker's own code."""
+        return not self.drifted and self.outcome != "fault"
 
     def as_json(self) -> dict[str, Any]:
         """The measurement as JSON data."""

@@ -227,14 +227,14 @@ class WorkerProcess:
         return self.inbox.pop(0) if self.inbox else None
 
 
-def waited(deadlines: Mapping[WorkerProcess, float]) -> list[WorkerProcess]:
-    """Wait for workers, for each until its deadline, on the monotonic clock. Returns those with messages in the
+def waited(deadlines: Mapping[WorkerProcess, float], until: float = float("inf")) -> list[WorkerProcess]:
+    """Wait for workers until `until`, and for each until its deadline, on the monotonic clock. Returns those with messages in the
     inbox, and those that have died (`ended`), hold too much memory (`excess`) or are out of time; perhaps none."""
     with selectors.DefaultSelector() as selector:
         for worker in deadlines:
             selector.register(worker.stdout, selectors.EVENT_READ, worker)
         wake = [0.0 if w.ended or w.inbox else min(deadline, w.look()) for w, deadline in deadlines.items()]
-        arrived = {key.data for key, _ in selector.select(max(0.0, min(wake) - time.monotonic()))}
+        arrived = {key.data for key, _ in selector.select(max(0.0, min(*wake, until) - time.monotonic()))}
     dead = {w for w in deadlines if w.ended or ((w in arrived or not w.running) and not w.pump())}
     now = time.monotonic()
     return [w for w, end in deadlines.items() if w.inbox or w in dead or w.excess is not None or end <= now]

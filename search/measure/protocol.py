@@ -2,7 +2,7 @@
 
 A measurer is made for one task, which is data (`Task.as_json`), as are candidates and measurements (`Candidate.as_json`,
 `Measurement.from_json`): measurement on another machine needs no search. A measurer of your own derives from `Measurer` and
-implements prepare, measure and compare:
+implements prepare, submit, results and compare:
 
     class Elsewhere(Measurer):
         def __init__(self, task):
@@ -11,10 +11,13 @@ implements prepare, measure and compare:
         def prepare(self):
             return Baseline(Measurement.from_json(self.server.ask("prepare")), tolerance=1e-5)
 
-        def measure(self, candidates):
-            self.server.send("measure", [c.as_json() for c in candidates])
-            for _ in candidates:
-                yield Measurement.from_json(self.server.receive())
+        def submit(self, candidates):
+            for c in candidates:
+                self.server.send("measure", c.as_json())
+
+        def results(self, timeout=None):
+            while self.server.owes and (answer := self.server.receive(timeout)) is not None:
+                yield Measurement.from_json(answer)
 
         def compare(self, candidates, *, numpy=False, rounds=100, seconds=2.0):
             answers = self.server.ask("compare", [c.as_json() for c in candidates], rounds, seconds)
@@ -37,13 +40,15 @@ from .outcome import Baseline, Candidate, Comparison, Measurement
 class Measurer(ABC):
     """Measures the candidates of one task; a context manager. `LocalMeasurer` is that of this machine.
 
-    Every candidate ends in one `Measurement`, valid or not, with the `provenance` of its device. All are of one device. A failure
-    that is no candidate's fault is a `WorkerError`. `build_seconds` and `run_seconds` add up the time for which results waited
-    for builds and runs.
+    Every submitted candidate ends in one `Measurement`, valid or not, with the `provenance` of its device. A failure that is no
+    candidate's fault is a `WorkerError`. `build_seconds` and `run_seconds` add up the time for which results waited for builds
+    and runs. `written`, set by the session for a measurer with `slots`, is True if its results are recorded, so that its workers
+    may forget them.
     """
 
     build_seconds: float = 0.0
     run_seconds: float = 0.0
+    written: Callable[[], bool]
 
     def __enter__(self) -> Self:
         return self
@@ -61,9 +66,26 @@ class Measurer(ABC):
         """Draw the data, and time the program as written."""
 
     @abstractmethod
+    def submit(self, candidates: Sequence[Candidate]) -> None:
+        """Begin to measure candidates, beside earlier ones; returns before they have ended."""
+
+    @abstractmethod
+    def results(self, timeout: float | None = None) -> Iterator[Measurement]:
+        """One measurement for each submitted candidate, as it ends, in any order; a possible best has been compared with the
+        reference. Ends with the last one, or after `timeout` seconds, and then another call gives the rest. More may be submitted
+        meanwhile."""
+
+    def cancel(self) -> None:
+        """Forget submitted candidates without a result, if possible."""
+        return
+
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[Measurement]:
-        """One measurement for each candidate, as it ends, in any order; a possible best has been compared with the reference.
-        Closing the iterator cancels the rest."""
+        """Submit candidates and yield the results, as each ends; closing the iterator cancels the rest."""
+        self.submit(candidates)
+        try:
+            yield from self.results()
+        finally:
+            self.cancel()
 
     @abstractmethod
     def compare(
@@ -87,10 +109,24 @@ class Measurer(ABC):
 
     @property
     def slots(self) -> int:
-        """The number of candidates measured at once."""
-        return 1
+        """The number of candidates measured at once on devices that are kept busy: more are submitted as soon as they have
+        `room`. 0 for a measurer that gets a round at a time, each after the end of the last."""
+        return 0
+
+    @property
+    def room(self) -> int:
+        """The number of further candidates to submit now, so that no device waits for the search."""
+        return 0
+
+    def scaled_to_primary(self, measurement: Measurement) -> Measurement:
+        """The measurement scaled to the primary device, the one of `prepare`."""
+        return measurement
 
     @property
     def remark(self) -> str:
         """A remark on the measurements at the end, as on repeated ones, or empty."""
         return ""
+
+    def finished(self) -> Iterator[Measurement]:
+        """The measurements for an earlier, killed run; a request for the next one confirms that the last is recorded."""
+        return iter(())

@@ -9,12 +9,14 @@ Requests, by `op`, and their answers:
 start    script (of the function), target, builder, workload, path, directory, memory -> event ready; provenance
 prepare  seed, distribution: write the inputs, and the expected results if the workload is a known one -> ok, expected
 build    id, trace, known, again -> an outcome; digest, seconds
+objects  trace -> an outcome; the object files of the program, in base64, by their keys in a cache, and seconds
 run      id, best, check, ... : compare its results with the reference unless it is cut off, and time it -> an outcome; samples,
          cut, max_error
 baseline id: time the program as written; make a missing reference; check it -> an outcome; samples, good, loose
 reference trace, target: make a reference; exact results are those of this schedule for a processor -> ok, good, loose
 compare  ids, numpy, rounds, seconds: check, then time in turns -> ok; samples and verdicts by id (and numpy's samples)
 peak     threads, dtype -> ok; flops (a second)
+calibrate: script, trace: time this function, scheduled so -> ok; samples
 drop     ids: forget these kernels -> nothing
 
 An answer has `lost` if this process should run nothing more, as after a kernel that raised: the parent starts another.
@@ -25,6 +27,7 @@ it.
 
 from __future__ import annotations
 
+import base64
 import errno
 import hashlib
 import importlib
@@ -48,7 +51,7 @@ from tir.script import parse
 
 from . import builder, timing, wire
 from .provenance import Provenance
-from .reference import Arrays, NamedWorkload, make_reference
+from .reference import Arrays, NamedWorkload, make_reference, random_inputs
 
 MAX_SECOND_TIMINGS = 3  # of a short call, before its candidate is cut off as slow
 PAUSE_SECONDS = 0.005  # before each of them
@@ -56,8 +59,9 @@ SPIN_SECONDS = 0.2  # after which idle threads of numpy's library sleep: OpenBLA
 NUMPY_RACE_SHARE = 1 / 3  # of the time of a race
 MAX_LONG_CALLS = 2  # in a turn of a race
 MAX_MESSAGE_CHARACTERS = 4000  # of the message of an outcome
+CALIBRATION_SECONDS = 0.005  # to time the calibration kernel for
 MAX_OPEN_FILES = 256  # more than at the start; with more, the process is replaced
-BUILDER_REQUESTS = ("build", "reference")  # requests whose exceptions are those of the builder
+BUILDER_REQUESTS = ("build", "objects", "reference", "calibrate")  # requests whose exceptions are those of the builder
 
 
 class Worker:
@@ -72,6 +76,7 @@ class Worker:
         self._kernels: dict[int, Any] = {}
         self._known: set[str] = set()
         self._arrays: Arrays | None = None
+        self._calibration: tuple[Any, list[np.ndarray]] | None = None  # a kernel and its arguments
         self._lost = False  # this process should run nothing more
         self._descriptors = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
 
@@ -152,6 +157,18 @@ class Worker:
             self._kernels[id] = self._builder.compile(func, self._target)
             self._known.add(digest)
         return {"outcome": "ok", "digest": digest, "built": id in self._kernels, "build_seconds": time.perf_counter() - start}
+
+    def _objects(self, trace: Any) -> wire.Message:
+        from codegen import Target, build
+        from codegen.cache import Collected, users_cache
+
+        self.send(event="running")
+        start = time.perf_counter()
+        known = users_cache()
+        cache = Collected(self._directory / "objects" if known is None else known.path)
+        build(self._builder.schedule(self._func, trace), Target(self._target), cache=cache)
+        objects = {key: base64.b64encode(code).decode() for key, code in cache.objects.items()}
+        return {"outcome": "ok", "objects": objects, "build_seconds": time.perf_counter() - start}
 
     def _drop(self, ids: list[int]) -> None:
         for i in ids:
@@ -286,6 +303,16 @@ class Worker:
         if hasattr(self._builder, "peak"):
             return {"outcome": "ok", "flops": self._builder.peak(dtype)}
         return {"outcome": "ok", "flops": peak_flops(self._target, threads=threads, dtype=dtype)}
+
+    def _calibrate(self, script: str, trace: Any) -> wire.Message:
+        if self._calibration is None:
+            func = need_func(parse(script), "a calibration kernel")
+            kernel = self._builder.compile(builder.schedule(func, trace), self._target)
+            self._calibration = kernel, random_inputs(func, np.random.default_rng(0))
+        kernel, arrays = self._calibration
+        self.send(event="running")
+        first = timing.clock(kernel, arrays)
+        return {"outcome": "ok", "samples": timing.samples_of(kernel, arrays, first, CALIBRATION_SECONDS, 3, 50)}
 
     # --- data ----------------------------------------------------------------------------------------------------------
 

@@ -230,12 +230,14 @@ class Evolution:
     def update(self, measurements: Sequence[Measurement]) -> None:
         """Update the models. Candidates of unknown sketches are ignored."""
         own = seconds_of_rows(self.sketches, measurements)
-        self._review(own)
-        for number, measured in own.items():
+        if here := {number: measured for (number, device), measured in own.items() if not device}:
+            self._review(here)
+        for (number, device), measured in own.items():
             island = self._islands[number]
+            programs = replace(island.programs, device=device) if device else island.programs
             rows, seconds = island.sketch.matrix(measured), np.array(list(measured.values()))
             for trusted in self._models:
-                trusted.model.update(island.programs, rows, seconds)
+                trusted.model.update(programs, rows, seconds)
             for row in measured:
                 island.under_way.pop(row, None)
             island.measured |= measured

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,14 +22,17 @@ Point = tuple[int, tuple[int, ...]]  # the number of a sketch, and a row of it
 DRAWN_ROWS = 8  # random rows of each sketch for each missing candidate
 
 
-def seconds_of_rows(sketches: Sequence[Sketch], measurements: Sequence[Measurement]) -> dict[int, dict[tuple[int, ...], float]]:
-    """The seconds of the measured rows, by the number of the sketch. Candidates of other sketches are left out."""
+def seconds_of_rows(
+    sketches: Sequence[Sketch], measurements: Sequence[Measurement]
+) -> dict[tuple[int, str], dict[tuple[int, ...], float]]:
+    """The seconds of the measured rows, by the number of the sketch and the device, empty for the primary one. Candidates of
+    other sketches are left out."""
     numbers = {s.name: n for n, s in enumerate(sketches)}
-    found: dict[int, dict[tuple[int, ...], float]] = {}
+    found: dict[tuple[int, str], dict[tuple[int, ...], float]] = {}
     for m in measurements:
         number, row = numbers.get(m.candidate.sketch), tuple(map(int, m.candidate.row))
         if number is not None and len(row) == sketches[number].columns:
-            found.setdefault(number, {})[row] = m.seconds
+            found.setdefault((number, m.elsewhere), {})[row] = m.seconds
     return found
 
 
@@ -87,12 +91,14 @@ class RowPolicy(ABC):
     def update(self, measurements: Sequence[Measurement]) -> None:
         """Learn from measurements; those of unknown sketches are ignored."""
         own = seconds_of_rows(self.sketches, measurements)
-        for number, found in own.items():
+        for (number, device), found in own.items():
             self.measured |= {(number, row): seconds for row, seconds in found.items()}
             if self.model is not None:
                 sketch = self.sketches[number]
-                self.model.update(sketch_programs(sketch), sketch.matrix(found), np.array(list(found.values())))
-        self.learn([(number, row) for number, found in own.items() for row in found])
+                programs = sketch_programs(sketch)
+                programs = replace(programs, device=device) if device else programs
+                self.model.update(programs, sketch.matrix(found), np.array(list(found.values())))
+        self.learn([(number, row) for (number, _), found in own.items() for row in found])
 
     def warm_up(self) -> None:
         """Load the libraries that the model needs."""

@@ -22,7 +22,7 @@ class SharedModel:
     def __init__(self, model: CostModel):
         self.model = model
         self.right = self.wrong = 0.0
-        self._learned: dict[str, set[tuple[str, tuple[int, ...]]]] = {}  # by task: sketches and rows
+        self._learned: dict[str, set[tuple[str, str, tuple[int, ...]]]] = {}  # by task: sketches, devices and rows
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class SharedModel:
 
     def update(self, sketch: SketchPrograms, rows: np.ndarray, seconds: np.ndarray) -> None:
         learned = self._learned.setdefault(sketch.task, set())
-        keys = [(sketch.name, tuple(row)) for row in rows.tolist()]
+        keys = [(sketch.name, sketch.device, tuple(row)) for row in rows.tolist()]
         new = [n for n, key in enumerate(keys) if key not in learned]
         learned.update(keys)
         if new:

@@ -17,9 +17,9 @@ class Budget:
     """A budget of `trials` new candidates, `seconds` of wall time from now on, or whichever ends first; None is no limit.
 
     Several `tasks` share it; `certain` of them get a round, by default all. The race of a task takes up to `race` seconds, and
-    about as much again to build, check and warm up. A budget in seconds reserves both. `measured` counts the trials so
-    far; `batch` is the number proposed at once. `rounds` has the seconds of one round of the race of a task, by its key, where
-    known.
+    about as much again to build, check and warm up. A budget in seconds reserves both. `measured` counts the trials so far,
+    `under_way` those submitted and not ended; `batch` is the number proposed at once. `rounds` has the seconds of one round of
+    the race of a task, by its key, where known.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Budget:
     ):
         self.trials, self.seconds, self.tasks = trials, seconds, tasks
         self._certain = tasks if certain is None else certain
-        self.measured = 0
+        self.measured = self.under_way = 0
         self.batch = BATCH
         self.rounds: dict[str, float] = {}
         self._race, self._clock = race, clock
@@ -47,7 +47,7 @@ class Budget:
     @property
     def left(self) -> int | None:
         """The trials left to begin, None for no limit."""
-        return None if self.trials is None else max(0, self.trials - self.measured)
+        return None if self.trials is None else max(0, self.trials - self.measured - self.under_way)
 
     @property
     def reserve(self) -> float:

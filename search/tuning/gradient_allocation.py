@@ -42,12 +42,13 @@ class Allocation:
 @dataclass
 class TaskHistory:
     """A task's rounds: `best` seconds after each, infinite before a valid candidate. `flop` is that of the task, `group` its
-    similar tasks. It is `dead` if it gets no more rounds."""
+    similar tasks. It is `dead` if it gets no more rounds; `under_way` are its rounds without a measurement."""
 
     flop: int
     group: str
     best: list[float] = field(default_factory=list)
     dead: bool = False
+    under_way: int = 0
     expelled: bool = False  # from its group, because it stays slower than similar tasks
 
     @property
@@ -93,7 +94,7 @@ def _forward(n: int, histories: Sequence[TaskHistory], allocation: Allocation) -
     speeds = [o.flop / o.seconds for o in histories if o.group == h.group and not o.expelled and math.isfinite(o.seconds)]
     if not h.expelled and len(speeds) > 1 and max(speeds) > 0:
         hoped = min(hoped, allocation.beta * h.flop / max(speeds) - h.seconds)
-    return min(0.0, hoped) * allocation.gamma ** (h.stalled_rounds)
+    return min(0.0, hoped) * allocation.gamma ** (h.stalled_rounds + h.under_way)
 
 
 def expel(histories: Sequence[TaskHistory], allocation: Allocation) -> None:
@@ -112,8 +113,9 @@ def choose(tasks: Sequence[TaskHistory], objective: Objective, allocation: Alloc
     alive = [n for n, h in enumerate(tasks) if not h.dead]
     if not alive:
         return None
-    new = [n for n in alive if not tasks[n].rounds]
-    new = new or [n for n in alive if tasks[n].rounds < MAX_ATTEMPTS and not math.isfinite(tasks[n].seconds)]
+    new = [n for n in alive if not tasks[n].rounds + tasks[n].under_way]
+    failing = [n for n in alive if tasks[n].rounds < MAX_ATTEMPTS and not math.isfinite(tasks[n].seconds)]
+    new = new or [n for n in failing if not tasks[n].under_way]
     if new:
         return new[0]
     if rng.random() < allocation.epsilon:

@@ -22,9 +22,9 @@ class Journal:
     """The measurements of a task, in memory and in `records`, with the callbacks for events.
 
     `measurements` are the trials of this run, without duplicates, and `outcomes` counts them. `earlier` are measurements of
-    earlier runs, which update the policy; `again` are those that need no new measurement. `best` is the fastest checked
+    earlier runs, which update the policy; `again` are earlier ones that need no new measurement. `best` is the fastest checked
     candidate, earlier runs included. `problem` is the description of a failure, or empty. The others are fields of `Result`.
-    Records are those of the device with the given `device` fingerprint (default: this one).
+    Records are those of the devices with the given `fingerprints` (default: this one).
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Journal:
         records: Records | None,
         seed: int,
         callbacks: Sequence[Callback],
-        device: str | None = None,
+        fingerprints: Sequence[str] | None = None,
     ):
         self.task, self.records = task, records
         self._budget, self._callbacks = budget, callbacks
@@ -59,13 +59,16 @@ class Journal:
         self._broken: set[int] = set()  # identities of measurements that failed in a race
         own = versions()
         # With another version of the compiler times are similar, but failures may be gone.
-        known = [] if records is None else records.of_fingerprint(task.key, device or fingerprint(task.target))
-        known = [r for r in known if r.first.outcome != "fault"]
+        self._fingerprints = fingerprints or [fingerprint(task.target)]  # the first is that of the primary device
+        self.scaled_to_primary: Callable[[Measurement], Measurement] = lambda m: m
+        known = [r for p in self._fingerprints for r in records.of_fingerprint(task.key, p)] if records is not None else []
+        known = [r for r in known if r.first.conclusive]
         usable = [r for r in known if r.measurement.outcome == "ok" or same_compiler(r.versions, own)]
-        self.earlier = [r.measurement for r in usable]
+        self.earlier = [r.measurement for r in usable if r.fingerprint == self._fingerprints[0]]
         self.again = [r.measurement for r in usable if same_compiler(r.versions, own)]
         self._identifiers = {id(r.measurement): r.id for r in usable}  # of the rows in the records
         self._run = records.start(task, seed) if records is not None else ""
+        self._primary: str | None = None  # the fingerprint of the primary device, once known
         self.best = self._fastest()
 
     def emit(self, event: Event) -> None:
@@ -91,6 +94,7 @@ class Journal:
     def prepared(self, baseline: Baseline, limit: float) -> None:
         """Take the measurement of the program as written, which was stopped after `limit` seconds if it timed out."""
         m = self.baseline = baseline.measurement
+        self._primary = None if m.provenance is None else m.provenance.fingerprint
         self.tolerance, self.problem = baseline.tolerance, self.problem or baseline.note
         self.baseline_stopped = limit if m.outcome == "run_timeout" and m.message != NO_BASELINE else None
 
@@ -106,18 +110,39 @@ class Journal:
             return
         measurement = replace(measurement, ended=self._budget.elapsed)
         identifier = self._keep(Records.add, self._run, measurement)
+        measurement = self.scaled_to_primary(measurement)
         self.measurements.append(measurement)
         self.outcomes[measurement.outcome] += 1
         self._budget.measured += 1
         if identifier is not None:
             self._identifiers[id(measurement)] = identifier
         checked = measurement.outcome == "ok" and measurement.max_error is not None
-        better = checked and (self.best is None or measurement.seconds < self.best.seconds)
+        better = checked and self._on_primary(measurement) and (self.best is None or measurement.seconds < self.best.seconds)
         if better:
             self.best = measurement
         self.emit(Measured(measurement, *self.progress))
         if better:
             self.emit(NewBest(measurement, len(self.measurements)))
+
+    def keep(self, measurement: Measurement) -> None:
+        """Record a measurement that is no trial."""
+        self._keep(Records.add, self._run, measurement)
+
+    def found_again(self, measurement: Measurement) -> None:
+        """Add a measurement that a killed run did not receive, unless it is recorded already."""
+        if any(m.digest == measurement.digest and m.candidate == measurement.candidate for m in self.again):
+            return
+        if (identifier := self._keep(Records.add, self._run, measurement)) is not None:
+            self._identifiers[id(measurement)] = identifier
+        self.again.append(measurement)
+        if measurement.provenance is not None and measurement.provenance.fingerprint == self._fingerprints[0]:
+            self.earlier.append(measurement)
+        self.best = self._fastest()
+
+    def _on_primary(self, measurement: Measurement) -> bool:
+        """True for a measurement of the primary device; times of others are only a hint."""
+        origin = measurement.provenance
+        return self._primary is None or origin is None or origin.fingerprint == self._primary
 
     def _keep(self, write: Callable[..., Any], *values: Any) -> Any:
         """Call a writing method of the records. With a full disk or a damaged file the run continues without records."""
@@ -152,12 +177,13 @@ class Journal:
     ) -> None:
         """Add a race: the measurements of each candidate before the race, and in it. The `winner` becomes the best. If it is
         `certain`, the records note it as the winner, and then rank no candidate known to this run before it."""
-        results = {self._identifiers[id(before)]: after for before, after in entries if self.recorded(before)}
+        own = [(before, after) for before, after in entries if self._on_primary(before)]
+        results = {self._identifiers[id(before)]: after for before, after in own if self.recorded(before)}
         identifier = None
         if winner is not None:
             before, self.best = winner
-            identifier = self._identifiers.get(id(before))
-            if identifier is None and self.best.candidate == BASELINE:  # for a later run
+            identifier = self._identifiers.get(id(before)) if self._on_primary(before) else None
+            if identifier is None and (self.best.candidate == BASELINE or not self._on_primary(before)):  # for a later run
                 identifier = self._keep(Records.add, self._run, self.best)
                 results |= {} if identifier is None else {identifier: self.best}
         if results:
@@ -169,7 +195,7 @@ class Journal:
         self.best = self._fastest()
 
     def _fastest(self) -> Measurement | None:
-        checked = (m for m in self.sound if m.outcome == "ok" and m.max_error is not None)
+        checked = (m for m in self.sound if m.outcome == "ok" and m.max_error is not None and self._on_primary(m))
         return min(checked, key=lambda m: m.seconds, default=None)
 
     def recorded(self, m: Measurement) -> bool:

@@ -41,7 +41,6 @@ from .result import Result, default_seconds
 
 MAX_COPIES = 100  # successive candidates that copy earlier ones before the space counts as exhausted
 BASELINE_SHARE = 0.06  # largest share of a budget in seconds for the program as written
-ROUNDS_OF_SLOTS = 2  # least candidates of a batch for each that is measured at once: at the end of a batch some devices wait
 RANKED_CANDIDATES = 64  # latest candidates of which a display shows the rank correlation
 ONE_THREAD_SECONDS = 3.0  # seconds for the program as written on one thread of a GPU
 
@@ -53,7 +52,8 @@ Beginning = tuple[Policy, Sequence[Candidate]]  # a policy, and the candidates t
 class Session:
     """The tuning of a task, step by step; a context manager that ends its worker processes.
 
-    Nothing is started before the first `step`. `error` is a failure of workers that ended it.
+    Nothing is started before the first `step`. `error` is a failure of workers that ended it; `under_way` counts the candidates
+    submitted and not ended.
     """
 
     def __init__(self, task: Task, budget: Budget, options: Options, records: Records | None, callbacks: Sequence[Callback]):
@@ -62,17 +62,19 @@ class Session:
         self._budget, self._options = budget, options
         self._limits = _limits(task, options.limits or Limits(), budget)
         devices = getattr(options.measurer, "devices", None)  # other ones than this machine's
-        known = None if devices is None else devices(task.target)[0].fingerprint
+        known = None if devices is None else [d.fingerprint for d in devices(task.target)]
         self._journal = Journal(task, budget, records, options.seed, callbacks, known)
         self._rng = np.random.default_rng(options.seed)
         self._stack = ExitStack()
         self._measurer: Measurer | None = None
+        self._rounds = True  # the measurer gets a round at a time
         self._policy: Policy | None = None
         self._first: Sequence[Candidate] = ()  # the candidates measured before those of the policy
         self._measured = 0  # copies included
         self._idle = 0  # candidates in a row that were copies of earlier ones
         self._exhausted = False
         self._warm = False  # the policy has learned of other tasks
+        self.under_way = 0
         self._untaught: list[Measurement] = []  # not yet passed to the policy
         self._recent: deque[Measurement] = deque(maxlen=RANKED_CANDIDATES)
 
@@ -109,12 +111,12 @@ class Session:
     @property
     def exhausted(self) -> bool:
         """True if the policy has nothing new to propose, or nothing can be measured."""
-        return self.error is not None or self._exhausted
+        return self.error is not None or (self._exhausted and not self.under_way)
 
     def turns(self) -> Iterator[Turn]:
         """Turns of a single task, until the budget or the space is used up."""
         while not self._budget.spent and not self.exhausted:
-            spent = sum(self._journal.phases[name] for name in ("propose", "build", "run"))
+            spent = 0.0 if not self._rounds else sum(self._journal.phases[name] for name in ("propose", "build", "run"))
             yield self, self._budget.share(spent / self._measured if self._measured else 0.0)
 
     def step(self, n: int) -> None:
@@ -131,6 +133,17 @@ class Session:
                 act()
         except WorkerError as error:
             self.error, self._journal.problem = error, str(error)
+
+    def look(self) -> None:
+        """Take the measurements that have ended meanwhile, without waiting."""
+        if self.under_way:
+            self._catching(lambda: self._wait(0.0))
+
+    def drain(self) -> None:
+        """Wait for candidates under way until the time is up."""
+        while self.under_way and self.error is None and not self._budget.late:
+            self._catching(lambda: self._wait(1.0))
+        self._catching(self._abandon)
 
     def pause(self) -> None:
         """Release the worker processes until the next step, if the measurer can."""
@@ -160,18 +173,23 @@ class Session:
         own = (budget.trials, budget.seconds) if budget.tasks == 1 else (None, None)
         journal.emit(Started(self.task, *own))
         measurer = self._measurer = self._stack.enter_context(self._make_measurer())
-        if (slots := measurer.slots) > 1:
-            budget.batch = max(budget.batch, ROUNDS_OF_SLOTS * slots)
+        self._rounds, journal.scaled_to_primary = not measurer.slots, measurer.scaled_to_primary
+        if recorded := journal.records is not None:  # else the results of a killed run wait for the next run with records
+            for measurement in measurer.finished():
+                journal.found_again(measurement)
+        if not self._rounds:
+            measurer.written = lambda: not recorded or journal.records is not None
+            budget.batch = max(budget.batch, measurer.slots // 2)
         measurer.remember(journal.again)
         with journal.phase("prepare"):
             self._policy, first = self._prepare(measurer, n)
-        self._measure(first)
+        self._submit(first)
         spent = bool(first) and budget.spent  # even a budget that is used up allows one candidate
         if not spent:
             self._learn_of_others(self._policy)
         self._teach()
         if len(first) < n and not spent:
-            self._measure(self._propose(n - len(first)))
+            self._submit(self._propose(n - len(first)))
             self._teach()
 
     def _make_measurer(self) -> Measurer:
@@ -257,11 +275,22 @@ class Session:
     # --- the search ----------------------------------------------------------------------------------------------------
 
     def _go_on(self, n: int) -> None:
-        """Measure at most `n` more candidates."""
+        """Have at most `n` more candidates measured: as one round, or as soon as devices have room for them."""
+        measurer = self._measurer
+        assert measurer is not None
+        if not self._rounds:
+            self._wait(0.0)
+            while self.under_way and not self._budget.late and measurer.room < max(1, min(n, self._budget.batch // 2)):
+                self._wait(0.1)
+            self._teach()
+            n = min(n, measurer.room)
         proposed = self._propose(n) if n and not self._exhausted and not self._budget.late else ()
-        self._exhausted |= n > 0 and not proposed
-        self._measure(proposed)
-        self._teach()
+        self._submit(proposed)
+        if not proposed:
+            self._exhausted |= n > 0 and not self.under_way
+            self._wait(0.1)
+        elif self._rounds:
+            self._teach()
 
     def _propose(self, n: int) -> Sequence[Candidate]:
         policy = self._policy
@@ -269,16 +298,32 @@ class Session:
         with self._journal.phase("propose"):
             return _candidates(policy.propose(n, self._rng))
 
-    def _measure(self, candidates: Sequence[Candidate]) -> None:
-        """Measure candidates until the time is up."""
+    def _submit(self, candidates: Sequence[Candidate]) -> None:
+        """Have candidates measured; in rounds until the time is up."""
+        measurer = self._measurer
+        assert measurer is not None
+        self._count(len(candidates))
+        if not self._rounds:
+            measurer.submit(candidates)
+        elif candidates:
+            try:
+                self._take(measurer.measure(candidates))
+            finally:
+                self._count(-self.under_way)  # those left
+
+    def _wait(self, timeout: float) -> None:
+        """Add the measurements so far, and those of the next `timeout` seconds."""
+        if self._measurer is not None and self.under_way:
+            self._take(self._measurer.results(timeout))
+
+    def _take(self, results: Iterator[Measurement]) -> None:
+        """Add measurements as they end; in rounds until the time is up."""
         journal, measurer = self._journal, self._measurer
         assert measurer is not None
-        if not candidates:
-            return
         built, ran = measurer.build_seconds, measurer.run_seconds
-        for measurement in measurer.measure(candidates):
+        for measurement in results:
             self._add(measurement)
-            if self._budget.late:
+            if self._rounds and self._budget.late:
                 break
         journal.phases["build"] += measurer.build_seconds - built
         journal.phases["run"] += measurer.run_seconds - ran
@@ -286,16 +331,25 @@ class Session:
     def _add(self, measurement: Measurement) -> None:
         """Add a measurement to the journal and the budget."""
         journal = self._journal
+        if measurement.drifted:  # the candidate is measured again
+            journal.keep(measurement)
+            return
+        self._count(-1)
         self._idle = self._idle + 1 if measurement.duplicate else 0
         self._exhausted |= self._idle >= MAX_COPIES
         if measurement.outcome == "fault":
             degraded(f"a worker's own code failed, and its candidate is not judged: {measurement.message}")
         else:
-            self._untaught.append(measurement)
+            self._untaught.append(journal.scaled_to_primary(measurement))
         self._measured += 1
         journal.add(measurement)
         best = 0.0 if journal.best is None else journal.best.seconds
         self._budget.rounds[self.task.key] = MAX_LEADERS * best + (journal.numpy or 0.0)
+
+    def _count(self, more: int) -> None:
+        """Change the number of candidates under way."""
+        self.under_way += more
+        self._budget.under_way += more
 
     def _teach(self) -> None:
         """Update the policy with the measurements since its last update."""
@@ -310,6 +364,13 @@ class Session:
         self._recent.extend(measured)
         ranked = correlation(self._recent)
         journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))
+
+    def _abandon(self) -> None:
+        """Forget candidates under way."""
+        if self._measurer is not None and self.under_way:
+            self._measurer.cancel()
+            self._count(-self.under_way)
+        self._teach()
 
 
 def _candidates(proposed: Sequence[Candidate]) -> Sequence[Candidate]:
@@ -347,7 +408,11 @@ def drive(tuned: Sequence[Session], turns: Iterable[Turn]) -> bool:
 
     try:
         for session, n in turns:
+            for other in tuned:
+                other.look()
             activate(session).step(n)
+        for session in tuned:
+            session.drain()
         for session in tuned:
             activate(session).race()
     except KeyboardInterrupt:

@@ -214,11 +214,12 @@ class _Scheduler:
             size = max(self._size, self._budget.batch if self._budget.batch > BATCH else 0)  # larger for many devices
             size = size if self._budget.left is None else min(size, self._budget.left)
             yield session, size
-            if size:
-                self._ended(task)
+            for n, other in enumerate(self._sessions):  # with many devices, rounds of others may have ended, too
+                if (n == task and size) or other.trials > self._counted[n]:
+                    self._ended(n)
 
     def close(self) -> None:
-        """Count the measurements of a round that was interrupted."""
+        """Count the measurements that ended after the last round."""
         for task, session in enumerate(self._sessions):
             if session.trials > self._counted[task]:
                 self._ended(task)
@@ -227,8 +228,12 @@ class _Scheduler:
         return choose(self._histories, self._value, self._allocation, self._rng)
 
     def _ended(self, task: int) -> None:
-        """Count the end of a round, and mark tasks that get no more."""
+        """Count the end of a round, and mark tasks that get no more. A round without measurements yet counts as under way."""
         session, history = self._sessions[task], self._histories[task]
+        if session.under_way and session.trials == self._counted[task]:
+            history.under_way += 1
+            return
+        history.under_way = 0
         trials, self._counted[task] = session.trials - self._counted[task], session.trials
         history.best.append(_seconds(session, self._known[task]))
         patience = self._allocation.patience

@@ -68,8 +68,8 @@ class LoggingAgent(Agent):
         log = self._log
 
         class Logging(PretendMeasurer):
-            def measure(self, candidates):
-                for m in super().measure(candidates):
+            def results(self, timeout=None):
+                for m in super().results(timeout):
                     with open(log, "a") as file:
                         file.write(json.dumps(m.candidate.row) + "\n")
                     yield m

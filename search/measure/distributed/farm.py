@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,23 +21,29 @@ from . import agent
 
 MAX_ATTEMPTS = 3  # of a job that workers fail to perform
 PATIENCE_SECONDS = 600.0  # to wait for a lost scheduler or runner
+ASKING_SECONDS = 10.0  # to wait for the finished answers of workers
+CONFIRMED_ANSWERS = 64  # answers
 ARRIVAL_SECONDS = 2.0  # to wait for the first worker of a new cluster
 RETRY_SECONDS = 0.5
 LOOK_SECONDS = 2.0  # between two checks of the list of workers
 POLL_SECONDS = 0.02  # between two checks for ended jobs: far less than a job takes
+
+BUILD_RESOURCE = "build"  # the resource of workers that compile
 
 LOST_ERRORS = (OSError, CommClosedError, TimeoutError)  # raised if the scheduler does not answer
 
 
 @dataclass(eq=False)
 class Job:
-    """A job under way, for a worker with this `device`, if given. Its answer goes to `reply`, with the job. It was `sent` so many
-    times, last `bound` to these workers (none: to all). So many `attempts` have failed; `avoided` workers do not get it again."""
+    """A job under way, for a worker that is `fit` (None: any). `then` is the job that takes its result. Its answer goes to
+    `reply`, with the job. It was `sent` so many times, last `bound` to these workers (none: to all). So many `attempts` have
+    failed; `avoided` workers do not get it again."""
 
     content: dict[str, Any]
     resource: str
     reply: deque[tuple[Job, dict[str, Any]]]
-    device: str | None = None
+    fit: Callable[[Runner], bool] | None = None
+    then: Job | None = None
     sent: int = 0
     bound: set[str] = field(default_factory=set)
     attempts: int = 0
@@ -64,6 +70,7 @@ class Farm:
         self.client, self.agent = client, agent.Agent()
         self._patience = patience
         self._jobs: set[Job] = set()
+        self._confirmed: dict[str, list[str]] = {}
         self._versions = versions()
         self._looked = 0.0
         self._given: dict[str, Job] = {}  # by the key that the scheduler knows
@@ -84,6 +91,7 @@ class Farm:
 
     def close(self) -> None:
         """Unsubscribe from the cluster, whose client stays open."""
+        self.flush()
         with suppress(ValueError, *LOST_ERRORS):
             self.client.unsubscribe_topic("all")
 
@@ -111,12 +119,16 @@ class Farm:
         return sorted({name for worker in workers for name in worker["resources"]})
 
     def need(self, resource: str) -> list[Runner]:
-        """The runners with a resource. WorkerError if none arrives in time."""
+        """The runners with a resource, without those aside. WorkerError if all are aside, or none arrives in time."""
         start = time.monotonic()
         while True:
             with suppress(*LOST_ERRORS):
-                if found := self.runners(resource):
-                    return found
+                found = self.runners(resource)
+                if fit := [r for r in found if not r.status.get("aside")]:
+                    return fit
+                if found:
+                    reasons = "; ".join(f"{r.name}: {r.status['aside']}" for r in found)
+                    raise WorkerError(f"all workers with the resource {resource} have been put aside: {reasons}")
                 if not self._jobs and time.monotonic() > start + ARRIVAL_SECONDS:  # no job is under way
                     there = ", ".join(self.resources()) or "none"
                     raise WorkerError(f"no worker of the cluster has the resource {resource}; there are: {there}")
@@ -127,6 +139,11 @@ class Farm:
 
     # --- jobs ----------------------------------------------------------------------------------------------------------
 
+    @property
+    def under_way(self) -> int:
+        """The number of jobs without an answer yet."""
+        return len(self._jobs)
+
     def submit(self, jobs: Sequence[Job]) -> None:
         """Begin jobs."""
         self._jobs.update(jobs)
@@ -136,10 +153,10 @@ class Farm:
         alike: dict[tuple[str, frozenset[str]], list[Job]] = {}  # jobs of one call of the scheduler
         for job in jobs:
             job.bound = set()
-            if job.device is not None or job.avoided:
-                able = {r.address for r in self.need(job.resource) if job.device in (None, r.status.get("device", job.device))}
+            if job.fit is not None or job.avoided:
+                able = {r.address for r in self.need(job.resource) if job.fit is None or job.fit(r)}
                 if not able:
-                    raise WorkerError(f"no worker with the resource {job.resource} has the device {job.device} any more")
+                    raise WorkerError(f"no worker with the resource {job.resource} is fit to {job.content['op']} any more")
                 job.bound = (able - job.avoided) or able
             # The scheduler keeps a key with its first task, so a job that is sent again gets another one.
             job.name = f"tir-{job.content['key']}" + (f"-{job.sent}" if job.sent else "")
@@ -200,6 +217,12 @@ class Farm:
             raise WorkerError(f"a worker refused the job: {answer['refused']}")
         if "failed" in answer:
             self._retry(job, answer["failed"], answer.get("worker"))
+        elif "aside" in answer or "drift" in answer:
+            job.avoided.add(answer["worker"])
+            self.repeated += "drift" in answer
+            if "drift" in answer:
+                job.reply.append((job, answer))
+            self._send([job])
         else:
             self._end(job)
             job.reply.append((job, answer))
@@ -222,12 +245,17 @@ class Farm:
     # --- loss ----------------------------------------------------------------------------------------------------------
 
     def _begin_again(self, jobs: Sequence[Job]) -> None:
-        """Send jobs again that the scheduler has lost."""
+        """Take the finished answers of jobs that the scheduler has lost, and send the others again."""
         for resource in {job.resource for job in jobs}:
             self.need(resource)
         self._enter()
-        self.repeated += len(jobs)
-        self._send(jobs)
+        known = self.finished({job.content["context"] for job in jobs})
+        lost = [job for job in jobs if job.content["key"] not in known]
+        self.repeated += len(lost)
+        self._send(lost)
+        for job in jobs:
+            if job not in lost:
+                self._answered(job, known[job.content["key"]])
 
     def _release(self) -> None:
         """Send jobs again whose bound workers are all lost; Dask would wait for these workers."""
@@ -243,3 +271,34 @@ class Farm:
         if self.client.status == "closed":
             with suppress(*LOST_ERRORS):
                 self.client = Client(self.client._start_arg, security=self.client.security, timeout=RETRY_SECONDS * 4)
+
+    # --- finished answers ----------------------------------------------------------------------------------------------
+
+    def finished(self, contexts: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """The unconfirmed answers of these contexts by the keys of their jobs, from all workers that answer in time."""
+
+        def ask(worker: str) -> dict[str, dict[str, Any]]:
+            return self.client.run(agent.finished, list(contexts), workers=[worker]).get(worker, {})
+
+        addresses = list(self.client.scheduler_info(n_workers=-1)["workers"])
+        found: dict[str, dict[str, Any]] = {}
+        pool = ThreadPoolExecutor(max(1, min(32, len(addresses))))
+        with suppress(TimeoutError):
+            for asked in as_completed([pool.submit(ask, a) for a in addresses], timeout=ASKING_SECONDS):
+                with suppress(*LOST_ERRORS):
+                    found |= asked.result()
+        pool.shutdown(wait=False)
+        return found
+
+    def confirm(self, context: str, key: str) -> None:
+        """Confirm that the answer to a job is recorded, so that workers need not keep it."""
+        self._confirmed.setdefault(context, []).append(key)
+        if sum(map(len, self._confirmed.values())) >= CONFIRMED_ANSWERS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send confirmations to the workers."""
+        keys, self._confirmed = self._confirmed, {}
+        with suppress(*LOST_ERRORS):
+            if keys:
+                self.client.run(agent.confirm, keys, wait=False, on_error="ignore")

@@ -127,22 +127,26 @@ def test_the_table_shows_what_workers_do_and_how_busy_they_are(monkeypatch):
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(cluster.time, "monotonic", lambda: clock.now)
     looks = [
-        [runner("a", doing="measure gmm", busy=1.0, measured=3), runner("b", busy=5.0), runner("c", busy=2.0)],
+        [runner("a", doing="measure gmm", busy=1.0, measured=3), runner("b", busy=5.0), runner("c", aside="it drifts", busy=2.0)],
         [
             runner("a", doing="measure gmm", busy=5.5, measured=9),
             runner("b", 61.0, busy=7.5, measured=4),
-            runner("c", busy=2.0),
-            runner("d"),
+            runner("c", returns=1, busy=2.0),
+            runner("d", aside="it drifts"),
         ],
     ]
-    farm = SimpleNamespace(dashboard="http://scheduler:8787/status", runners=lambda resource: looks[0])
+    farm = SimpleNamespace(
+        dashboard="http://scheduler:8787/status", runners=lambda resource: looks[0] if resource != "build" else built
+    )
+    built: list[Runner] = []
     workers = Workers(SimpleNamespace(farm=farm), "llvm")
     assert workers.line() == "3 workers, 0% busy"
     looks.pop(0)
     clock.now += 5.0
     assert workers.line() == "4 workers, 35% busy"
     assert shown(workers_table(workers)) == [
-        "worker does busy measured", "a measure gmm 90% 9", "b silent for 61 s 50% 4", "c idle 0% 0", "d idle 0% 0",
+        "worker does busy measured", "a measure gmm 90% 9", "b silent for 61 s 50% 4", "c idle; back after drift 0% 0",
+        "d put aside: it drifts 0% 0",
     ]  # fmt: skip
     text = io.StringIO()
     progress = LiveProgress(text, workers)
@@ -156,6 +160,12 @@ def test_the_table_shows_what_workers_do_and_how_busy_they_are(monkeypatch):
     live = LiveNetwork(10, None, io.StringIO(), workers)
     live.close()
     assert shown(live.render())[-5:] == shown(workers_table(workers))
+    looks[0], built[:] = [runner(f"{n}") for n in range(15)], [Runner("at x", "x", 8, {"busy": 0.0, "doing": "build"}, 0.0)]
+    clock.now += 5.0
+    workers.line()
+    built[:] = [Runner("at x", "x", 8, {"busy": 20.0, "doing": "build"}, 0.0)]
+    clock.now += 5.0
+    assert shown(workers_table(workers))[-1] == "x build 50% 0"
     looks[0] = [runner(f"{n}") for n in range(19)]
     clock.now += 5.0
-    assert shown(workers_table(workers))[-1] == "and 3 more"
+    assert shown(workers_table(workers))[-1] == "and 4 more"

@@ -50,7 +50,7 @@ def test_each_size_is_tuned_and_recorded(file, tmp_path, capsys):
     (
         ("FILE:rows", "--sizes", "n=5", "--report", "x.html"),
         "--report does not go with --sizes, which takes --shape, --trials, --seconds, --threads, --seed, --timeout, --target, "
-        "--records, --policy, --model, --space, --cluster, --json, --quiet",
+        "--records, --policy, --model, --space, --cluster, --builders, --json, --quiet",
     ),
 ])  # fmt: skip
 def test_refusals(words, message, file, capsys):

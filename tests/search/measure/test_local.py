@@ -68,16 +68,15 @@ def test_one_worker_runs_each_candidate_as_soon_as_it_is_built(task, fake_builde
     assert steps == ["build", "run", "build", "run", "build", "run"]
 
 
-def test_threads_that_build_ahead_and_measure_take_turns(measurer):
+def test_threads_that_build_ahead_and_submit_take_turns(measurer):
     measurer.prepare_data()
     ahead = [[candidate(sleep=(10 * n + k) * 1e-3) for k in range(1, 4)] for n in range(3)]
-    beside: list[Measurement] = []
     at_once(
-        *(partial(measurer.build_ahead, some, lambda: False) for some in ahead),
-        lambda: beside.extend(measurer.measure([candidate(sleep=0.1)])),
+        *(partial(measurer.build_ahead, some, lambda: False) for some in ahead), partial(measurer.submit, [candidate(sleep=0.1)])
     )
     together = [c for some in ahead for c in some]
-    found = {m.candidate.trace["sleep"]: m.digest for m in (*beside, *measurer.measure(together)) if m.outcome == "ok"}
+    measurer.submit(together)
+    found = {m.candidate.trace["sleep"]: m.digest for m in measurer.results() if m.outcome == "ok"}
     assert len(found) == len(set(found.values())) == 10
     assert all(
         found[m.candidate.trace["sleep"]] == m.digest for m in measurer.measure(together)
@@ -139,7 +138,7 @@ def test_a_failure_of_the_workers_own_code_is_no_fault_of_the_candidate(task, fa
         measurer.prepare_data()
         (measurer._directory / "0.npy").unlink()
         (found,) = measurer.measure([candidate(sleep=0.001)])
-    assert found.outcome == "fault" and found.outcome not in BROKEN
+    assert found.outcome == "fault" and not found.conclusive and found.outcome not in BROKEN
     assert re.match(r"FileNotFoundError: .*0\.npy.* \(\w+\.py:\d+, in [\w<>]+\)$", found.message)
 
 
@@ -203,14 +202,37 @@ def test_kernels_that_die_with_their_worker_are_built_again(measurer):
     assert found == {"segfault": "crash"} | {0.001 * n: "ok" for n in range(1, 6)}
 
 
+def test_candidates_are_submitted_and_come_as_they_end(measurer):
+    measurer.prepare()
+    first, second, third = (candidate(sleep=0.001 * n) for n in (1, 2, 3))
+    measurer.submit([first, second])
+    assert list(measurer.results(timeout=0.0)) == []  # none has ended, and none is lost
+    listening = measurer.results()
+    found = [next(listening)]
+    measurer.submit([third])
+    found += listening
+    assert [(m.candidate, m.outcome) for m in found] == [(c, "ok") for c in (first, second, third)]
+    assert list(measurer.results()) == []
+
+
 def test_what_is_cancelled_does_not_come_and_disturbs_nobody(measurer):
     measurer.prepare()
-    for found in measurer.measure([*(candidate(sleep=0.001 * n) for n in range(6, 9)), candidate(fault="build_hang")]):
-        assert found.candidate == candidate(sleep=0.006)
-        break
+    measurer.submit([candidate(fault="build_hang"), *(candidate(sleep=0.001 * n) for n in range(1, 6))])
+    measurer.cancel()
+    assert list(measurer.results()) == []
     (raced,) = measurer.compare([candidate(sleep=0.001)], rounds=3, seconds=0.1).candidates  # when the builds have ended
     assert raced.outcome == "ok"
+    for found in measurer.measure([candidate(sleep=0.001 * n) for n in range(6, 9)]):
+        assert found.candidate == candidate(sleep=0.006)
+        break
     assert outcomes(list(measurer.measure([candidate(sleep=0.1)]))) == {0.1: "ok"}
+
+
+def test_a_pause_loses_nothing_that_was_submitted(measurer):
+    measurer.prepare()
+    measurer.submit([candidate(sleep=0.001 * n) for n in range(1, 4)])
+    measurer.pause()
+    assert outcomes(list(measurer.results())) == {0.001 * n: "ok" for n in range(1, 4)}
 
 
 def test_a_worker_killed_from_outside_is_replaced(measurer):

@@ -26,7 +26,7 @@ class Table(Measurer):
     """Answers from a table, in another thread, to which tasks and candidates come as text."""
 
     def __init__(self, task):
-        self.inbox, self.outbox = queue.SimpleQueue(), queue.SimpleQueue()
+        self.inbox, self.outbox, self.owed = queue.SimpleQueue(), queue.SimpleQueue(), 0
         threading.Thread(target=self.serve, args=(json.dumps(task.as_json()),), daemon=True).start()
 
     def serve(self, text):
@@ -41,11 +41,18 @@ class Table(Measurer):
     def prepare(self):
         return Baseline(Measurement(BASELINE, "ok", (1.0,), max_error=0.0, digest="written", provenance=DEVICE), 1e-6)
 
-    def measure(self, candidates):
+    def submit(self, candidates):
+        self.owed += len(candidates)
         for c in candidates:
             self.inbox.put(json.dumps(c.as_json()))
-        for _ in candidates:
-            yield Measurement.from_json(json.loads(self.outbox.get()))
+
+    def results(self, timeout=None):
+        while self.owed:
+            try:
+                yield Measurement.from_json(json.loads(self.outbox.get(timeout=timeout)))
+            except queue.Empty:
+                return
+            self.owed -= 1
 
     def compare(self, candidates, **options):
         return Comparison(tuple(self.measure(candidates)))
@@ -73,20 +80,45 @@ def test_autotune_with_a_measurer_of_ones_own(tmp_path):
     assert {(r.fingerprint, r.cpu, r.versions["tir"]) for r in found} == {("f" * 20, "a table", "0.0")}
 
 
+def test_results_come_as_they_end_and_may_be_waited_for(tmp_path):
+    measurer = Table(Task.of(FUNC, TARGET))
+    candidates = Listed(TABLE).left
+    measurer.submit(candidates[:1])
+    listening = measurer.results()
+    assert next(listening).candidate == candidates[0]
+    measurer.submit(candidates[1:])
+    assert [m.candidate for m in listening] == candidates[1:]  # submitted while it was listened to
+    measurer.owed = 1  # of which nothing will come
+    assert list(measurer.results(timeout=0.01)) == []
+
+
+def test_who_stops_listening_cancels_the_rest():
+    cancelled = []
+
+    class Cancels(Table):
+        def cancel(self):
+            cancelled.append(self.owed)
+
+    measurer = Cancels(Task.of(FUNC, TARGET))
+    for _ in measurer.measure(Listed(TABLE).left):
+        break
+    assert cancelled == [3]
+
+
 def test_a_measurer_says_all_that_is_asked():
     class Silent(Measurer):
         def prepare(self):
             return Baseline(Measurement(BASELINE, "ok", (1.0,)))
 
-    with pytest.raises(TypeError, match=r"abstract methods '?compare'?, '?measure'?"):
+    with pytest.raises(TypeError, match=r"abstract methods '?compare'?, '?results'?"):
         Silent()
 
 
-def test_a_measurer_without_other_abilities():
-    plain = Table(Task.of(FUNC, TARGET))
+def test_a_measurer_without_other_abilities_measures_in_rounds():
+    plain, m = Table(Task.of(FUNC, TARGET)), Measurement(BASELINE, "ok", (1.0,))
     plain.pause()
     plain.build_ahead([], lambda: False)
-    assert (plain.slots, plain.remark) == (1, "")
+    assert (plain.slots, plain.room, plain.remark, [*plain.finished()]) == (0, 0, "", []) and plain.scaled_to_primary(m) is m
 
 
 @pytest.mark.parametrize("measurement", [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ class Likes:
     """A model that prefers rows close to `wanted`, in doublings, and remembers what it is told."""
 
     def __init__(self, *wanted):
-        self.wanted, self.told, self.judged = np.log2(wanted), [], 0
+        self.wanted, self.told, self.devices, self.judged = np.log2(wanted), [], [], 0
 
     def score(self, sketch, rows):
         self.judged += len(rows)
@@ -41,6 +42,7 @@ class Likes:
 
     def update(self, sketch, rows, seconds):
         self.told.append((rows.tolist(), seconds.tolist()))
+        self.devices.append(sketch.device)
 
 
 def evolution(func=None, model=None, prior=None, **settings) -> Evolution:
@@ -63,6 +65,19 @@ def test_candidates_are_new_and_legal(model):
         search.update([measured(c, 1.0 + sum(c.row)) for c in batch])
     for c in batch[:4]:
         replay(matmul(40, 13, 109), Trace.from_json(c.trace))
+
+
+def test_a_model_is_told_which_device_measured():
+    """Measurements of another device do not count as accuracy of the model on the primary one."""
+    model = Likes(2, 4)
+    search = evolution(model=model)
+    here, there = search.propose(8, np.random.default_rng(0)), search.propose(8, np.random.default_rng(1))
+    (trusted,), before = search._models, search._models[0].right
+    search.update([replace(measured(c, 1.0 + n), elsewhere="other") for n, c in enumerate(there)])
+    assert trusted.right == before and set(model.devices) == {"other"}
+    search.update([measured(c, 1.0 + n) for n, c in enumerate(here)])
+    assert trusted.right != before and set(model.devices) == {"other", ""}
+    assert sum(search.shares.values()) == 16
 
 
 def origins(origin):

@@ -40,6 +40,7 @@ class Curve:
 
 
 class Scripted(Measurer):
+    submit = results = None  # it measures in rounds
     running: list = []  # noqa: RUF012 (what is not paused, over all measurers of a test)
 
     def __init__(self, task):
@@ -315,6 +316,22 @@ def test_choice_is_greedy_except_for_epsilon():
     histories[1].dead = True
     assert choose(histories, sum, Allocation(epsilon=0.0), rng) == 2
     assert choose([histories[1]], sum, Allocation(), rng) is None
+
+
+def test_what_is_under_way_counts_as_rounds_without_gain():
+    """So that each task gets some of the devices before anything is measured, and none all of them after."""
+    rng = np.random.default_rng(0)
+    histories = [TaskHistory(1, "a"), TaskHistory(1, "b")]
+    order = []
+    for _ in range(2):
+        order.append(choose(histories, sum, GREEDY, rng))
+        histories[order[-1]].under_way += 1
+    assert order == [0, 1]
+    assert {choose(histories, sum, GREEDY, rng) for _ in range(20)} == {0, 1}
+    histories = [TaskHistory(1, "a", [5.0]), TaskHistory(1, "b", [2.0])]
+    assert choose(histories, sum, GREEDY, rng) == 0
+    histories[0].under_way = 2  # 5 * 0.5 ** 2 < 2
+    assert choose(histories, sum, GREEDY, rng) == 1
 
 
 def test_structure_sees_through_names_and_extents():
