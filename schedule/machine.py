@@ -21,6 +21,7 @@ from tir.notices import degraded
 
 from .machines import Core, Memory, Product, described, gpus, memory_of
 
+CACHE_SHARE = 0.75  # share of a cache that a tile may fill
 CACHE_LINE_BYTES = 64  # bytes of a cache line: all x86 processors, and most others
 TILE_ENTRY_CYCLES = 20.0  # cycles to enter the loop of a register tile: a mispredicted branch, and addresses
 # Cycles of the loads of a step of a register tile that its multiply-adds do not hide. A vector of columns comes from L2: half of
@@ -79,6 +80,10 @@ class CPU:
     def memory(self) -> Memory:
         """Cycles of cache lines."""
         return self.measured or memory_of(self.mcpu)
+
+    def home(self, nbytes: Amount) -> Amount:
+        """The index of the nearest level behind L1 in which `nbytes` bytes stay while others stream by: L2, L3, or memory."""
+        return 1 * (nbytes > CACHE_SHARE * self.l2) + (nbytes > max(CACHE_SHARE * self.l2, self.l3_reuse_bytes))
 
     def level(self, nbytes: int) -> int:
         """The index of the nearest level behind L1 that holds `nbytes` bytes: L2, L3, or memory."""
@@ -161,11 +166,15 @@ class CPU:
         """Cycles to pack an element of an operand of `nbytes` bytes, in vectors."""
         return 2 * self.read_cycles(bits, nbytes) * self.uops_per_vector
 
-    def transpose_cycles(self, bits: int, nbytes: int = 0) -> float:
-        """Cycles to copy an element of `nbytes` bytes in squares, which are transposed in registers: each vector is shuffled as
-        often as the lanes are halved."""
+    def shuffle_cycles(self, bits: int) -> float:
+        """Cycles of an element in a square that is transposed in registers: each vector is shuffled as often as the lanes are
+        halved."""
         lanes = self.lanes(bits)
-        return self.pack_cycles(bits, nbytes) + log2(lanes) / lanes * self.uops_per_vector
+        return log2(lanes) / lanes * self.uops_per_vector
+
+    def transpose_cycles(self, bits: int, nbytes: int = 0) -> float:
+        """Cycles to copy an element of `nbytes` bytes in squares, which are transposed in registers."""
+        return self.pack_cycles(bits, nbytes) + self.shuffle_cycles(bits)
 
     def softmax_cycles(self, bits: int) -> float:
         """Cycles of an element in a softmax or a norm."""
@@ -190,9 +199,9 @@ class CPU:
 
     @property
     def l3_reuse_bytes(self) -> int:
-        """Bytes of L3 that a core may count on: as measured, or else an eighth. Other cores fill the rest: on a rented machine
-        with 32 MiB, latencies were those of memory from 2 to 4 MiB on."""
-        return min(self.memory.l3 or self.l3 // 8, self.l3)
+        """Bytes of L3 that a core may count on: as measured, or else a quarter, as other cores fill the rest. On a rented machine
+        with 32 MiB, rows of 7 MiB a page apart came as fast as from L3, those of 16 MiB as from memory."""
+        return min(self.memory.l3 or self.l3 // 4, self.l3)
 
     @property
     def l3_bytes(self) -> int:
@@ -203,12 +212,6 @@ class CPU:
     def l1_strip_bytes(self) -> int:
         """Bytes of L1 for a strip computed where it is used: a third, as its input rows and its result stream through too."""
         return self.l1 // 3
-
-    def product_block_bytes(self, few: bool = False) -> tuple[int, int]:
-        """Bytes of L2 for a block of rows, and for a block of columns, of a matrix product. Both stay in L2 while the rest
-        streams through it. If one block has all of `few` rows, each block of columns passes once, and may be small."""
-        rows, columns = (5, 2) if few else (3, 3)  # in eighths of L2; the rest is for streams
-        return self.l2 * rows // 8, self.l2 * columns // 8
 
 
 PAGE_BYTES = 4096  # rows that lie multiples of a page apart fall into the same sets of the first-level cache

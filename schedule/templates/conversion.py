@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from schedule.open_schedule import OpenSchedule, Stage
+from schedule.product_blocks import CONVERSION_CYCLES as CONVERSION_CYCLES
 from tir.ir import Load
 
 from . import elementwise
 from .block_analysis import made_for, stored
-
-CONVERSION_CYCLES = 1.0  # cycles to convert a vector of halves: two micro-operations
 
 
 def is_converted(x: Load, kind: str) -> bool:

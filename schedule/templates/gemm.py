@@ -8,57 +8,32 @@ then run the same inner loop as whole ones, and only their stores check bounds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
-from math import ceil, gcd, prod
-from statistics import fmean
+from math import prod
 
-from schedule.machine import CACHE_LINE_BYTES, CPU, L2_WAY_BYTES, PAGE_BYTES
+from schedule.machine import CPU, PAGE_BYTES
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
+from schedule.product_blocks import GemmTile, Operand, Product, fastest
 from schedule.register_tiles import product_tile
 from tir import dtypes
 from tir.ir import Block, Const, Iter, Load, Var
 from tir.traverse import loads
 
 from .block_analysis import Contraction, at_axes, divisible, epilogue, last_axis, loop_of, pairing, size, store_last
-from .conversion import CONVERSION_CYCLES
-from .division import balanced, shares_are_equal
+from .division import shares_are_equal
 from .lanes import in_lanes
 from .marks import UNROLLED_STATEMENTS
 from .pack_branches import AS_IT_IS
 
 NAME = "packing"
-WHOLE_SUM_STEP_BYTES = 26  # bytes of L1 for a step of a sum that runs whole: with 48 KiB, 1800 steps were faster so, 2048 not
-MAX_SUM_PART = 512  # most steps of a part (KC) of a longer sum, if one block has all rows
-MAX_SUM_PART_OF_BLOCKS = 256  # the same for several blocks of rows: each of them uses more panels of columns
-SPLIT_LOAD_CYCLES = 1.0  # cycles by which a vector across two lines takes longer than one within a line
-# Pages of the first TLB, and cycles of a load from another page: it exposes one of the 7 cycles of the second TLB.
-TLB_PAGES, PAGE_CYCLES = 64, 1.0
-# Least cycles of multiply-adds, over those of packing, for which it pays to pack rows: in one set of L1, and of a sum in parts.
-MIN_USES_ALIASED_ROWS, MIN_USES_OF_ROWS = 5, 60
+MAX_SUM_PART = 512  # steps of the longest sum of which no part is tried
 ADD_LANES_CYCLES = 16.0  # cycles to add up the lanes of an inner product
 MIN_GAIN_OF_DOTS = 1.06  # least speed-up of a product for which its last columns become inner products
 # Vectors of a panel of columns that products of other numbers of rows read, too: tiles of up to 14 rows (6 with 16 registers)
 # then read it once, and two panels at a time hide the latency of additions for one row.
 SHARED_VECTORS = 2
-MAX_SHORTER_PARTS = 2  # most parts of a sum, over those that fit, so that equal parts make the whole of it
 MIN_ROWS_TO_TRANSPOSE = 4  # least rows for which it pays to transpose a right operand whose memory the sum walks
-
-
-@dataclass(frozen=True, slots=True)
-class GemmTile:
-    """Sizes of a packed product: a register tile of `mr` rows by `nr` columns, and `kc` steps of the sum. A block has `mc`
-    register tiles of rows and `nc` of columns (MC and NC of GotoBLAS in units of MR and NR). `left` and `right`: the operand is
-    packed. `by_rows`: threads share rows (or rows and columns)."""
-
-    mr: int
-    nr: int
-    kc: int
-    mc: int
-    nc: int
-    left: bool
-    right: bool
-    by_rows: bool
 
 
 def matches(block: Block) -> Contraction | None:
@@ -116,7 +91,7 @@ def dot_columns(c: Contraction, processor: CPU, constants: frozenset[str] = froz
     if few in (0, extent(c.columns[-1])) or len(c.reduction) != 1 or last_axis(c.left) != c.reduction[0].var.name:
         return 0
     others = columns_before(c, few)
-    t = tiles(others, processor, constants)
+    t = tiles(others, processor, constants, again=True)
     if t.left or not t.by_rows:
         return 0
     apart = _tiled_cycles(others, processor) + _dot_cycles(c, few, processor)
@@ -135,118 +110,37 @@ def shared_columns(c: Contraction, processor: CPU) -> int:
 
 
 def tiles(
-    c: Contraction,
-    processor: CPU,
-    constants: frozenset[str] = frozenset(),
-    by_rows: bool | None = None,
-    shared: frozenset[str] = frozenset(),
-) -> GemmTile:
-    """Good sizes for a product, computed from its extents and the processor. Threads share rows as `by_rows` says, or, where it
-    is None, as keeps more of them busy. Panels of `shared` constants are alike for all numbers of rows."""
-    lanes = processor.lanes(c.bits)
+    c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(), by_rows: bool | None = None,
+    again: bool = False, shared: frozenset[str] = frozenset(),
+) -> GemmTile:  # fmt: skip
+    """The sizes of a product with the fewest cycles. Threads share rows as `by_rows` says, or else as ends first. With `again`,
+    inner products read the rows once more. Panels of `shared` constants are alike for all numbers of rows."""
     M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction)
-    outer = size(c.batch) * size(c.rows[:-1]) * size(c.columns[:-1])
     alike = c.right.buffer.name in shared
-    mr, nr, _ = product_tile(M, N, K, lanes, processor, columns=shared_columns(c, processor) if alike else 0)
-    row_tiles, column_tiles = ceil(M / mr), ceil(N / nr)
-    element, cut = c.bits // 8, len(c.reduction) == 1 and not _runs_whole(c, processor, constants)
-    cut = cut and not (alike and row_tiles == 1)  # a panel is then read from its beginning to its end
-    few = cut and M * MAX_SUM_PART * element <= processor.product_block_bytes(few=True)[0]
-    chunks = ceil(K / (MAX_SUM_PART if few else MAX_SUM_PART_OF_BLOCKS)) if cut else 1
-    if alike:
-        chunks = next((n for n in range(chunks, MAX_SHORTER_PARTS * chunks + 1) if K % n == 0), chunks)
-    kc = ceil(extent(c.reduction[-1]) / chunks)
-
-    threads = c.threads(processor)
-    enough_rows = outer >= 2 * threads or threads == 1
-    line = ceil(K / chunks) * element
-    constant, across = c.right.buffer.name in constants, last_axis(c.right) != c.columns[-1].var.name
-    right = constant or (M >= MIN_ROWS_TO_TRANSPOSE if across else _packing_pays(c, kc, (mr, nr), processor))
-    # Threads that share columns read only their own, where these are packed at once or not at all; else each reads all.
-    together = M * line <= processor.product_block_bytes(few)[0] if right else N >= M
-    spare = (0.2 if together and not constant else -0.05) if right else (0.02 if together else -0.02)
-    # `spare` is the utilisation that sharing columns may lose against sharing rows; where negative, that rows may lose.
-    if by_rows is None:
-        by_rows = enough_rows or _utilisation(M, mr, threads) > _utilisation(N, nr, threads) + spare
-    rows, columns = processor.product_block_bytes(few)
-    mc = balanced(row_tiles, max(1, rows // (mr * line)), 1 if enough_rows or not by_rows else threads)
-    nc = balanced(column_tiles, max(1, columns // (nr * line)), 1 if by_rows else threads)
-    transposed = last_axis(c.left) is None or last_axis(c.left) != c.reduction[-1].var.name
-    aliased = processor.rows_in_a_set(mr, K * element) >= processor.l1_ways
-    uses = N * processor.fma_cycles(c.bits) / processor.pack_cycles(c.bits, outer * M * K * element)
-    # In a tile of one vector, reads of a step's elements, each from another line, take longer than its multiply-adds.
-    in_parts, misses = chunks > 1 and uses >= MIN_USES_OF_ROWS, uses >= MIN_USES_ALIASED_ROWS or nr <= lanes
-    left = transposed or in_parts or (aliased and misses) or _is_converted(c.left, c)
-    return GemmTile(
-        mr,
-        nr,
-        kc,
-        mc,
-        nc,
-        left=(left and N >= 2 * nr and M > 1) or c.left.buffer.name in constants,
-        right=right,
-        by_rows=by_rows,
-    )
-
-
-def max_whole_sum(processor: CPU) -> int:
-    """The most steps of a sum that runs whole. Results of a longer one are read and written again for each part."""
-    return processor.l1 // WHOLE_SUM_STEP_BYTES
-
-
-def _runs_whole(c: Contraction, processor: CPU, constants: frozenset[str]) -> bool:
-    """True where the sum runs whole. Blocks of rows are small then, and each reads all columns again. These must stay in L3,
-    where threads read them together, or pass once, beside one block of rows or rows that stay."""
-    element, K = c.bits // 8, size(c.reduction)
-    if K > max_whole_sum(processor):
-        return False
-    if extent(c.columns[-1]) * K * element <= max(processor.l2, processor.l3_bytes) * c.threads(processor):
-        return True
-    once = c.right.buffer.name not in constants and _rows_stay(c, Sum.WHOLE, processor)
-    return once or extent(c.rows[-1]) * K * element <= processor.product_block_bytes()[0]
+    tile = product_tile(M, N, K, processor.lanes(c.bits), processor, columns=shared_columns(c, processor) if alike else 0)
+    more, transposed = N >= 2 * tile.columns and M > 1, last_axis(c.left) != c.reduction[-1].var.name
+    across = last_axis(c.right) != c.columns[-1].var.name
+    left, right = (
+        Operand(
+            dtypes.nbytes(x.buffer.dtype), c.bits // 8 if _is_converted(x, c) else dtypes.nbytes(x.buffer.dtype), row,
+            (True,) if must or x.buffer.name in constants else ways, x.buffer.name in constants, turned, _is_converted(x, c),
+        )
+        for x, row, ways, must, turned in (
+            (c.left, K * c.bits // 8, (False, True)[: 1 + more], more and (transposed or _is_converted(c.left, c)), False),
+            (c.right, _row_bytes(c), (False, True)[: 2 - across], across and M >= MIN_ROWS_TO_TRANSPOSE, across),
+        )
+    )  # fmt: skip
+    product = Product(
+        M, N, K, c.bits, left, right, size((*c.batch, *c.rows[:-1], *c.columns[:-1])),
+        extent(c.reduction[-1]) if len(c.reduction) == 1 else 0,
+        size(c.rows[:-1]) == 1 and not right.constant, again, alike,
+    )  # fmt: skip
+    return fastest(product, tile, processor, c.threads(processor), by_rows)[0]
 
 
 def _is_converted(factor: Load, c: Contraction) -> bool:
     """True where a factor has halves that are converted: as they are packed, or else at each use."""
     return dtypes.is_half(factor.buffer.dtype) and not dtypes.is_half(c.store.buffer.dtype)
-
-
-def _packing_pays(c: Contraction, kc: int, tile: tuple[int, int], processor: CPU) -> bool:
-    """True where all tiles of rows take fewer cycles with packed columns, packing included, than with columns in place.
-
-    In place, each step has its own row, which may begin within a line, and its own page. But the last panel has only the
-    remaining columns. The first tile of rows fetches columns from the level of the matrix. The others find them in L2, unless the
-    rows fall into fewer of its sets than a block of columns may have.
-    """
-    memory, lanes, element = processor.memory, processor.lanes(c.bits), dtypes.nbytes(c.right.buffer.dtype)
-    columns, row, per_line = extent(c.columns[-1]), _row_bytes(c), CACHE_LINE_BYTES / element
-    far = memory.row if row > tile[1] * element else memory.line  # rows that a panel has whole follow each other
-    nbytes, converted = columns * element * size(c.reduction), _is_converted(c.right, c)
-    if nbytes <= processor.l1 and not converted:
-        return False
-    at = 0 if nbytes <= processor.l2_reuse_bytes else max(1, processor.level(nbytes))
-    again = 0 if kc * gcd(row, L2_WAY_BYTES) <= processor.product_block_bytes()[1] else at
-    others = ceil(extent(c.rows[-1]) / tile[0]) - 1
-    starts, vector = range(0, CACHE_LINE_BYTES, gcd(row, CACHE_LINE_BYTES)), min(lanes, columns) * element
-    split = fmean(start + vector > CACHE_LINE_BYTES for start in starts)  # part of the vectors that lie across two lines
-    extra = split * SPLIT_LOAD_CYCLES + converted * CONVERSION_CYCLES  # cycles of a vector in place
-    pages = PAGE_CYCLES * min(1.0, row / PAGE_BYTES) if kc * row > TLB_PAGES * PAGE_BYTES else 0.0
-    masked = columns % lanes and not processor.masks  # a vector that takes twice as long
-
-    def in_place(vectors: int) -> float:
-        step, lines = (
-            processor.step_cycles(tile[0] * vectors, vectors, tile[0]) + extra * vectors + pages,
-            vectors * lanes / per_line + split,
-        )
-        return max(step, lines * far[at]) + others * max(step, lines * far[again])
-
-    vectors = ceil(tile[1] / lanes)
-    panels, last = divmod(ceil(columns / lanes), vectors)
-    there = panels * in_place(vectors) + (in_place(last + bool(masked)) if last else bool(masked) * in_place(1))
-    read, written = vectors * lanes / per_line, vectors * lanes * (c.bits // 8 if converted else element) / CACHE_LINE_BYTES
-    packing = (read + written) * memory.line[at] * processor.uops_per_vector + extra * vectors
-    packed = (others + 1) * max(processor.step_cycles(tile[0] * vectors, vectors, tile[0]), written * memory.line[0])
-    return bool((panels + bool(last)) * (packing + packed) < there)
 
 
 def _row_bytes(c: Contraction) -> int:
@@ -255,11 +149,6 @@ def _row_bytes(c: Contraction) -> int:
     inner = [dim.value for dim in c.right.buffer.shape[place + 1 :] if isinstance(dim, Const)]
     known = place + 1 + len(inner) == len(c.right.buffer.shape)
     return prod(inner) * dtypes.nbytes(c.right.buffer.dtype) if known else PAGE_BYTES
-
-
-def _utilisation(length: int, tile: int, threads: int) -> float:
-    """The utilisation of threads that share the tiles of a length: 1 where all have equal parts."""
-    return length / (ceil(ceil(length / tile) / threads) * tile * threads)
 
 
 class Sum(StrEnum):
@@ -278,9 +167,13 @@ def variants(c: Contraction, machine: CPU) -> list[Sum]:
 
 
 def _seed(
-    c: Contraction, machine: CPU, constants: frozenset[str] = frozenset(), shared: frozenset[str] = frozenset()
+    c: Contraction,
+    machine: CPU,
+    constants: frozenset[str] = frozenset(),
+    again: bool = False,
+    shared: frozenset[str] = frozenset(),
 ) -> tuple[GemmTile, Sum]:
-    t = tiles(c, machine, constants, shared=shared)
+    t = tiles(c, machine, constants, None, again, shared)
     if t.kc >= extent(c.reduction[-1]):
         return t, Sum.WHOLE
     return t, Sum.IN_PARTS if t.by_rows else Sum.BY_COLUMNS
@@ -309,10 +202,10 @@ def build(
     alone = own_sizes and (after is not None or not s.get_consumers(c.block)) and c.right.buffer.name not in s.shared
     few = dot_columns(c, machine, s.constants) if alone and divisible(s.block(c.block)) else 0
     others = columns_before(c, few)
-    t, usual = _seed(others, machine, s.constants, s.shared)
+    t, usual = _seed(others, machine, s.constants, bool(few), s.shared)
     variant = usual if variant is None else variant
     if variant is Sum.IN_PARTS and not t.by_rows:  # else one thread may have the only block of rows
-        t = tiles(others, machine, s.constants, by_rows=True, shared=s.shared)
+        t = tiles(others, machine, s.constants, True, bool(few), s.shared)
     t = sizes or t
     products = (*c.batch, *c.columns[:-1])  # each has columns of its own to pack
     outer = [loop_of(it) for it in (*products, *c.rows[:-1])]
@@ -326,8 +219,7 @@ def build(
     # A block of columns that all rows follow is packed where it is used. Rows that other stages make stay outermost, so that they
     # can be made block by block.
     given = {c.left.buffer.name, c.right.buffer.name} <= s.given
-    rows_follow = size(c.rows[:-1]) == 1 and (t.mc * t.mr >= extent(c.rows[-1]) or _rows_stay(c, variant, machine))
-    used_once = t.right and given and c.right.buffer.name not in s.constants and rows_follow and own_sizes and not few
+    used_once = t.columns_first and given and own_sizes and not few
     by_columns, parts = used_once or (not few and variant is Sum.BY_COLUMNS), [k0] if k0 else []
     if used_once:
         first = [[*outer, c0], parts, [r0]]
@@ -360,13 +252,6 @@ def build(
         statements=UNROLLED_STATEMENTS,
         operands=Operands(by_blocks=True, in_front=by_columns, seed=packing),
     )
-
-
-def _rows_stay(c: Contraction, variant: Sum, machine: CPU) -> bool:
-    """True where a single thread finds all rows in L3 for each block of columns. These then pass through L3 once. Packed in
-    front, they would be written there, and read again for each block of rows."""
-    nbytes = size((*c.rows, *c.reduction)) * c.bits // 8
-    return variant is Sum.WHOLE and c.threads(machine) == 1 and nbytes <= machine.l3_reuse_bytes
 
 
 def _split_last_columns(

@@ -38,6 +38,7 @@ LOAD_CYCLES = (8, 20)  # cycles to load a tile from L1, and from L2
 RESULT_CYCLES = 100  # cycles of a tile of the result: to keep it, and to move it to its place
 PACK_CYCLES = (0.1, 0.2)  # cycles to pack a byte of an operand, for dot products in lanes and for tile registers
 MIN_BLOCK = 5  # least register tiles of columns in a block, for dot products: each block reads, or copies, rows again
+WHOLE_SUM_STEP_BYTES = 26  # bytes of L1 for a step of a sum that runs whole: with 48 KiB, 1800 steps were faster so, 2048 not
 MIN_ROW_BYTES = 16  # least bytes of a row that is copied at once: loads wait for shorter stores, which have a mask
 # Ends of names of intrinsics. Processors have dot products in lanes only for one signed and one unsigned operand.
 SIGNED, UNSIGNED, UNSIGNED_COLUMNS = "s8s8", "u8s8", "s8u8"
@@ -174,7 +175,7 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
         count = np.ceil(row_tiles / m) * np.ceil(column_tiles / v)
         rows, columns, _ = fewest_cycles(m, v, count * processor.tile_cycles(m, v, taps * steps), gain=1.0)
         most = gemm.MAX_SUM_PART
-    most_at_once = most * 3 // 2 if how.rows > 1 else gemm.max_whole_sum(processor)
+    most_at_once = most * 3 // 2 if how.rows > 1 else processor.l1 // WHOLE_SUM_STEP_BYTES
     part = steps if taps > 1 or steps <= most_at_once else balanced(steps, most, 1)
     panel = columns * taps * ceil(steps / part) * part * how.nbytes
     panels, threads = ceil(column_tiles / columns), c.threads(processor)

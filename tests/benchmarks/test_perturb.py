@@ -9,7 +9,7 @@ import pytest
 import tir
 from benchmarks import breadth, perturb
 from benchmarks.options import Options
-from schedule import machine
+from schedule import machine, product_blocks
 from schedule.templates import gemm, marks
 
 
@@ -35,7 +35,7 @@ def test_the_numbers_of_all_kinds_are_found(numbers):
 
 
 @pytest.mark.parametrize(("place", "value", "read"), [
-    ("schedule.machine.CACHE_LINE_BYTES", 32, lambda: (machine.CACHE_LINE_BYTES, gemm.CACHE_LINE_BYTES)),
+    ("schedule.machine.CACHE_LINE_BYTES", 32, lambda: (machine.CACHE_LINE_BYTES, product_blocks.CACHE_LINE_BYTES)),
     ("schedule.machine.CPU.l1_strip_bytes: 3", 6, lambda: (tir.Target("llvm", l1=3 << 10).machine.l1_strip_bytes,)),
     ("schedule.machine.CPU.tile_cycles: default 0.12", 1.12, lambda: (tir.Target("llvm").machine.tile_cycles(4, 1, 9),)),
 ])  # fmt: skip

@@ -286,7 +286,7 @@ def test_blocks_of_columns_are_packed_where_they_are_used(left, steps, across):
     assert np.all(abs(result - value) <= bound)
 
 
-@pytest.mark.parametrize(("l3", "own"), [(1 << 20, True), (1 << 25, False)])
+@pytest.mark.parametrize(("l3", "own"), [(1 << 19, True), (1 << 25, False)])
 def test_threads_pack_blocks_of_their_own_where_columns_leave_the_caches(l3, own):
     """Each an even share of them; else all pack all columns in front."""
     func = product(15, 1000, 94, "bfloat16", "bfloat16")
