@@ -12,12 +12,12 @@ from .gpu_model import GPUModel
 from .learned import LearnedModel, Regressor, RegressorModel
 from .loopnest import ProgramDescription, program
 from .losses import Loss, PairRank, ThroughputSum, TimeSum
-from .model import CostModel, RandomModel, WarmUp
+from .model import CostModel, Explains, RandomModel, WarmUp
 from .sketch_programs import SketchPrograms, TileAccess, TiledNest
 from .tile_model import TileModel
 
 __all__ = [
-    "Boosting", "CostModel", "GBDTModel", "GPUModel", "LearnedModel", "Loss", "Machine", "NAMES", "PairRank",
+    "Boosting", "CostModel", "Explains", "GBDTModel", "GPUModel", "LearnedModel", "Loss", "Machine", "NAMES", "PairRank",
     "ProgramDescription", "RandomModel", "Regressor", "RegressorModel", "SketchPrograms", "ThroughputSum", "TileAccess",
     "TileModel", "TiledNest", "TimeSum", "WarmUp", "features", "program",
 ]  # fmt: skip

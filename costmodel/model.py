@@ -32,6 +32,15 @@ class WarmUp(Protocol):
         ...
 
 
+@runtime_checkable
+class Explains(Protocol):
+    """A model that explains its predictions."""
+
+    def explanation(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
+        """The e-folds by which each feature, by its name, moves the prediction of a row's time; empty where unknown."""
+        ...
+
+
 class Formula(ABC):
     """Scores a row by minus the logarithm of the estimated cycles of its tiled nests, summed."""
 

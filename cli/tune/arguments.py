@@ -62,7 +62,7 @@ ARGUMENTS: dict[str, tuple[str | None, dict[str, Any], str]] = {
     "records": ("FILE", {}, "record every candidate in FILE as it ends, and go on from what is recorded there"),
     "out": ("FILE", {}, "write the best schedule found so far to FILE, each time there is a better one"),
     "apply": ("FILE", {}, "instead of searching, build, check and time the schedule that --out wrote"),
-    "report": ("FILE", {}, "write a page on how the search went, as one HTML file"),
+    "report": ("FILE", {}, "write a page on how the search went, as one HTML file; of a network FILE.png: the picture"),
     "export": ("FILE", {}, "of a network: write it, as tuned, as a library (.so) or object file (.o)"),
     "quantise": (QUANTISE, {}, f"of a network: {QUANTISE_HELP}"),
     "precision": (PRECISION, {}, f"of a network: {PRECISION_HELP}"),

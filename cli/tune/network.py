@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any
 
 from codegen.runtime.timing import duration
 from tir.display import aligned_columns, count_text
 
 from ..networks import check_exportable, export, in_precision, load, parse_processor, quantised
-from ..options import measurable, writable
+from ..options import Usage, measurable, writable
 from .arguments import parts, searching
 from .cluster import Workers
 from .progress import displayed, workers_table
@@ -33,7 +34,11 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     if "measurer" not in options:
         measurable(target)
     if args.report is not None:
+        from search.report.network import PICTURES
+
         writable("--report", args.report)
+        if args.report.endswith(PICTURES) and find_spec("matplotlib") is None:
+            raise Usage("--report draws pictures with matplotlib, which is not installed: pip install 'tir-compiler[report]'")
     if args.export is not None:
         check_exportable(args.export)
     graph = load(args.words[0], args.shape or ())

@@ -22,7 +22,7 @@ from itertools import islice
 import numpy as np
 
 from codegen.target import Target
-from costmodel import CostModel, SketchPrograms, WarmUp
+from costmodel import CostModel, Explains, SketchPrograms, WarmUp
 from costmodel.metrics import ranks
 
 from ..measure import Candidate, Measurement, Origin
@@ -31,7 +31,7 @@ from ..population.mutate import mutations as mutations_of
 from ..population.programs import sketch_programs
 from ..population.sample import legalize, sample
 from ..space.sketch import Sketch
-from .lineage import Lineage, coordinates
+from .lineage import Generation, Lineage, coordinates
 from .ranking import TrustedModel, is_ready, model_name, ordered_pairs, score_rows
 from .rows import seconds_of_rows
 from .shared_model import SharedModel
@@ -134,7 +134,8 @@ class Evolution:
     `mutations` by name, with their probabilities, replace those of `population.mutate`. The `rng` of `propose` is the only source
     of randomness: the same seed and measurements give the same candidates.
 
-    A live display shows `scored` (rows, symbolic and concrete), `scored_per_second` and `shares` (trials by sketch).
+    A live display shows `scored` (rows, symbolic and concrete), `scored_per_second` and `shares` (trials by sketch). A report
+    shows `generations`, some rows of each.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class Evolution:
         self._predicted: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}
         self._scored, self._concrete, self._scoring = 0, 0, 0.0
         self._batch = 0  # the number of the last proposal
+        self.generations: list[Generation] = []
 
     # --- what a display shows ---
 
@@ -247,6 +249,14 @@ class Evolution:
         for trusted in self._models:
             if isinstance(trusted.model, WarmUp):
                 trusted.model.warm_up()
+
+    def explanation(self, candidate: Candidate) -> dict[str, float]:
+        """The effects of features, by name, on the learning model's prediction for a candidate; see `costmodel.Explains`."""
+        number = self._numbers.get(candidate.sketch)
+        if number is None or not self._models or not isinstance(self._models[0].model, Explains):
+            return {}
+        row = np.array(candidate.row, dtype=np.int64)
+        return self._models[0].model.explanation(self._islands[number].programs, row)
 
     @property
     def taught(self) -> Collection[str]:
@@ -351,6 +361,7 @@ class Evolution:
         sketch = island.sketch
         order = np.argsort(self._order(scores, rng), kind="stable")
         rows, scores = rows[order], scores[order]
+        self.generations.append(Generation.of(sketch.name, self._batch, generation - 1, rows))
         elite = max(1, round(settings.elite * settings.population))
         fresh = sample(sketch, self.target, round(settings.fresh * settings.population), rng)
         count = settings.population - elite - len(fresh)

@@ -1,15 +1,34 @@
-"""The lineage of an evolution's rows."""
+"""The lineage of an evolution's rows, and samples of populations for reports."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..measure import Origin, Parent
 from ..space.sketch import Sketch
 
+SHOWN_ROWS = 48  # of a generation, evenly over its ranks
+
 Row = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """Some rows of a generation, best first by the models: an (n, columns) matrix. `number` counts within the batch, from 0."""
+
+    sketch: str
+    batch: int
+    number: int
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, sketch: str, batch: int, number: int, ordered: np.ndarray) -> Generation:
+        """A generation of rows `ordered` by their scores."""
+        shown = np.unique(np.linspace(0, len(ordered) - 1, min(SHOWN_ROWS, len(ordered))).astype(np.int64))
+        return cls(sketch, batch, number, ordered[shown])
 
 
 class Lineage:

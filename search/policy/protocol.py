@@ -18,7 +18,7 @@ A policy of your own needs only `propose` and `update`:
 Each other protocol here is an optional ability that the loop uses if a policy has it; `costmodel.WarmUp` is another. The display
 shows optional attributes. `sketches` are those searched, each with its `rules`. `scored` is the number of scored rows,
 {"symbolic": n, "concrete": m}, the latter as programs of their own. `scored_per_second` is None where
-unknown.
+unknown. The report shows `generations`, too (see `policy.lineage`).
 """
 
 from __future__ import annotations
@@ -55,6 +55,15 @@ class Begins(Protocol):
     def begin(self, n: int) -> Sequence[Candidate]:
         """At most `n` such candidates, which no later proposal repeats. They are measured before models are loaded and before the
         warm start."""
+        ...
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A policy that explains the predictions of its model."""
+
+    def explanation(self, candidate: Candidate) -> dict[str, float]:
+        """The e-folds by which each feature, by its name, moves the predicted time; empty where unknown."""
         ...
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from costmodel import CostModel, SketchPrograms, WarmUp
+from costmodel import CostModel, Explains, SketchPrograms, WarmUp
 
 from .ranking import is_ready, model_name
 
@@ -47,6 +47,9 @@ class SharedModel:
     def warm_up(self) -> None:
         if isinstance(self.model, WarmUp):
             self.model.warm_up()
+
+    def explanation(self, sketch: SketchPrograms, row: np.ndarray) -> dict[str, float]:
+        return self.model.explanation(sketch, row) if isinstance(self.model, Explains) else {}
 
     def score(self, sketch: SketchPrograms, rows: np.ndarray) -> np.ndarray:
         return self.model.score(sketch, rows)

@@ -15,6 +15,7 @@ from ..measure import Measurement
 from ..tuning.result import MEASURING, PHASES, Result
 
 MIN_SCORED = 3  # least number of scored candidates for a figure
+MAX_FEATURES = 12  # shown at most
 
 
 def tuning_curve(result: Result) -> str:
@@ -76,6 +77,13 @@ def model_accuracy(result: Result) -> list[tuple[str, int, float | None, str]]:
         chart.dots([*zip(scores, speeds, strict=True)], "blue", titles)
         found.append((name, len(pairs), correlation, chart.svg()))
     return found
+
+
+def contributions(result: Result) -> str | None:
+    """The features with the largest effect on the prediction for the best candidate."""
+    top = sorted(result.explanation.items(), key=lambda item: -abs(item[1]))[:MAX_FEATURES]
+    rows = [(name, value, f"{math.exp(value) - 1:+.0%}", "red" if value > 0 else "green") for name, value in top if value]
+    return bars("features that moved the prediction", rows) if rows else None
 
 
 def phases(result: Result) -> str:

@@ -1,4 +1,4 @@
-"""Report on the tuning of a network: times of its kernels, before and after."""
+"""Report on the tuning of a network: times of its kernels, before and after, as a page or as a picture."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ..drawing.svg import Chart, bars
 from ..measure.provenance import versions_text
 
 MAX_BARS = 24  # tasks in the picture; the others are one bar
+PICTURES = (".png", ".svg")  # names of files that get the picture alone
 COLUMNS = ("calls", "share", "default", "tuned", "× default", "trials")
 
 
@@ -58,8 +59,14 @@ class NetworkReport:
 
 
 def write(path: str | Path, report: NetworkReport) -> None:
-    """Write the report to a file. Raises OSError."""
-    write_atomically(Path(path), page(report))
+    """Write the report, or its picture alone for a file name of PICTURES. OSError, ModuleNotFoundError (matplotlib)."""
+    file = Path(path)
+    if file.suffix in PICTURES:
+        from .network_figures import picture
+
+        write_atomically(file, picture(joined(report.tasks), file.suffix[1:]))
+    else:
+        write_atomically(file, page(report))
 
 
 def page(report: NetworkReport) -> str:

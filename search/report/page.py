@@ -21,7 +21,9 @@ from ..measure.provenance import versions_text
 from ..tuning.history import first_trials, parents
 from ..tuning.result import Result, failures
 from . import figures
+from .derivations import derivations
 from .lineage import lineage
+from .population import population
 
 
 def write(path: str | Path, result: Result) -> None:
@@ -61,8 +63,11 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         section("Speed by trial", "Each candidate, and the best checked one so far.", wide(figures.tuning_curve(result))),
         section("The line of the winner", LINE, lineage(result)),
         _nests(result),
+        section("The population", MAP, population(result)),
+        section("Rules and sketches", RULES, derivations(result)),
         _model_accuracy(result),
         '<div class="pair">',
+        section("What moved the prediction", CONTRIBUTIONS, figures.contributions(result)),
         section("Roofline", _roof(result, bandwidth), figures.roofline(result, bandwidth)),
         section("Time", shares, figures.phases(result)),
         "</div>",
@@ -76,11 +81,18 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         f"Tuning of {title}",
         sections,
         resource("report.css", __file__),
+        resource("map.js", __file__) if 'id="population"' in "".join(sections) else "",
     )
 
 
 LINE = """From a row that was sampled, or that a formula gave, to the fastest: what made each row of the one before, and what that
 changed."""
+MAP = """Each circle is a row of the sketch, in the two directions in which rows differ most. Violet: a generation, the darker the
+better by the models. Blue: measured, the larger the faster; red: failed; orange: the winner; lines lead to the rows they descend
+from."""
+RULES = "The blocks of the computation and what passes between them; below, the rule that each sketch applied to each block."
+CONTRIBUTIONS = """The trees correct a rough estimate of the time. By how much each feature moves that correction for the winner,
+compared with all statements that were measured; green makes it faster."""
 
 
 def _timings(result: Result) -> str:

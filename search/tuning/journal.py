@@ -50,6 +50,8 @@ class Journal:
         self.scored: dict[str, int] = {}
         self.rules: dict[str, tuple[str, ...]] = {}
         self.sketches: tuple[Any, ...] = ()
+        self.generations: tuple[Any, ...] = ()
+        self.explanation: dict[str, float] = {}
         self.tied: tuple[Measurement, ...] = ()
         self.slowdown: float | None = None
         self.race: tuple[Measurement, ...] = ()
@@ -220,6 +222,6 @@ class Journal:
             numpy=self.numpy, max_error=best.max_error, tolerance=self.tolerance, peak=self.peak, elapsed=self._budget.elapsed,
             interrupted=interrupted, problem=self.problem, measurements=tuple(self.measurements), earlier=len(self.earlier),
             phases=dict(self.phases), scored_per_second=self.scored_per_second, scored=dict(self.scored), rules=self.rules,
-            sketches=self.sketches,
+            sketches=self.sketches, generations=self.generations, explanation=self.explanation,
             notices=dict(self.notices), tied=self.tied, slowdown=self.slowdown, race=self.race,
         )  # fmt: skip

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from codegen.cuda.kernel import CudaKernel
     from schedule import Schedule
 
+    from ..policy.lineage import Generation
     from ..space.sketch import Sketch
 
 PHASES = ("prepare", "propose", "build", "run", "race")
@@ -77,7 +78,8 @@ class Result:
     `symbolic`, by shared formulas, and `concrete`, each lowered by itself. `rules` are the sketch rules of each sketch, by its
     name.
 
-    The report shows the `sketches`. `notices` counts degradations (`tir.notices`) by
+    The report shows the `sketches` and some rows of each of the `generations`. It shows `explanation`, the e-folds by which each
+    feature moves the prediction for the best candidate (`costmodel.Explains`). `notices` counts degradations (`tir.notices`) by
     message. `tied` are the candidates that the final race could not tell from the best, `race` the valid measurements of that
     race. `slowdown` is the ratio of times in the race to those of the same candidates in their trials, None without a race.
     """
@@ -102,6 +104,8 @@ class Result:
     scored: dict[str, int] = field(default_factory=dict)
     rules: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     sketches: tuple[Sketch, ...] = field(default=(), repr=False)
+    generations: tuple[Generation, ...] = field(default=(), repr=False)
+    explanation: dict[str, float] = field(default_factory=dict, repr=False)
     notices: dict[str, int] = field(default_factory=dict)
     tied: tuple[Measurement, ...] = field(default=(), repr=False)
     slowdown: float | None = None

@@ -26,7 +26,7 @@ from tir.notices import counted, degraded
 from tir.verify import check
 
 from ..measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, WorkerError
-from ..policy.protocol import Begins, Policy, WarmStarts
+from ..policy.protocol import Begins, Explains, Policy, WarmStarts
 from ..policy.ranking import correlation
 from ..policy.warm_start import examples, is_of
 from ..records import Records
@@ -161,6 +161,9 @@ class Session:
             raise self.error
         if self._measurer is not None:
             self._journal.problem = self._journal.problem or self._measurer.remark
+        best = self.best
+        if isinstance(self._policy, Explains) and best is not None:
+            self._journal.explanation = self._policy.explanation(best.candidate)
         result = self._journal.result(interrupted)
         self._journal.emit(Finished(result))
         return result
@@ -361,6 +364,7 @@ class Session:
             policy.update(measured)
         journal.scored_per_second = getattr(policy, "scored_per_second", None)
         journal.scored = dict(getattr(policy, "scored", {}))
+        journal.generations = tuple(getattr(policy, "generations", ()))
         self._recent.extend(measured)
         ranked = correlation(self._recent)
         journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 MIN_ROUND = 4  # candidates of a round, if the budget allows
 MIN_ROUNDS = 4  # a task, on average, at least
+STRATEGIES = ("gradient", "round-robin")
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ def tune_tasks(
     seconds: float | None = None,
     *,
     objective: Objective | None = None,
+    strategy: str = "gradient",
     allocation: Allocation | None = None,
     records: str | Path | Records | None = None,
     seed: int = 0,
@@ -98,9 +100,9 @@ def tune_tasks(
 
     The run minimises `objective`, a function of the list of their seconds in the order of `tasks`. By default it is their sum,
     each times the weight of its `WeightedFunction`. Equal functions are tuned once. Each task of unknown seconds gets a round
-    first. Then comes the task with the steepest expected descent of the objective; `allocation` holds the constants of that
-    choice. The other options are those of `autotune`, with three differences. `first` makes the first candidates of a task,
-    callbacks get the task with each event, and all tasks share the cost model.
+    first. Then comes the task with the steepest expected descent of the objective, or (`strategy="round-robin"`) the next in
+    turn. `allocation` holds the constants of the choice. The other options are those of `autotune`, with three differences.
+    `first` makes the first candidates of a task, callbacks get the task with each event, and all tasks share the cost model.
 
     Ctrl-C ends the run and returns the best so far. Raises ValueError for a bad budget, target or option, VerifyError (of
     `tir.verify`) for a function that is not well formed.
@@ -108,7 +110,7 @@ def tune_tasks(
     if not isinstance(tasks, Sequence):
         raise ValueError(f"tasks takes a list of functions or WeightedFunctions, got a {type(tasks).__name__}")
     subjects = [t if isinstance(t, WeightedFunction) else WeightedFunction(t) for t in tasks]
-    _check(subjects, trials, seconds, objective)
+    _check(subjects, trials, seconds, objective, strategy)
     options = Options(records, seed, callbacks, policy, model, space, None, first, limits, measurer=measurer)
     check_options(options)
     if isinstance(policy, Policy) and not isinstance(policy, type):
@@ -131,7 +133,7 @@ def tune_tasks(
 
         options = replace(options, model=shared_models(model, Target(target), policy or "evolution"))
     with sessions(unique, budget, options, labelled) as tuned:
-        scheduler = _Scheduler(tuned, known, budget, value, allocation or Allocation(), seed)
+        scheduler = _Scheduler(tuned, known, budget, value, strategy, allocation or Allocation(), seed)
         interrupted = drive(tuned, scheduler.turns())
         scheduler.close()
     found = [_result(session, interrupted) for session in tuned]
@@ -141,7 +143,9 @@ def tune_tasks(
     return TasksResult(results, total, tuple(scheduler.rounds), budget.elapsed, interrupted, problems)
 
 
-def _check(subjects: Sequence[WeightedFunction], trials: int | None, seconds: float | None, objective: Objective | None) -> None:
+def _check(
+    subjects: Sequence[WeightedFunction], trials: int | None, seconds: float | None, objective: Objective | None, strategy: str
+) -> None:
     if not subjects:
         raise ValueError("tasks is empty: expected at least one")
     check_budget(trials, seconds)
@@ -149,6 +153,8 @@ def _check(subjects: Sequence[WeightedFunction], trials: int | None, seconds: fl
         raise ValueError(f"{new} tasks need at least one trial each, got trials={trials}")
     if objective is not None and not callable(objective):
         raise ValueError(f"objective takes a function of the list of seconds, got {objective!r}")
+    if strategy not in STRATEGIES:
+        raise ValueError(f"strategy {strategy!r} is not supported; expected one of {', '.join(STRATEGIES)}")
     if bad := [s.weight for s in subjects if not s.weight > 0]:
         raise ValueError(f"the weight of a task must be positive, got {bad[0]}")
     if bad := [s.seconds for s in subjects if s.seconds is not None and not 0 < s.seconds < math.inf]:
@@ -191,11 +197,12 @@ class _Scheduler:
         known: Sequence[float | None],
         budget: Budget,
         value: Objective,
+        strategy: str,
         allocation: Allocation,
         seed: int,
     ):
         self._sessions, self._known, self._budget, self._value = tuned, known, budget, value
-        self._allocation = allocation
+        self._strategy, self._allocation = strategy, allocation
         self._rng = np.random.default_rng(seed)
         self._histories = [
             TaskHistory(s.task.flop, group(s.task.func, s.task.flop), [] if k is None else [_seconds(s, k)])
@@ -225,6 +232,9 @@ class _Scheduler:
                 self._ended(task)
 
     def _choose(self) -> int | None:
+        if self._strategy == "round-robin":
+            alive = [n for n, h in enumerate(self._histories) if not h.dead]
+            return min(alive, key=lambda n: self._histories[n].rounds, default=None)
         return choose(self._histories, self._value, self._allocation, self._rng)
 
     def _ended(self, task: int) -> None:
@@ -241,3 +251,23 @@ class _Scheduler:
         history.dead = session.exhausted or hopeless or (patience is not None and history.stalled_rounds >= patience)
         expel(self._histories, self._allocation)
         self.rounds.append(Round(task, trials, history.seconds, _total(self._value, [h.seconds for h in self._histories])))
+
+
+def geometric_mean_speedup(references: Sequence[float]) -> Objective:
+    """The objective that maximises the geometric mean of the speed-ups over reference seconds (Ansor, table 2, f3)."""
+
+    def objective(seconds: Sequence[float]) -> float:
+        return -math.exp(sum(math.log(r / max(s, 1e-12)) for r, s in zip(references, seconds, strict=True)) / len(references))
+
+    return objective
+
+
+def latency_requirements(groups: Sequence[Sequence[tuple[int, float]]], limits: Sequence[float]) -> Objective:
+    """The objective that sums the times of networks, without a gain below the limit of each in seconds (Ansor, table 2, f2). A
+    network is pairs of a task's number and its number of calls."""
+
+    def objective(seconds: Sequence[float]) -> float:
+        times = (sum(count * seconds[n] for n, count in group) for group in groups)
+        return sum(max(t, limit) for t, limit in zip(times, limits, strict=True))
+
+    return objective

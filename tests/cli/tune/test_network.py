@@ -66,7 +66,7 @@ def main(*arguments, traces=(None,)):
 
 
 def test_a_run(path, capsys):
-    assert main(*ONE, "--trials", "64", "--records", "tune.db", "--report", "small.html", "--export", "net.o", "--json") == 0
+    assert main(*ONE, "--trials", "64", "--records", "tune.db", "--report", "small.png", "--export", "net.o", "--json") == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert (found["network"], found["target"], found["trials"]) == ("small", "llvm", 4)
@@ -81,7 +81,7 @@ def test_a_run(path, capsys):
     assert len(rounds) == 4 and " 4 of 64 trials  " in rounds[-1] and rounds[0].endswith(") -> 7x13")
     assert lines[-3].startswith("small: ") and lines[-3].endswith(" x, timed in turns")
     assert lines[-1] == "exported: net.o, net.h and net.weights" and (path.parent / "net.weights").exists()
-    assert lines[-2] == "how the search went: small.html" and (path.parent / "small.html").read_bytes()[:9] == b"<!DOCTYPE"
+    assert lines[-2] == "how the search went: small.png" and (path.parent / "small.png").read_bytes()[:4] == b"\x89PNG"
     with tir.Records("tune.db") as records:
         assert [s.records for s in records.summaries()] == [2, 2]
 

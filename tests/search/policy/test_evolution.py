@@ -110,6 +110,7 @@ def test_candidates_know_where_they_come_from():
         for c in proposed:
             known.setdefault(c.sketch, set()).add(c.row)
         search.update([measured(c, 1.0 + sum(c.row)) for c in proposed])
+    assert {g.number for g in search.generations} == {0, 1, 2} and {g.batch for g in search.generations} == {1, 2, 3}
 
 
 def test_scores_are_named_by_who_gave_them():

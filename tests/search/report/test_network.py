@@ -41,6 +41,10 @@ def test_the_page_holds_the_pictures_and_the_table(report):
     assert not re.search(r'(src|href)="(?!#)', text)
 
 
-def test_the_page_is_written_to_a_file(report, tmp_path):
-    write(tmp_path / "x.html", report)
-    assert (tmp_path / "x.html").read_text(encoding="utf-8") == page(report)
+@pytest.mark.parametrize(("name", "begins"), [("x.html", b"<!DOCTYPE html>"), ("x.png", b"\x89PNG"), ("x.svg", b"<?xml")])
+def test_files_are_what_their_names_say(report, tmp_path, name, begins):
+    write(tmp_path / name, report)
+    first = (tmp_path / name).read_bytes()
+    assert first.startswith(begins)
+    write(tmp_path / name, report)
+    assert (tmp_path / name).read_bytes() == first

@@ -13,13 +13,17 @@ import pytest
 from codegen.target import Target
 from search.measure import Candidate, Measurement, Origin, Parent
 from search.measure.reference import NamedWorkload
+from search.policy.lineage import Generation
 from search.population.sample import sample
 from search.report import page, write
+from search.report.derivations import by_block, edges, graph
 from search.report.figures import model_accuracy
 from search.report.lineage import changes, columns, line
+from search.report.population import islands, plane
 from search.space.sketch import Sketch
 from search.task import Task
 from search.tuning.result import Result, failures
+from tests.browser import needs_browser, rendered
 from tests.search.once import generate
 from tir import te, workloads
 
@@ -130,9 +134,11 @@ def evolved() -> Result:
     best = bred(
         sketch, rows[2], Origin("crossover", 2, 1, (Parent(rows[1], between), Parent(rows[0]))), 1e-5, formula=-8.0, trees=3.0
     )
+    generations = (Generation(sketch.name, 1, 0, np.array(rows[:1])), Generation(sketch.name, 2, 0, np.array(rows)))
     return result(
         sampled, bred(sketch, rows[1], Origin("move", 1), 3e-5, formula=-9.5, trees=1.0), best, trace=best.candidate.trace,
-        sketches=(sketch,), rules={sketch.name: sketch.rules},
+        sketches=(sketch,), generations=generations, rules={sketch.name: sketch.rules},
+        explanation={"l1_bytes": -0.5, "waste": 0.1, "lanes": 0.0},
     )  # fmt: skip
 
 
@@ -166,9 +172,44 @@ def test_nothing_is_faster_than_the_peak(evolved):
     assert replace(evolved, peak=None).ceiling is None
 
 
-def test_operators(evolved):
+def test_the_map_has_each_generation_and_what_was_measured(evolved):
+    (island,) = islands(evolved)
+    assert [(f["batch"], f["generation"], len(f["points"])) for f in island["frames"]] == [(1, 0, 1), (2, 0, 3)]
+    assert [(m["trial"], m["parents"], m["best"]) for m in island["measured"]] == [
+        (1, (), False),
+        (2, (), False),
+        (3, (2, 1), True),
+    ]
+    places = {tuple(p) for f in island["frames"] for p in f["points"]}
+    assert {(m["x"], m["y"]) for m in island["measured"]} == places  # one plane for both
+    assert all(0 <= v <= 1 for p in places for v in p)
+    assert plane(np.ones((3, 1))).tolist() == [[0.5, 0.5]] * 3  # rows that do not differ
+
+
+def test_operators_and_opinions(evolved):
     text = page(evolved)
     assert "<td style=text-align:left>crossover</td><td>1</td><td>1</td><td>3.00 ×</td><td>1</td>" in text
+    assert re.findall(r">([+-]\d+%)<", text) == ["-39%", "+11%"]
+
+
+def test_rules_are_drawn_on_the_graph():
+    func = workloads.make("mlp", (7, 13, 5, 11)).func
+    assert edges(func) == [("C", "D", "C"), ("D", "F", "D")]
+    assert by_block(("C: tile: 2", "D: skip", "C_global: copy", "no block"), ["C", "D", "F"]) == {
+        "C": ["tile: 2"], "D": ["skip"], "": ["C_global: copy", "no block"],
+    }  # fmt: skip
+    assert re.findall(r'class="name"[^>]*>(\w+)<', graph(func)) == ["C", "D", "F"]
+
+
+@needs_browser
+def test_the_map_in_a_browser(evolved, tmp_path):
+    write(tmp_path / "report.html", evolved)
+    shown = rendered(tmp_path / "report.html", tmp_path)
+    assert re.search(r'<option value="0">sketch \d+ \(3 measured\)</option>', shown)
+    drawn = shown[shown.index('id="plane"') :]
+    drawn = drawn[: drawn.index("</svg>")]
+    assert drawn.count('class="row"') == 3 and drawn.count('class="blue"') == 2 and drawn.count('class="orange"') == 1
+    assert drawn.count("descent") == 2 and "batch 2, generation 0; 3 measured" in shown
 
 
 def test_what_failed():

@@ -15,7 +15,7 @@ from search.task import flop
 from search.tuning.budget import Budget
 from search.tuning.events import Finished, Measured, RaceStarted, Started
 from search.tuning.gradient_allocation import Allocation, TaskHistory, choose, expel, gradients, group
-from search.tuning.task_scheduler import WeightedFunction, tune_tasks
+from search.tuning.task_scheduler import WeightedFunction, geometric_mean_speedup, latency_requirements, tune_tasks
 from tests.programs import argmax, matmul
 from tests.search.clock import Clock
 from tir import workloads
@@ -148,6 +148,11 @@ def test_records_begin_on_the_clock_of_known_seconds(tmp_path):
             assert result.objective == 5.0
 
 
+def test_rounds_in_turn():
+    result, each = tune([[1.0] * 200, falling(1.0, 0.97)], 96, strategy="round-robin")
+    assert [r.task for r in result.rounds][:7] == [0, 1] * 3 + [0] and sum(each) == 96
+
+
 def test_an_exhausted_task_gets_no_more():
     _, each = tune([falling(1.0, 0.5, 5), [1.0] * 200], 64)
     assert each == [5, 59]
@@ -259,6 +264,7 @@ def test_real_candidates(tmp_path):
     ({}, "a budget is needed: trials, seconds or both"),
     ({"trials": 1}, "2 tasks need at least one trial each, got trials=1"),
     ({"seconds": 0.0}, "seconds must be positive, got 0.0"),
+    ({"trials": 9, "strategy": "fair"}, "strategy 'fair' is not supported; expected one of gradient, round-robin"),
     ({"trials": 9, "tasks": [WeightedFunction(SMALL, 0.0), LARGE]}, "the weight of a task must be positive, got 0.0"),
     ({"trials": 9, "tasks": [WeightedFunction(SMALL, seconds=0.0)]}, "the known seconds of a task must be positive, got 0.0"),
 ])  # fmt: skip
@@ -273,6 +279,20 @@ def test_bad_requests_are_refused(options, message):
 def test_an_objective_of_ones_own_decides():
     result, (first, second) = tune([falling(1.0, 0.99), falling(1.0, 0.99)], 96, objective=lambda seconds: seconds[1] ** 2)
     assert second > 2 * first and result.objective == result.results[1].seconds ** 2
+
+
+def test_geometric_mean():
+    assert geometric_mean_speedup([4.0, 9.0])([1.0, 1.0]) == pytest.approx(-6.0)
+
+
+def test_nothing_is_gained_below_a_required_latency():
+    objective = latency_requirements([[(0, 2.0), (1, 1.0)], [(1, 1.0)]], [5.0, 3.0])
+    assert objective([1.0, 1.0]) == 5.0 + 3.0
+    assert objective([2.0, 4.0]) == 8.0 + 4.0
+    _, (first, second) = tune(
+        [falling(1.0, 0.97), falling(9.0, 0.99)], 96, objective=latency_requirements([[(0, 1.0)], [(1, 1.0)]], [2.0, 1.0])
+    )
+    assert second > 2 * first
 
 
 # --- the gradient ---------------------------------------------------------------------------------------------------------
