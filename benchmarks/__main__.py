@@ -90,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--best", metavar="DIR", help="with --schedule tuned: no search, but the schedules in DIR/*.json")
     p.add_argument("--save", metavar="DIR", help=f"{', '.join(SAVING)}: keep what is found in DIR, and a page of it")
     p.add_argument("--types", metavar="TYPES", help="networks: rows of these types alone, as in float32,int8")
-    p.add_argument("--models", metavar="DIR", help="networks, generate: the folder of their files, made where they are missing")
+    p.add_argument("--models", metavar="DIR", help="networks, generate, symbolic: the folder of files, made where missing")
     p.add_argument(
         "--seconds", type=positive_float, metavar="S", help="to time a row for (default 2); quality: to search for (default 300)"
     )
@@ -135,8 +135,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError(f"--types is for networks, not {', '.join(names)}")
         if args.types:
             chosen["networks"] = modules["networks"].of_types(chosen["networks"], args.types)
-        if args.models and not {"networks", "generate"} & set(names):
-            raise ValueError(f"--models is for networks and generate, not {', '.join(names)}")
+        if args.models and not {"networks", "generate", "symbolic"} & set(names):
+            raise ValueError(f"--models is for networks, generate and symbolic, not {', '.join(names)}")
         if args.minutes is not None and not set(SEARCHING) & set(names):
             raise ValueError(f"--minutes is for {', '.join(SEARCHING)}, not {', '.join(names)}")
         if args.policies is not None:

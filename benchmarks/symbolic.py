@@ -1,6 +1,8 @@
 """What it costs that a size is not known: one kernel for all sizes beside kernels for constant ones.
 
-It is timed at sizes that are named, where a variant of it runs, and at others; results are compared first.
+It is timed at sizes that are named, where a variant of it runs, and at others; results are compared first. Rows `network-...` are
+networks beside other libraries (`open_networks`), whose files are made where they are not in `--models DIR`; these need the extra
+`networks`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import tir
 from tir import te
 from tir.ir import PrimFunc, const_shape
 
-from . import pages
+from . import open_networks, pages
 from .options import Options
 from .runner import Effort, circumstances, race, ratios
 
@@ -68,11 +70,15 @@ PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
     "scores-64": _scores,
 }
 
-ROWS = DEFAULT = tuple(PROGRAMS)
+DEFAULT = tuple(PROGRAMS)
+ROWS = (*DEFAULT, *open_networks.ROWS)
 
 
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     """A result for each size: the times of both kernels, and the loss."""
+    if row in open_networks.ROWS:
+        yield from open_networks.measure(row, options, write)
+        return
     func, target = PROGRAMS[row](), tir.Target("llvm", num_cores=options.threads)
     kernel = tir.compile(func, target, sizes={"n": NAMED}, cache=None)
     rng = np.random.default_rng(options.seed)
@@ -97,22 +103,32 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         yield result
 
 
-INTRODUCTION = """\
+INTRODUCTION = f"""\
 # Sizes that are not known
 
 Made by `python -m benchmarks symbolic --threads 1 --save DIR`. A program whose size n is open is compiled with sizes 1, 16, 128
-named (`tir.compile(func, sizes={"n": (1, 16, 128)})`), and called in turns with the kernel of the same size as a constant. `us`
+named (`tir.compile(func, sizes={{"n": (1, 16, 128)}})`), and called in turns with the kernel of the same size as a constant. `us`
 are medians of whole calls in microseconds; `loss` is how much longer the kernel for all sizes takes.
+
+Networks (`--rows network --models DIR`) are compiled once with open sizes by each library, and called in turns, each in a process
+of its own: `ms` are medians, `×` how many times faster ours is, `× best` than the faster of the others. `loss` is how much longer
+ours takes at a named size than compiled for it alone. `off` is the largest difference from another library's outputs, as a part
+of an output's root mean square, at most {open_networks.TOLERANCE:g}.
 """
 
 
-def section(results: Sequence[dict[str, Any]]) -> list[str]:
+def section(results: Sequence[dict[str, Any]]) -> Iterator[str]:
     """What the page says of results on one number of threads."""
+    programs, networks = ([r for r in results if ("network" in r) is kind] for kind in (False, True))
     rows = [
         (r["row"], "yes" if r["named"] else "no", f"{r['any_us']:.3g}", f"{r['constant_us']:.3g}", f"{r['loss']:.1%}")
-        for r in results
+        for r in programs
     ]
-    return [pages.table(("row", "named", "us, any n", "us, constant n", "loss"), rows)]
+    if programs:
+        yield pages.table(("row", "named", "us, any n", "us, constant n", "loss"), rows)
+    if networks:
+        yield pages.table(open_networks.COLUMNS, list(map(open_networks.cells, networks)))
+        yield from open_networks.means(networks)
 
 
 write = pages.writer("symbolic", INTRODUCTION, section)

@@ -27,6 +27,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from .open_networks import AXES
+
 Tensors = tuple[torch.Tensor, ...]
 Network = Callable[[], tuple[nn.Module, Tensors]]  # the module and inputs for it
 
@@ -128,22 +130,25 @@ class Recurrent(nn.Module):
 
 
 class Bert(nn.Module):
-    """BERT-base: the last hidden states and the pooled one."""
+    """BERT-base, or one of other sizes: the last hidden states and the pooled one."""
 
-    def __init__(self) -> None:
+    def __init__(self, **sizes: int) -> None:
         super().__init__()
         transformers = _transformers()
-        self.model = transformers.BertModel(transformers.BertConfig())
+        self.model = transformers.BertModel(transformers.BertConfig(**sizes))
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Tensors:
         found = self.model(input_ids=input_ids, attention_mask=attention_mask)
         return found.last_hidden_state, found.pooler_output
 
 
-def _bert() -> tuple[nn.Module, Tensors]:
-    mask = torch.ones(1, 128, dtype=torch.int64)
-    mask[:, 120:] = 0
-    return Bert(), (_tokens(128), mask)
+def _bert(**sizes: int) -> Network:
+    def make() -> tuple[nn.Module, Tensors]:
+        mask = torch.ones(1, 128, dtype=torch.int64)
+        mask[:, 120:] = 0
+        return Bert(**sizes), (_tokens(128), mask)
+
+    return make
 
 
 class Gpt2(nn.Module):
@@ -188,17 +193,22 @@ NETWORKS: dict[str, Network] = {
     "unet": lambda: (UNet(), (torch.randn(1, 3, 256, 256),)),
     "dcgan": _dcgan,
     "lstm": lambda: (Recurrent(), (torch.randn(1, 32, 512),)),
-    "bert": _bert,
+    "bert": _bert(),
     "gpt2_prefill": _gpt2(64, 0),
     "gpt2_decode": _gpt2(1, 64),
     "r3d_18": _image("r3d_18", 3, 16, 112, 112),
 }
 
+SMALL = {"num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048}  # BERT-small
+# Networks that are exported with open sizes alone, as `NETWORK.open.onnx`.
+OPEN_ALONE: dict[str, Network] = {"bert_small": _bert(**SMALL)}
+OPEN_BATCH = 3  # of the inputs by which open sizes are exported: torch takes 1 for an extent of the network
+
 
 def build(name: str) -> tuple[nn.Module, Tensors]:
-    """A network of NETWORKS and inputs for it, the same at each call."""
+    """A network of NETWORKS or OPEN_ALONE and inputs for it, the same at each call."""
     torch.manual_seed(SEED)
-    module, inputs = NETWORKS[name]()
+    module, inputs = (NETWORKS | OPEN_ALONE)[name]()
     module.eval()
     with torch.no_grad():
         for parameter in module.parameters():
@@ -269,7 +279,10 @@ def _export(module: nn.Module, inputs: Tensors, file: Path, kind: str) -> None:
     """Write one export; a file that was begun is removed where it fails. What torch prints goes to standard error."""
     how: dict[str, Any] = {"dynamo": kind != "torchscript"}
     if how["dynamo"]:
-        how |= {"optimize": kind == "folded", "verbose": False}
+        how |= {"optimize": kind != "unfolded", "verbose": False}
+    if kind == "open":
+        how["dynamic_shapes"] = AXES[file.name.split(".")[0]]
+        inputs = tuple(x.repeat(OPEN_BATCH, *[1] * (x.dim() - 1)) for x in inputs)
     torch.backends.mha.set_fastpath_enabled(False)  # it ends in operators that ONNX does not have
     with warnings.catch_warnings(), torch.no_grad(), redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore")
