@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from math import prod
+from operator import add
 
 import numpy as np
 
@@ -11,8 +13,10 @@ from tir.ir import Expr
 
 from .registry import NEWEST, composite, need, operator, shape_of
 
-LEAST = 1e-30  # magnitude that becomes the largest fixed-point number, so that its scale is finite
+# The least magnitude that becomes the largest fixed-point number: its scale, up to 127 * 256^2 by it, is finite.
+LEAST = 1e-30
 DIGITS = {32: 3, 8: 1}  # of a row as a fixed-point number, by the bits that it keeps
+MAX_BLOCK = 1 << 16  # numbers of a block: int32 holds the sum of as many products of -128 and 255
 BITS = (4, 8)  # of a number in blocks, of which an int32 has 32 / bits, the first lowest
 
 
@@ -57,6 +61,8 @@ def block_product(x, words, scales, zeros=None, *, bits=4, row_bits=32):
         y = sum over blocks of scale * (sum of x number - zero point * sum of x)
     """
     blocks, each, columns = _blocks(words, scales, zeros, bits)
+    if row_bits not in DIGITS:
+        raise ValueError(f"rows that keep 8 or 32 bits are supported, got row_bits={row_bits}")
     need("the rows", x, (None, None), scales.dtype)
     (rows, length), in_word, mask = shape_of(x), 32 // bits, (1 << bits) - 1
     if not (blocks - 1) * each * in_word < length <= blocks * each * in_word:
@@ -101,10 +107,13 @@ def block_dots(x, codes, scales, zeros=None, *, bits=4, digits=3):
     """`BlockProduct` by sums of integers: x (M, K) of float32, its rows as fixed-point numbers of `digits` digits to base 256.
 
     `codes` (blocks, words of a block, N, 4) has the bytes of the words, of 4 bits the first four numbers of a word lowest. The
-    largest magnitude of a block of a row becomes 127 * 256^(digits - 1), so three digits round as float32 does, one as int8.
+    largest magnitude of a block of a row becomes 127 * 256^(digits - 1). Three digits round that one as float32 does, one as int8,
+    and smaller ones by as much. What is not finite makes its row NaN.
 
         x = step * fixed,  fixed = sum over digits of 256^d * digit,  digits of -128 to 127
-        y = sum over blocks of scale * step * (sum over digits of 256^d * sum of digit number - zero point * sum of fixed)
+        y = sum over blocks of scale * step * sum over digits of 256^d * (sum of digit number - zero point * sum of digit)
+
+    The sums of a digit are exact: numbers at an integer zero point add nothing. Elements of x are off by at most step / 2.
     """
     need("the codes", codes, (None, None, None, 4), "uint8")
     blocks, each, columns, parts = shape_of(codes)
@@ -116,22 +125,25 @@ def block_dots(x, codes, scales, zeros=None, *, bits=4, digits=3):
         return x[m, k] if length == blocks * block else te.if_then_else(k < length, x[m, k], te.const(0, x.dtype))
 
     k = te.reduce_axis((0, block), "k")
-    most = te.compute((rows, blocks), lambda m, b: te.max(te.abs(at(m, b * block + k)), axis=k), name="most")
+    infinite = te.infinity(x.dtype)
+
+    def magnitude(e: Expr) -> Expr:
+        return te.select(te.abs(e) < infinite, te.abs(e), infinite)  # of a NaN, which a maximum may drop, too
+
+    most = te.compute((rows, blocks), lambda m, b: te.max(magnitude(at(m, b * block + k)), axis=k), name="most")
     limit = 127.0 * 256 ** (digits - 1)
     scaled = te.compute((rows, blocks), lambda m, b: limit / te.maximum(most[m, b], LEAST), name="scaled")
-
-    def rounded(m: Expr, k: Expr) -> Expr:
-        return te.floor(at(m, k) * scaled[m, k // block] + 0.5)
-
     middles = sum(128 << 8 * d for d in range(digits))  # with which all digits are from 0 on
 
     def digit(m: Expr, d: Expr, k: Expr) -> Expr:
-        whole = rounded(m, k).astype("int32") + middles
+        whole = te.floor(at(m, k) * scaled[m, k // block] + 0.5).astype("int32") + middles
         return (te.bit_and(te.shift_right(whole, 8 * d), te.const(255)) - 128).astype("int8")
 
     given = te.compute((rows, digits, blocks * block), digit, name="given")
     k = te.reduce_axis((0, block), "k")
-    totals = te.compute((rows, blocks), lambda m, b: te.sum(rounded(m, b * block + k), axis=k), name="totals")
+    totals = te.compute(
+        (rows, digits, blocks), lambda m, d, b: te.sum(given[m, d, b * block + k].astype(x.dtype), axis=k), name="totals"
+    )
 
     def number(b: Expr, w: Expr, h: Expr, n: Expr, q: Expr) -> Expr:
         shifted = te.shift_right(codes[b, w, n, q], (bits * h).astype("uint8"))
@@ -149,13 +161,13 @@ def block_dots(x, codes, scales, zeros=None, *, bits=4, digits=3):
 
     def formula(m: Expr, n: Expr) -> Expr:
         zero = te.const(middle(bits), x.dtype) if zeros is None else zeros[block_of, n].astype(x.dtype)
-        whole = sums[m, block_of, 0, n].astype(x.dtype)
-        for d in range(1, digits):
-            whole = whole + 256.0**d * sums[m, block_of, d, n].astype(x.dtype)
-        step = steps[m, block_of]
-        return te.sum(scales[block_of, n] * (step * (whole - zero * totals[m, block_of])), axis=block_of)
+        of_digits = [256.0**d * (sums[m, block_of, d, n].astype(x.dtype) - zero * totals[m, d, block_of]) for d in range(digits)]
+        return te.sum(scales[block_of, n] * (steps[m, block_of] * reduce(add, of_digits)), axis=block_of)
 
-    steps = te.compute((rows, blocks), lambda m, b: 1.0 / scaled[m, b], name="steps")
+    def step(m: Expr, b: Expr) -> Expr:
+        return te.select(most[m, b] < infinite, 1.0 / scaled[m, b], te.const(np.nan, x.dtype))
+
+    steps = te.compute((rows, blocks), step, name="steps")
     return te.compute((rows, columns), formula, name="matmul")
 
 

@@ -13,7 +13,7 @@ from schedule.machine import CPU
 from schedule.templates.low_precision import has_dots
 
 from ..ir import Call, Graph, Value
-from ..ops.unpacked import BITS, DIGITS, byte_codes, middle, packed
+from ..ops.unpacked import BITS, DIGITS, MAX_BLOCK, byte_codes, middle, packed
 from .integers import Quantised, quantised, unshifted
 from .rewriting import Rewriting, rewrite
 
@@ -101,7 +101,8 @@ def _of_blocks(write: Rewriting, rows: Value, given: Sequence[Value], bits: int,
     """A product by words, scales, and zero points."""
     words, scales, *zeros = given
     known = write.known(words)
-    if known is not None and lanes is not None and words.shape[2] % lanes == 0 and rows.dtype == scales.dtype == "float32":
+    fits = lanes is not None and words.shape[2] % lanes == 0 and words.shape[1] * 32 // bits <= MAX_BLOCK
+    if known is not None and fits and rows.dtype == scales.dtype == "float32":
         codes = write.constant(byte_codes(known, bits))
         return write("BlockDots", rows, codes, scales, *zeros, bits=bits, digits=DIGITS[row_bits])
     if rows.shape[0] <= MAX_ROWS_IN_REGISTERS:

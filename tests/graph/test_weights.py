@@ -11,7 +11,7 @@ from graph import Builder
 from graph.compilation import passes_for
 from graph.fusion import fuse
 from graph.ir import Graph
-from graph.ops.unpacked import byte_codes, middle, packed
+from graph.ops.unpacked import MAX_BLOCK, byte_codes, middle, packed
 from graph.passes import optimize
 from graph.passes import weights as graph_weights
 from graph.passes.check import check_passes
@@ -134,6 +134,50 @@ def test_fixed_point_rows_keep_zeros_tiny_numbers_and_what_is_not_finite():
     for found in (evaluate(keep_weights_narrow(graph, 1), [x])[0], tir.compile(graph, ONE)(x)[0]):
         assert (found[0] == 0).all() and not np.isfinite(found[2:5]).any()
         assert (np.abs(found - exact)[[1, 5]] <= 1e-6 * np.abs(x[[1, 5]]) @ np.abs(weights)).all()
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("points", ["middle", "integers", "floats"])
+@pytest.mark.parametrize(("rows", "steps"), [(1, 96), (13, 77)])
+def test_fixed_point_rows_are_off_by_the_rounding_of_their_largest(rows, steps, points, bits):
+    """Elements of one sign, beside outliers, and of all magnitudes; numbers at an integer zero point add nothing at all."""
+    numbers, scales = RNG.integers(0, 1 << bits, (steps, 32)), RNG.uniform(-1, 1, (3, 32)).astype("f4")
+    zeros = {"middle": None, "integers": RNG.integers(0, 1 << bits, (3, 32)).astype("uint8")}.get(
+        points, scales + np.float32(2.3)
+    )
+    block = np.arange(steps) // 32
+    zero = np.full((steps, 32), middle(bits)) if zeros is None else zeros[block].astype("f8")
+    if points != "floats":
+        numbers[:, ::3] = zero[:, ::3]
+    builder = Builder(fold=False)
+    given = [builder.constant(a) for a in (packed(numbers, 32, 3, bits), scales, zeros) if a is not None]
+    graph = builder.graph(y=builder("BlockProduct", builder.input("x", (rows, steps), "float32"), *given, bits=bits))
+    narrow, compiled = keep_weights_narrow(graph, 1), tir.compile(graph, ONE)
+    weights = np.abs(numbers - zero) * np.abs(scales[block])
+    taken = (np.abs(numbers) + np.abs(zero)) * np.abs(scales[block]) if points == "floats" else weights
+    plain = np.abs(RNG.standard_normal((rows, steps))).astype("f4")
+    outliers, mixed = plain.copy(), plain * np.float32(10.0) ** RNG.integers(-12, 12, steps).astype("f4")
+    outliers[:, [3, 40]] *= np.float32(1e6)
+    for x in (plain, outliers, mixed):
+        most = np.stack([x[:, block == b].max(1) for b in range(3)])[block].T
+        exact = x.astype("f8") @ ((numbers - zero) * scales[block])
+        for found in (evaluate(narrow, [x])[0], *([compiled(x)[0]] if LANES else [])):
+            assert (np.abs(found - exact) <= UNIT * (1.1 * most @ weights + 9 * x @ taken)).all()
+
+
+def test_a_block_whose_sums_no_int32_holds_is_multiplied_as_floats():
+    steps = 2 * MAX_BLOCK
+    builder = Builder(fold=False)
+    given = [builder.constant(a) for a in (packed(np.full((steps, 16), 255), steps, 1, 8), np.ones((1, 16), "f4"))]
+    graph = builder.graph(y=builder("BlockProduct", builder.input("x", (1, steps), "float32"), *given, bits=8))
+    assert operators(keep_weights_narrow(graph, 1)) == ["BlockProduct"]
+    found = tir.compile(graph, ONE)(np.full((1, steps), -1, "f4"))[0]
+    assert (np.abs(found + 127.0 * steps) <= UNIT * steps * (255 + 128) * steps).all()
+
+
+def test_rows_keep_8_or_32_bits():
+    with pytest.raises(ValueError, match="rows that keep 8 or 32 bits are supported, got row_bits=16"):
+        dots(np.zeros((1, 32), "f4"), row_bits=16)
 
 
 def test_codes_have_the_first_numbers_of_a_word_lowest():
