@@ -107,8 +107,8 @@ def block_dots(x, codes, scales, zeros=None, *, bits=4, digits=3):
     """`BlockProduct` by sums of integers: x (M, K) of float32, its rows as fixed-point numbers of `digits` digits to base 256.
 
     `codes` (blocks, words of a block, N, 4) has the bytes of the words, of 4 bits the first four numbers of a word lowest. The
-    largest magnitude of a block of a row becomes 127 * 256^(digits - 1). Three digits round that one as float32 does, one as int8,
-    and smaller ones by as much. What is not finite makes its row NaN.
+    largest magnitude of a block of a row becomes 127 * 256^(digits - 1). Three digits round that one as float32 does, one as
+    int8, and smaller ones by as much. What is not finite makes its row NaN.
 
         x = step * fixed,  fixed = sum over digits of 256^d * digit,  digits of -128 to 127
         y = sum over blocks of scale * step * sum over digits of 256^d * (sum of digit number - zero point * sum of digit)
