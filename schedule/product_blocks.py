@@ -52,7 +52,7 @@ class Product:
     outer: int = 1
     steps: int = 0  # of the axis that is cut into parts; 0: none
     columns_first: bool = False  # legal: blocks of columns outermost, packed where they are used
-    again: bool = False  # a block of rows is read once more, by inner products
+    again: bool = False  # a block of rows is read once more, by inner products: threads share rows
     alike: bool = False  # parts of the sum are equal, and follow each other: one tile of rows reads panels whole
 
 
@@ -94,8 +94,8 @@ def fastest(p: Product, tile: RegisterTile, processor: CPU, threads: int, by_row
     population = [x.ravel() for x in np.meshgrid(*axes, indexing="ij")]
     *_, right, rows, first = population
     legal = (rows if threads == 1 else ~(rows & first)) & ~(first & ~(right & p.columns_first))
-    if by_rows is not None:
-        legal &= rows == by_rows
+    if by_rows is not None or p.again:  # inner products follow the rows of a thread
+        legal &= rows == (p.again or by_rows)
     population = [x[legal] for x in population]
     total = cycles(p, tile, processor, threads, *population)
     best = int(np.argmin(total))
@@ -168,6 +168,10 @@ def cycles(
     of_rows = left * packing(A, p.left, at_A, np.where(inside, 0, at_A), p.M * p.K)
     of_columns = right * packing(B, p.right, at_B, np.where(columns_first, processor.home(columns), at_B), p.N * p.K)
     front = np.where(inside, 0.0, of_rows) + np.where(columns_first, 0.0, of_columns)
+    # What the other threads have packed comes through L3.
+    foreign = line[1] * (threads - 1) / threads
+    exposed += foreign * np.where(columns_first | p.right.constant, 0.0, right * B * p.right.packed / p.right.element)
+    exposed += foreign * np.where(inside | p.left.constant, 0.0, left * A * p.left.packed / p.left.element)
     own = np.where(inside, of_rows, 0.0) + np.where(columns_first, of_columns, 0.0)
     units = p.outer * np.where(columns_first, 1, row_blocks) * np.where(columns_first | ~by_rows, column_blocks, 1)
     share = np.ceil(units / threads) / units

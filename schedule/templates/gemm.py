@@ -92,7 +92,7 @@ def dot_columns(c: Contraction, processor: CPU, constants: frozenset[str] = froz
         return 0
     others = columns_before(c, few)
     t = tiles(others, processor, constants, again=True)
-    if t.left or not t.by_rows:
+    if t.left:
         return 0
     apart = _tiled_cycles(others, processor) + _dot_cycles(c, few, processor)
     return few if MIN_GAIN_OF_DOTS * apart < _tiled_cycles(c, processor) else 0

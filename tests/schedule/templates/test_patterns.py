@@ -143,6 +143,7 @@ def test_workloads_with_a_small_cache(name, shape, cores):
     ((13, 70, 17), False, False),
     ((40, 109, 33), True, False),
     ((72, 1100, 50), True, False),  # the sum in parts
+    ((97, 1040, 33), False, False),
     ((31, 300, 35), True, True),  # the sum walks the memory of both operands
 ])  # fmt: skip
 def test_the_last_columns_are_dot_products(sizes, relu, across, cores):
