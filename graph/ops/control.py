@@ -121,6 +121,8 @@ def _looped(apply: Apply, condition: Value | None, states: Sequence[Value], body
     """The steps as a loop. Where its condition is not known to hold it is a state, and so is the number of the step where there
     is no array of all numbers."""
     known = None if condition is None else apply.known(condition)
+    if known is not None and not known.all():
+        return _written_out(apply, condition, states, body, 0)
     ends = known is None and condition is not None  # else this is seen in the step
     always, numbered = apply.constant(True), any(0 in body.needed(n) for n in range(body.outputs))
 

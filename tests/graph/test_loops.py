@@ -24,7 +24,7 @@ from graph.passes.loops import write_out_loops
 from graph.reference import evaluate
 from graph.tables import Planned
 
-from .models import model, onnxruntime
+from .models import ELEMENT, model, onnxruntime
 
 TARGET = "llvm -num-cores 1"
 X = (np.arange(6, dtype="float32").reshape(2, 3) - 2) / 4
@@ -36,7 +36,7 @@ def body(nodes, inputs, outputs, constants=()):
     """A graph that a node holds; a node is (operator, inputs, outputs, attributes)."""
     weights = [numpy_helper.from_array(np.asarray(a), name) for name, a in dict(constants).items()]
     infos = (
-        [helper.make_tensor_value_info(n, KINDS.get(n, TensorProto.FLOAT), [] if n in KINDS else None) for n in names]
+        [helper.make_tensor_value_info(n, KINDS.get(n, TensorProto.FLOAT), [] if n == "i" else None) for n in names]
         for names in (inputs, outputs)
     )
     return helper.make_graph([helper.make_node(*n[:3], **dict(*n[3:])) for n in nodes], "body", *infos, weights)
@@ -60,6 +60,8 @@ def compared(proto, given, count=None):
     wanted = [evaluate(written_out, {name: a for name, a in given.items() if name not in known})]
     if onnxruntime is not None:
         proto.ir_version = 10
+        for info, value in zip(proto.graph.output, graph.outputs, strict=True):  # it takes none without a type
+            info.type.tensor_type.elem_type = ELEMENT[np.dtype(value.dtype)]
         session = onnxruntime.InferenceSession(proto.SerializeToString())
         wanted.append(session.run(None, {i.name: given[i.name] for i in session.get_inputs()}))
     for expected in wanted:
@@ -86,7 +88,7 @@ BODIES = {
     "row is an input": ([("Sub", ["w", "bias"], ["b"])], ["x", "b"], "x"),
     "nothing is computed": ([], ["w", "v"], "v"),
     "the number counts": ([("Cast", ["i"], ["f"], {"to": 1}), ("Add", ["v", "f"], ["a"])], ["a", "w"], "f"),
-    "a view": ([("Reshape", ["v", "six"], ["u"]), ("Cos", ["u"], ["c"]), ("Reshape", ["c", "two"], ["a"])], ["a", "w"], "u"),
+    "a view": ([("Reshape", ["v", "six"], ["u"]), ("Cos", ["u"], ["q"]), ("Reshape", ["q", "two"], ["a"])], ["a", "w"], "u"),
     "a join": ([("Concat", ["v", "bias"], ["j"], {"axis": 0}), ("Neg", ["w"], ["b"]), ("Slice", ["j", "one", "three"], ["a"])], ["a", "b"], "j"),
     "a product": ([("MatMul", ["v", "m"], ["p"]), ("Tanh", ["p"], ["a"]), ("Add", ["w", "x"], ["b"])], ["a", "b"], "p"),
 }  # fmt: skip
@@ -139,6 +141,16 @@ def test_a_condition_that_is_data(limit, starts, shape):
         wanted = wanted + X
         goes = wanted.max() < given["limit"]
     assert np.array_equal(y, wanted) and len(repeats(net)) == 1
+
+
+@pytest.mark.parametrize("count", ["n", "count"])
+def test_a_condition_that_is_false_from_the_start(count):
+    given = {"x": X} | ({"count": np.array(STEPS)} if count == "count" else {})
+    nodes = [("Identity", ["goes"], ["on"]), ("Add", ["v", "x"], ["a"])]
+    node = helper.make_node("Loop", [count, "c", "x"], ["y", "rows"], body=body(nodes, ["i", "goes", "v"], ["on", "a", "v"]))
+    net = tir.compile(load_onnx(model([node], given, ["y", "rows"], OUTSIDE | {"c": np.array(False)})), TARGET, cache=None)
+    y, rows = net(given)
+    assert np.array_equal(y, X) and rows.shape == (0, *X.shape)
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, MIN_LOOPED_STEPS, STEPS])
