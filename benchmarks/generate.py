@@ -66,8 +66,13 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
             subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
         names = ("tir", *(name for name, package in PEERS.items() if find_spec(package)))
         process = "benchmarks.generate_contender"
-        contenders = {name: stack.enter_context(Contender(process, name, str(file), str(options.threads))) for name in names}
+        kept = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
+        words = (str(file), str(options.threads), str(kept))
+        with Contender(process, "tir", *words) as first:  # which compiles
+            first_s = first.about.get("load_s")
+        contenders = {name: stack.enter_context(Contender(process, name, *words)) for name in names}
         result |= {name: dict(contender.about) for name, contender in contenders.items()}
+        result["tir"]["first_s"] = first_s
         scores = {name: np.array(result[name].pop("scores", ())) for name in names}
         for name in names:
             if why := wrong(result[name], scores[name], scores["tir"]):
@@ -106,6 +111,7 @@ def wrong(about: dict[str, Any], scores: np.ndarray, ours: np.ndarray) -> str:
 
 COLUMNS = (
     "row", "threads", "library", "prefill", "quartiles", "decode", "quartiles", "× prefill", "× decode", "off", "MB", "of copy",
+    "load, s", "first load, s",
 )  # fmt: skip
 
 
@@ -125,6 +131,7 @@ def lines(results: Sequence[dict[str, Any]]) -> pages.Lines:
                 made[-1] += [f"{own[part]['per_s']:.0f}", "..".join(f"{x:.0f}" for x in own[part]["quartiles"])]
             made[-1] += [f"{own[part]['ratio']:.2f}" if "ratio" in own[part] else "" for part in PARTS]
             made[-1] += [f"{own['off']:.1e}", f"{own['memory_mb']:.0f}", f"{r['share']:.0%}" if name == "tir" else ""]
+            made[-1] += [f"{own['load_s']:.2g}", f"{own['first_s']:.2g}" if "first_s" in own else ""]
     return list(COLUMNS), made
 
 
@@ -136,7 +143,7 @@ tokens, `decode` those of {STEPS} steps of one token behind it, medians of calls
 `×` how many times faster ours is. `off` is the root mean square of the difference from our scores, of that of the scores:
 llama.cpp rounds rows to 8 bits. `MB` is the memory beside the library. `of copy` is the bytes of the file and of our cache
 (float32; llama.cpp's is of float16) times our tokens a second, beside the bytes that a copy reads and writes on so many threads
-in the same run.
+in the same run. `load` is the time until a model can be called; ours compiles it once, at the first load, and keeps it in a file.
 """
 
 table, write = pages.both("generate", "tokens/s; × NAME: how many times faster ours is", INTRODUCTION, ROWS, lines)

@@ -1,9 +1,11 @@
-"""A process in which one library writes texts with a GGUF file: `python -m benchmarks.generate_contender LIBRARY FILE THREADS`.
+"""A process in which one library writes texts with a GGUF file:
 
-It answers on standard output with one JSON object a line: first what loading took, the memory that it took beside the library
-itself, and the scores after a prompt; then, for each request `prefill N` or `decode N` that it reads, the seconds of one of N
-calls, on average. A call of prefill reads the PROMPT tokens into an empty cache, one of decode a token behind them: each of STEPS
-places in turn.
+    python -m benchmarks.generate_contender LIBRARY FILE THREADS KEPT
+
+Ours keeps the compiled model in the file KEPT, or loads it from there. The process answers on standard output with one JSON
+object a line: first what loading took, the memory that it took beside the library itself, and the scores after a prompt; then,
+for each request `prefill N` or `decode N` that it reads, the seconds of one of N calls, on average. A call of prefill reads the
+PROMPT tokens into an empty cache, one of decode a token behind them: each of STEPS places in turn.
 """
 
 from __future__ import annotations
@@ -29,13 +31,14 @@ class Ours:
 
     MODULES = ("examples.generate.generation", "graph.compilation", "search.policy.default_schedule", "gguf", "tokenizers")
 
-    def __init__(self, file: Path, threads: int):
+    def __init__(self, file: Path, threads: int, kept: Path):
         from examples.generate.checkpoint import load
         from examples.generate.generation import Generator
 
         checkpoint = load(file)
         target = f"llvm -num-cores {threads}"
-        self.generator = Generator(checkpoint, room=PROMPT + STEPS, block=BLOCK, row_bits=ROW_BITS, target=target)
+        sizes = {"room": PROMPT + STEPS, "block": BLOCK}
+        self.generator = Generator(checkpoint, **sizes, row_bits=ROW_BITS, target=target, kept=kept)
         self.about = {
             "weights_mb": self.generator.model.weights_nbytes / 1e6,
             "cache_mb": sum(cache.nbytes for cache in self.generator.caches) / 1e6,
@@ -53,7 +56,7 @@ class LlamaCpp:
 
     MODULES = ("llama_cpp",)
 
-    def __init__(self, file: Path, threads: int):
+    def __init__(self, file: Path, threads: int, kept: Path):
         import llama_cpp
 
         self.model = llama_cpp.Llama(
@@ -87,7 +90,7 @@ class LlamaCpp:
 LIBRARIES = {"tir": Ours, "llama.cpp": LlamaCpp}
 
 
-def main(library: str, file: str, threads: str) -> None:
+def main(library: str, file: str, threads: str, kept: str) -> None:
     send = channel()
     kind = LIBRARIES[library]
     tokens = np.random.default_rng(0).integers(3, VOCABULARY, PROMPT + STEPS).tolist()
@@ -96,7 +99,7 @@ def main(library: str, file: str, threads: str) -> None:
         for module in kind.MODULES:
             import_module(module)
         before = resident()
-        load_s, model = timed(lambda: kind(Path(file), int(threads)))
+        load_s, model = timed(lambda: kind(Path(file), int(threads), Path(kept)))
         scores = [model.prefill(prompt), *(model.step(token, PROMPT + n) for n, token in enumerate(after[:2]))]
         memory = (resident() - before) / 1e6
         send(**model.about, load_s=load_s, memory_mb=memory, scores=[row.tolist() for row in scores])

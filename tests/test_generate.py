@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from examples.generate import kept
 from examples.generate.checkpoint import Blocks, Checkpoint, CheckpointError, Config, drawn, load, quantised
 from examples.generate.generation import Generator, sampled
 
@@ -98,6 +102,33 @@ def test_a_text_ends_at_its_stop_or_where_there_is_no_room():
         generator.prefill([[]])
 
 
+def test_a_model_that_is_kept_is_loaded_and_writes_the_same_text(tmp_path, monkeypatch):
+    checkpoint = drawn(TINY, np.random.default_rng(0))
+    for start in range(2):
+        found = Generator(checkpoint, room=64, block=8, target="llvm -num-cores 1", kept=tmp_path / "model")
+        assert [int(t) for (t,) in found.generate(PROMPTS[:1], 20)] == continued(checkpoint, PROMPTS[0], 20)
+        if not start:
+            monkeypatch.setattr("examples.generate.generation.network", None)  # not needed again
+    for n in range(kept.MAX_KEPT_MODELS):
+        os.utime(tmp_path / "model", ns=(n, n))
+        kept.keep(SimpleNamespace(save=lambda file: shutil.copy(tmp_path / "model", file)), tmp_path / f"other {n}")
+    assert {f.name for f in tmp_path.iterdir()} == {f"other {n}" for n in range(kept.MAX_KEPT_MODELS)}
+
+
+def test_the_name_of_a_kept_model_follows_from_its_files_and_options(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model = tmp_path / "model.gguf"
+    model.write_bytes(b"1234567")
+    first = kept.kept_file(model, None, 1, 256)
+    assert first is not None and first == kept.kept_file(model, "llvm", 1, 256) and first.parent.is_dir()
+    others = [kept.kept_file(model, None, 1, 512), kept.kept_file(model, "llvm -mcpu haswell", 1, 256)]
+    model.write_bytes(b"12345678")
+    assert len({first, *others, kept.kept_file(model, None, 1, 256)}) == 4
+    (tmp_path / "cache" / "tir" / "generate").chmod(0o777)
+    with pytest.warns(UserWarning, match="the compiled model is not kept, and each start compiles it anew"):
+        assert kept.kept_file(model, None, 1, 256) is None
+
+
 def test_drawn_tokens_follow_the_softmax_of_the_largest_scores():
     scores = np.tile(np.log([8.0, 1.0, 4.0, 2.0, 4.0]), (20000, 1))
     counts = np.bincount(sampled(np.random.default_rng(0), 1.0, 3)(scores), minlength=5) / len(scores)
@@ -120,7 +151,7 @@ def test_blocks_of_files_are_those_of_the_library_gguf(kind: str, tmp_path):
     for step in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file", "close"):
         getattr(writer, step)()
     (tensor,) = gguf.GGUFReader(tmp_path / "x.gguf").tensors
-    found = _tensor(tmp_path, tensor)
+    found = _tensor(tensor)
     exact = gguf.dequantize(raw, type_)
     assert isinstance(found, Blocks) and found.shape == exact.shape
     np.testing.assert_allclose(found.floats(), exact, atol=4 * np.finfo("float32").eps * np.abs(exact).max())

@@ -6,12 +6,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from .checkpoint import CheckpointError, Config, drawn, load, quantised
 from .generation import Generator, Sampler, greedy, sampled
+from .kept import kept_file
+
+MIN_ROOM = 256  # tokens; room is a power of two, so that texts of most lengths find a model that was kept
 
 
 def main() -> int:
@@ -22,15 +26,20 @@ def main() -> int:
         hint = "; pip install 'tir-compiler[generate]'" if isinstance(error, ImportError) else ""
         print(f"error: {error}{hint}", file=sys.stderr)
         return 2
-    if options.bits:
-        checkpoint = checkpoint.with_weights(lambda weight: quantised(weight, options.bits))
     texts = options.prompt or ["Once upon a time"]
     prompts = [checkpoint.encode(text) for text in texts]
-    room = max(map(len, prompts)) + options.tokens
+    room = max(MIN_ROOM, 1 << (max(map(len, prompts)) + options.tokens - 1).bit_length())
     target = None if options.threads is None else f"llvm -num-cores {options.threads}"
     start = time.perf_counter()
-    generator = Generator(checkpoint, batch=len(texts), room=room, row_bits=options.row_bits, target=target)
-    print(f"compiled in {time.perf_counter() - start:.1f} s; weights {generator.model.weights_nbytes:,} bytes", file=sys.stderr)
+    kept = None
+    if options.model is not None:
+        kept = kept_file(options.model, target, len(texts), min(room, checkpoint.config.room), options.bits, options.row_bits)
+    done = "loaded" if kept is not None and kept.exists() else "compiled"
+    if options.bits and done == "compiled":
+        checkpoint = checkpoint.with_weights(lambda weight: quantised(weight, options.bits))
+    generator = Generator(checkpoint, batch=len(texts), room=room, row_bits=options.row_bits, target=target, kept=kept)
+    checkpoint = replace(checkpoint, weights={})  # those of the model serve
+    print(f"{done} in {time.perf_counter() - start:.1f} s; weights {generator.model.weights_nbytes:,} bytes", file=sys.stderr)
     sample: Sampler = greedy
     if options.temperature > 0:
         sample = sampled(np.random.default_rng(options.seed), options.temperature, options.top)

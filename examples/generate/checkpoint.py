@@ -6,8 +6,9 @@ Matrices stay in the bits of the file. `Blocks` is one form for all block format
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,24 @@ class Blocks:
 
 
 Weight = np.ndarray | Blocks
+
+
+class Unread(Mapping[str, Weight]):
+    """Weights that are read from a file when they are first asked for."""
+
+    def __init__(self, read: Mapping[str, Callable[[], Weight]]):
+        self._read, self._known = read, dict[str, Weight]()
+
+    def __getitem__(self, name: str) -> Weight:
+        if name not in self._known:
+            self._known[name] = self._read[name]()
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read)
+
+    def __len__(self) -> int:
+        return len(self._read)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,18 +229,23 @@ def _gguf(path: Path) -> Checkpoint:
         of_kind["feed_forward_length"], len(known["tokenizer.ggml.tokens"]), of_kind["attention.layer_norm_rms_epsilon"],
         of_kind.get("rope.freq_base", 10000.0), kind == "llama", of_kind["context_length"],
     )  # fmt: skip
-    weights = {t.name: _tensor(path, t) for t in reader.tensors}
+    for t in reader.tensors:
+        if t.tensor_type.name not in (*_FLOATS, *_BLOCKS):
+            supported = ", ".join((*_FLOATS, *_BLOCKS))
+            raise CheckpointError(f"{path}: `{t.name}` is {t.tensor_type.name}; supported are {supported}")
+    weights = Unread({t.name: partial(_tensor, t) for t in reader.tensors})
     return Checkpoint(config, weights, _tokenizer(path, known), frozenset({known.get("tokenizer.ggml.eos_token_id", -1)}))
 
 
-def _tensor(path: Path, tensor: Any) -> Weight:
+_FLOATS = ("F32", "F16", "BF16")
+
+
+def _tensor(tensor: Any) -> Weight:
     kind, shape = tensor.tensor_type.name, tuple(int(n) for n in reversed(tensor.shape))
-    if kind in ("F32", "F16"):
+    if kind in _FLOATS[:2]:
         return tensor.data.reshape(shape)
     if kind == "BF16":
         return (tensor.data.view(np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
-    if kind not in _BLOCKS:
-        raise CheckpointError(f"{path}: `{tensor.name}` is {kind}; supported are F32, F16, BF16, {', '.join(_BLOCKS)}")
     nbytes, bits, unpack = _BLOCKS[kind]
     numbers, scales, zeros = unpack(tensor.data.reshape(-1, nbytes))
     return Blocks.of(bits, numbers.reshape(shape), scales, zeros)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import tir
 
 from .checkpoint import Checkpoint
+from .kept import keep
 from .network import caches, donated, network
 
 WINDOW = 64  # positions by which the length that attention reads grows: the model has kernels for a few lengths, not for each
@@ -35,7 +38,7 @@ def sampled(rng: np.random.Generator, temperature: float, most: int) -> Sampler:
 
 class Generator:
     """A compiled model for `batch` texts of at most `room` tokens, with caches of its own. Prompts are read `block` tokens a
-    step."""
+    step. The model is loaded from the file `kept`, or, where that does not exist, compiled and written to it."""
 
     def __init__(
         self,
@@ -46,14 +49,20 @@ class Generator:
         block: int = 128,
         row_bits: int = 32,
         target: str | None = None,
+        kept: Path | None = None,
     ):
         config = checkpoint.config
         wanted = config.room if room is None else min(room, config.room)
         self.room, self.block, self.batch = -(-wanted // WINDOW) * WINDOW, block, batch
         self.stops = checkpoint.stops
-        graph = network(checkpoint, batch, self.room, row_bits)
-        sizes = {"tokens": (1, block), "length": (min(WINDOW, self.room), self.room)}
-        self.model = tir.compile(graph, target, sizes=sizes, donate=donated(config))
+        self.model: Any
+        if kept is not None and kept.exists():
+            self.model = tir.load(kept)
+        else:
+            graph = network(checkpoint, batch, self.room, row_bits)
+            sizes = {"tokens": (1, block), "length": (min(WINDOW, self.room), self.room)}
+            compiled = tir.compile(graph, target, sizes=sizes, donate=donated(config))
+            self.model = compiled if kept is None else keep(compiled, kept)
         self.caches = [np.zeros(shape, np.float32) for shape in caches(config, batch, self.room).values()]
 
     def step(self, ids: np.ndarray, at: np.ndarray, last: np.ndarray) -> np.ndarray:

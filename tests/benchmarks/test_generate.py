@@ -23,7 +23,7 @@ class Library:
 
     peer: ClassVar[dict[str, Any]] = {"load_s": 0.1, "memory_mb": 50.0, "scores": SCORES}
 
-    def __init__(self, module: str, name: str, file: str, threads: str):
+    def __init__(self, module: str, name: str, file: str, threads: str, kept: str):
         self.slow = 1 + (name != "tir")
         ours = {"load_s": 2.0, "memory_mb": 70.0, "weights_mb": 60.0, "cache_mb": 5.0, "scores": SCORES}
         self.about = ours if name == "tir" else dict(self.peer)
@@ -56,7 +56,8 @@ def test_parts_are_timed_kept_and_shown(options: Options, tmp_path: Path) -> Non
     json.dumps(result, allow_nan=False)
     assert pages.known(options.save, "generate")["tiny-q4_0/1"]["file_mb"] == 0.001
     page = (tmp_path / "kept" / "generate.md").read_text()
-    assert "| tiny-q4_0 | 1 | llama.cpp | 256 | 256..256 | 50 | 50..50 | 2.00 | 2.00 | 0.0e+00 | 50 |  |" in page
+    assert "| tiny-q4_0 | 1 | llama.cpp | 256 | 256..256 | 50 | 50..50 | 2.00 | 2.00 | 0.0e+00 | 50 |  | 0.1 |  |" in page
+    assert page.rstrip().splitlines()[-2].endswith("| 2 | 2 |")
     console = Console(width=200, record=True, file=sys.stderr)
     console.print(generate.table([{"row": "tiny-q4_0", **result}]))
     assert "llama.cpp" in console.export_text()

@@ -1,0 +1,37 @@
+"""Compiled models in the cache of the user: the second start of a model maps a file, and compiles nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import graph
+import tir
+from codegen import ObjectCache
+from codegen.cache import compiler_sources, data_key, default_path
+from tir.notices import degraded
+
+MAX_KEPT_MODELS = 4  # files; the oldest go first: each holds all weights of a model
+
+
+def kept_file(model: Path, target: str | None, *options: Any) -> Path | None:
+    """The file of a compiled model, whose name is a hash of all that it depends on: the files of the model, the target, `options`
+    and the compiler. None, with a warning, where the cache cannot be used."""
+    try:
+        folder = ObjectCache(default_path().parent / "generate").path
+    except OSError as error:
+        degraded(f"the compiled model is not kept, and each start compiles it anew: {error}")
+        return None
+    files = sorted(model.iterdir()) if model.is_dir() else [model]
+    state = [(str(f.resolve()), (about := f.stat()).st_size, about.st_mtime_ns) for f in files]
+    packages = (Path(__file__).parent, Path(graph.__file__).parent)
+    sources = compiler_sources(*(str(f) for package in packages for f in sorted(package.rglob("*.py"))))
+    return folder / data_key([sources, str(tir.Target("llvm" if target is None else target)), state, *options])
+
+
+def keep(model: Any, file: Path) -> Any:
+    """The model as it is in `file`, to which it is written, with its weights mapped; the oldest files beside it are removed."""
+    model.save(file)
+    for old in sorted(file.parent.iterdir(), key=lambda f: -f.stat().st_mtime_ns)[MAX_KEPT_MODELS:]:
+        old.unlink(missing_ok=True)
+    return tir.load(file)
