@@ -175,7 +175,7 @@ def _check(whole: Graph, graph: Graph, model: Model, inputs: Mapping[str, np.nda
     interpreter in float64. True if all are within their limits. The compiled `graph` computes `whole` in its precision."""
     from graph import GraphError
     from graph.check import KernelCheck, check_kernels
-    from graph.compilation import final, passes_for
+    from graph.compilation import final, last_passes, passes_for
     from graph.passes.check import PassCheck, check_passes, difference, widened
     from graph.reference import evaluate, remembering, run_call
     from tir.arrays import to_float
@@ -186,7 +186,7 @@ def _check(whole: Graph, graph: Graph, model: Model, inputs: Mapping[str, np.nda
     print("checking by the interpreter, in float64", file=sys.stderr, flush=True)
     run, kernels = remembering(run_call), list[KernelCheck]()
     try:
-        check_passes(graph, inputs, passes_for(model.target), show, run)
+        check_passes(graph, inputs, (*passes_for(model.target), *last_passes(model.target)), show, run)
         again = check_kernels(final(graph, model.target), model, inputs, kernels.append)
     except GraphError as error:
         print(f"error: {error}", file=sys.stderr)

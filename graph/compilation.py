@@ -302,9 +302,7 @@ def final(
     are those of groups, by their keys, that were faster than the ones by default (see `alternatives`)."""
     passes = passes_for(target)
     graph = optimize(graph if precision is None else in_precision(graph, precision, passes), passes)
-    moved = convolve_channels_last(graph, in_fewer_cycles(target))
-    graph = graph if moved is graph else optimize(moved)
-    return part(ordered(filter_minimally(graph, fastest(target, forms)) if winograd else graph), forms or {})
+    return part(ordered(optimize(graph, last_passes(target, winograd, forms))), forms or {})
 
 
 def formed(graph: Graph, target: Target, records: Records | None, forms: Mapping[str, str]) -> Model:
@@ -313,7 +311,7 @@ def formed(graph: Graph, target: Target, records: Records | None, forms: Mapping
 
 
 def passes_for(target: Target) -> tuple[Pass, ...]:
-    """All passes but minimal filtering: PASSES, after those that keep quantised numbers and weights integers."""
+    """All passes but the last ones: PASSES, after those that keep quantised numbers and weights integers."""
 
     def stay_integers(graph: Graph) -> Graph:
         return stay_quantised(graph, in_fewer_cycles(target))
@@ -322,6 +320,20 @@ def passes_for(target: Target) -> tuple[Pass, ...]:
         return keep_weights_narrow(graph, dot_lanes(target))
 
     return stay_integers, stay_narrow, *PASSES
+
+
+def last_passes(target: Target, winograd: bool = True, forms: Mapping[str, str] | None = None) -> tuple[Pass, ...]:
+    """The passes after all others and after `in_precision`: halves decide for channels last, and filters for convolutions that
+    are not."""
+
+    def images_channels_last(graph: Graph) -> Graph:
+        moved = convolve_channels_last(graph, in_fewer_cycles(target))
+        return graph if moved is graph else optimize(moved)
+
+    def fewer_multiplications(graph: Graph) -> Graph:
+        return filter_minimally(graph, fastest(target, forms)) if winograd else graph
+
+    return images_channels_last, fewer_multiplications
 
 
 def assembled(

@@ -16,11 +16,9 @@ from tir.traverse import loaded_names, stores, substatements
 
 from .fusion import Group, fuse
 from .ir import Call, Graph, GraphError, Value
-from .ops import function, function_name, placeholder
+from .ops import definition, find, function, function_name, names, placeholder
 from .ops.indexing import rows_scattered
 from .places import places
-
-CHANGING = ("Scatter", "ScatterElements", "ScatterND", "TensorScatter")  # operators that change elements of their first input
 
 
 @dataclass(frozen=True)
@@ -43,11 +41,10 @@ def donations(graph: Graph, donate: Mapping[str, str]) -> list[Donation]:
         if given not in inputs or taken not in outputs:
             raise GraphError(f"{where}: the inputs are {', '.join(inputs)}, the outputs {', '.join(outputs)}")
         call = makers.get(outputs[taken])
-        if call is None or call.operator not in CHANGING or call.inputs[0] != inputs[given]:
+        if call is None or not definition(call).changes or call.inputs[0] != inputs[given]:
             made = "no operator" if call is None else call.operator
-            raise GraphError(
-                f"{where}: the output must be made by one of {', '.join(CHANGING)} of the input; it is made by {made}"
-            )
+            changing = ", ".join(name for name in names() if (o := find(name)) is not None and o.changes)
+            raise GraphError(f"{where}: the output must be made by one of {changing} of the input; it is made by {made}")
         found.append(Donation(inputs[given], outputs[taken], call))
     inside = places(graph)
     for d in found:

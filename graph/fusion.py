@@ -27,11 +27,10 @@ from tir.ir import PrimFunc
 from .ir import Call, Graph, Value
 from .kinds import elementwise_inputs, is_product, left_operand, moves, moves_rows, picks, pointwise, read_once, rows_from, work
 from .loops import loops_of
-from .ops import function_name, placeholder, tensors
+from .ops import definition, function_name, placeholder, tensors
 from .places import places
 
 MAX_NAME_LETTERS = 200  # of a group's name: its kernel's name, which is a little longer, must do as the name of a file
-COMMUTATIVE = ("Add", "Mul")
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +245,7 @@ def _parameter_key(call: Call) -> Call | None:
 def _in_order(call: Call, maker: Mapping[Value, Call], depth: Mapping[Value, int], seen: set[Value]) -> Iterator[Call]:
     """A call after those that make its operands. Commuting operands are sorted: the group's by depth, then inputs by size."""
     seen |= set(call.outputs)
-    if call.operator in COMMUTATIVE:
+    if definition(call).commutative:
         operands = sorted(call.values, key=lambda v: (v not in maker, depth.get(v, 0), -v.nbytes))
         call = replace(call, inputs=tuple(operands))
     for value in call.values:

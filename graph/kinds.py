@@ -9,6 +9,7 @@ from schedule import Schedule
 from schedule.templates import attention, rowwise
 from schedule.templates.block_analysis import at_axes, contraction
 from tir import dtypes
+from tir.arith.polynomial import polynomial
 from tir.ir import Axis, Binary, Block, Const, Expr, Load, PrimFunc, Select, Store, Var, const_shape
 from tir.traverse import blocks, loads, walk
 
@@ -36,6 +37,27 @@ def moves(call: Call) -> bool:
     """True where a call computes nothing: each element of the output is one of an input, or a constant."""
     block = _block(function(call))
     return block is not None and _only_moves(_stored(block))
+
+
+def copies(call: Call, value: Value) -> bool:
+    """True where the only output has the elements of an input at their places, in its type."""
+    if len(call.outputs) > 1 or (value.shape, value.dtype) != (call.outputs[0].shape, call.outputs[0].dtype):
+        return False
+    block = _block(function(call))
+    return block is not None and isinstance(_stored(block), Load) and elementwise_inputs(call) == [value]
+
+
+def affine_indices(call: Call, output: int) -> list[list[int]] | None:
+    """For each dimension of the first input, the factors of the axes of an output in the index at which that reads it, and the
+    constant; None where the output is no load of that input, or an index is not affine."""
+    func = function(call)
+    made = [b for b in blocks(func) if isinstance(b.body, Store) and b.body.buffer == func.buffers[output - len(call.outputs)]]
+    value = _stored(made[0]) if len(made) == 1 else None
+    if not isinstance(value, Load) or value.buffer != func.buffers[0]:
+        return None
+    found = [polynomial(i) for i in value.indices]
+    keys = [*((it.var,) for it in made[0].iters), ()]
+    return [[p.get(key, 0) for key in keys] for p in found] if all(p.keys() <= {*keys} for p in found) else None
 
 
 def widens(call: Call) -> bool:

@@ -17,7 +17,7 @@ from tir.ir import Block, Const, Load, Store
 from tir.traverse import blocks, substitute
 
 from .ir import Call, Graph, Value
-from .ops import function, is_view
+from .ops import definition, function
 from .ops.loops import BEGIN, END
 
 
@@ -95,7 +95,7 @@ def _fill(values: Sequence[Value], found: Sequence[Place]) -> bool:
 
 def part_offsets(call: Call) -> tuple[int, ...]:
     """The offsets of a call's outputs in its only input, in bytes; empty unless they are contiguous parts of it."""
-    if is_view(call):
+    if definition(call).view:
         return (0,)
     if len(call.inputs) != 1 or call.inputs[0] is None or any(v.dtype != call.inputs[0].dtype for v in call.outputs):
         return ()

@@ -5,11 +5,11 @@ from . import (  # noqa: F401, I001
     microsoft, norms, pooling, products, quantization, recurrence, resampling, resize, rows, sequences, unpacked, winograd,
 )  # fmt: skip
 from .registry import (
-    Apply, Operator, alternatives, anonymous, composite, find, function, function_name, is_view, names, operator, placeholder,
-    qualified, result_types, tensors, unknown, versions,
+    Apply, Operator, alternatives, anonymous, composite, definition, find, function, function_name, names, operator,
+    placeholder, qualified, result_types, tensors, unknown, versions,
 )  # fmt: skip
 
 __all__ = [
-    "Apply", "Operator", "alternatives", "anonymous", "composite", "find", "function", "function_name", "is_view", "names",
-    "operator", "placeholder", "qualified", "result_types", "tensors", "unknown", "versions",
+    "Apply", "Operator", "alternatives", "anonymous", "composite", "definition", "find", "function", "function_name",
+    "names", "operator", "placeholder", "qualified", "result_types", "tensors", "unknown", "versions",
 ]  # fmt: skip

@@ -85,14 +85,14 @@ def unary(name: str, since: int, formula: Formula, dtype: str | None = "float", 
     _register(name, since, formula, "x", partial(need, "the input", dtype=dtype), called)
 
 
-def _register(name: str, since: int, formula: Formula, inputs: str, check: Callable[..., None], called: str) -> None:
+def _register(name: str, since: int, formula: Formula, letters: str, check: Formula, called: str, **properties: Any) -> None:
     def define(*xs, **attributes):
         check(*xs)
         return elementwise(called or function_name(name), rounded_once(partial(formula, **attributes)), *xs)
 
     attributes = [p for p in signature(formula).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    define.__signature__ = Signature([*(Parameter(x, Parameter.POSITIONAL_ONLY) for x in inputs), *attributes])  # type: ignore
-    operator(name, since)(define)
+    define.__signature__ = Signature([*(Parameter(x, Parameter.POSITIONAL_ONLY) for x in letters), *attributes])  # type: ignore
+    operator(name, since, **properties)(define)
 
 
 # --- of one tensor -----------------------------------------------------------------------------------------------------
@@ -178,8 +178,8 @@ def cast_like(apply, x, target, *, saturate=1, round_mode="up"):
 # --- of several tensors ------------------------------------------------------------------------------------------------
 
 
-def _binary(name: str, since: int, formula: Formula, dtype: str | None = "number", called: str = "") -> None:
-    _register(name, since, formula, "xy", partial(same_type, dtype=dtype), called)
+def _binary(name: str, since: int, formula: Formula, dtype: str | None = "number", called: str = "", **properties: Any) -> None:
+    _register(name, since, formula, "xy", partial(same_type, dtype=dtype), called, **properties)
 
 
 def _divide(x: Expr, y: Expr) -> Expr:
@@ -187,21 +187,21 @@ def _divide(x: Expr, y: Expr) -> Expr:
     return x / y if dtypes.is_float(x.dtype) else toward_zero("//", x, y)
 
 
-_binary("Add", 7, lambda x, y: x + y)
-_binary("Sub", 7, lambda x, y: x - y)
-_binary("Mul", 7, lambda x, y: x * y)
-_binary("Div", 7, _divide)
-_binary("And", 7, te.all, "bool")
-_binary("Or", 7, te.any, "bool")
-_binary("Xor", 7, te.not_equal, "bool")
-_binary("Equal", 7, te.equal, None)
+_binary("Add", 7, lambda x, y: x + y, commutative=True, neutral=-0.0)
+_binary("Sub", 7, lambda x, y: x - y, neutral=0.0)
+_binary("Mul", 7, lambda x, y: x * y, commutative=True, neutral=1.0)
+_binary("Div", 7, _divide, neutral=1.0)
+_binary("And", 7, te.all, "bool", commutative=True, neutral=True)
+_binary("Or", 7, te.any, "bool", commutative=True, neutral=False)
+_binary("Xor", 7, te.not_equal, "bool", commutative=True, neutral=False)
+_binary("Equal", 7, te.equal, None, commutative=True)
 _binary("Less", 7, lambda x, y: x < y)
 _binary("LessOrEqual", 12, lambda x, y: x <= y)
 _binary("Greater", 7, lambda x, y: x > y)
 _binary("GreaterOrEqual", 12, lambda x, y: x >= y)
-_binary("BitwiseAnd", 18, te.bit_and, "integer")
-_binary("BitwiseOr", 18, te.bit_or, "integer")
-_binary("BitwiseXor", 18, te.bit_xor, "integer")
+_binary("BitwiseAnd", 18, te.bit_and, "integer", commutative=True)
+_binary("BitwiseOr", 18, te.bit_or, "integer", commutative=True, neutral=0)
+_binary("BitwiseXor", 18, te.bit_xor, "integer", commutative=True, neutral=0)
 
 
 def _shift(x: Expr, y: Expr, *, direction) -> Expr:

@@ -25,7 +25,7 @@ def nearest(index: Expr, extent: int) -> Expr:
     return te.minimum(te.maximum(from_front(index, extent), first), last)
 
 
-@operator("Gather")
+@operator("Gather", moves=True)
 def gather(x, indices, *, axis=0):
     """The elements of `x` whose index along `axis` is an element of `indices`."""
     need("the indices", indices, dtype="integer")
@@ -119,8 +119,8 @@ def scattered(
     return te.scatter(x, domain, formula)
 
 
-@operator("Scatter", 9)
-@operator("ScatterElements", 11)
+@operator("Scatter", 9, changes=True)
+@operator("ScatterElements", 11, changes=True)
 def scatter_elements(x, indices, updates, *, axis=0, reduction="none"):
     """`x` with each update at its own place, with elements of `indices` as the indices along `axis`."""
     (along,) = normal_axes([axis], x.ndim)
@@ -132,7 +132,7 @@ def scatter_elements(x, indices, updates, *, axis=0, reduction="none"):
     )
 
 
-@operator("ScatterND", 11)
+@operator("ScatterND", 11, changes=True)
 def scatter_nd(x, indices, updates, *, reduction="none"):
     """`x` with updates at the indices that are rows of `indices`."""
     need("the indices", indices, dtype="integer", ranks=range(1, 9))
@@ -148,7 +148,7 @@ def scatter_nd(x, indices, updates, *, reduction="none"):
     return scattered(x, shape_of(updates), target, lambda k: updates[tuple(k)], reduction)
 
 
-@operator("TensorScatter", 24)
+@operator("TensorScatter", 24, changes=True)
 def tensor_scatter(past, update, start=None, *, axis=-2, mode="linear"):
     """A cache with new elements along an axis, from each batch's `start` on; `circular` wraps at the end."""
     (along,) = normal_axes([axis], past.ndim)

@@ -40,7 +40,7 @@ def _viewed(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
     return te.compute(shape, formula, name="view")
 
 
-@operator("Reshape", operands={1: "shape"}, view=True)
+@operator("Reshape", operands={1: "shape"}, view=True, moves=True)
 def reshape(x, *, shape, allowzero=0):
     """`x` in `shape`, in which 0 stands for its own extent (unless `allowzero`), and one -1 for the remaining extent."""
     if not allowzero and any(d == 0 and n >= x.ndim for n, d in enumerate(shape)):
@@ -102,7 +102,7 @@ def dropout(apply, x, ratio=0.5, *, training_mode=0, seed=0):
 # --- others ------------------------------------------------------------------------------------------------------------
 
 
-@operator("Transpose")
+@operator("Transpose", moves=True)
 def transpose(x, *, perm=None):
     order = list(range(x.ndim))[::-1] if perm is None else list(perm)
     if sorted(order) != list(range(x.ndim)):
@@ -147,7 +147,7 @@ def _strided(x: te.Tensor, begins: Sequence[int], steps: Sequence[int], shape: S
     return te.compute(shape, formula, name=name)
 
 
-@operator("Slice", operands={1: "starts", 2: "ends", 3: "axes", 4: "steps"})
+@operator("Slice", operands={1: "starts", 2: "ends", 3: "axes", 4: "steps"}, moves=True)
 def slice_(x, *, starts, ends, axes=None, steps=None):
     """Slices as in numpy, along the named axes."""
     taken = [slice(0, e, 1) for e in shape_of(x)]
@@ -168,7 +168,7 @@ def _bounds(start: int, end: int, step: int, extent: int) -> tuple[int, int, int
     return start, end, step
 
 
-@operator("Split", operands={1: "split"})
+@operator("Split", operands={1: "split"}, moves=True, halves=1)
 def split(x, *, axis=0, split=None, num_outputs=None):
     """Parts along an axis, of the extents `split`, or of equal ones, the last perhaps smaller."""
     (along,) = normal_axes([axis], x.ndim)

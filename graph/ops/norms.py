@@ -12,7 +12,7 @@ from .registry import narrow, need, operator, shape_of, wide
 from .rows import Rows, normal_axes
 
 
-@operator("BatchNormalization", 7)
+@operator("BatchNormalization", 7, halves=1)
 def batch_normalization(x, scale, bias, mean, variance, *, epsilon=1e-5, momentum=0.9, training_mode=0, spatial=1):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, with given statistics of each channel, dimension 1."""
     if training_mode or not spatial:
@@ -46,7 +46,7 @@ def _centred(rows: Rows, mean: te.Tensor) -> te.Tensor:
     return te.compute(rows.x.shape, lambda *i: wide(rows.x[i]) - mean[rows.outer(i)], name="centred")
 
 
-@operator("InstanceNormalization")
+@operator("InstanceNormalization", halves=2)
 def instance_normalization(x, scale, bias, *, epsilon=1e-5):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, with the statistics of each image and channel."""
     need("the input", x, dtype="float", ranks=range(3, 9))
@@ -71,7 +71,7 @@ def mean_variance_normalization(x, *, axes=(0, 2, 3)):
     return te.compute(x.shape, lambda *i: (centred[i] / spread[rows.outer(i)]).astype(x.dtype), name="mean_variance_norm")
 
 
-@operator("LayerNormalization", 17)
+@operator("LayerNormalization", 17, halves=2)
 def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_type=1):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias along the axes from `axis` on; the mean; and 1 / sqrt(variance +
     epsilon). All are computed in the type of `x`; for halves in float32, the type of their statistics."""
@@ -91,7 +91,7 @@ def layer_normalization(x, scale, bias=None, *, axis=-1, epsilon=1e-5, stash_typ
     return te.compute(x.shape, formula, name="layer_norm"), means, factors
 
 
-@operator("RMSNormalization", 23)
+@operator("RMSNormalization", 23, halves=2)
 def rms_normalization(x, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
     """x / sqrt(mean of squares + epsilon) * scale along the axes from `axis` on; halves computed in float32."""
     rows = _rows_to_scale(x, axis, scale)
@@ -111,7 +111,7 @@ def _rows_to_scale(x: te.Tensor, axis: int, scale: te.Tensor) -> Rows:
     return Rows(x, range(first, x.ndim))
 
 
-@operator("LpNormalization")
+@operator("LpNormalization", halves=2)
 def lp_normalization(x, *, axis=-1, p=2):
     """x over its norm of order `p`, 1 or 2, along an axis; 0 where that is 0."""
     need("the input", x, dtype="float")

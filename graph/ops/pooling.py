@@ -30,7 +30,7 @@ def _pooled(
     return te.compute([*shape_of(x)[:2], *(w.outputs for w in moved)], formula, name=name)
 
 
-@operator("MaxPool")
+@operator("MaxPool", monotone=True, halves=1)
 def max_pool(
     x, *, kernel_shape, strides=None, dilations=None, pads=None, auto_pad="NOTSET", ceil_mode=0, storage_order=0
 ):  # fmt: skip
@@ -55,7 +55,7 @@ def max_pool(
     return top, te.compute(top.shape, formula, name="where")
 
 
-@operator("AveragePool")
+@operator("AveragePool", halves=1)
 def average_pool(
     x, *, kernel_shape, strides=None, dilations=None, pads=None, auto_pad="NOTSET", ceil_mode=0, count_include_pad=0
 ):  # fmt: skip
@@ -132,7 +132,7 @@ def _over_image(x: te.Tensor, reducer: Callable[..., Expr], name: str, each: Cal
     return te.compute(shape, lambda n, c, *_: reducer(each(x[(n, c, *steps)]), axis=steps), name=name)
 
 
-@operator("GlobalAveragePool")
+@operator("GlobalAveragePool", halves=1)
 def global_average_pool(x):
     need("the input", x, dtype="float")
     total = _over_image(x, te.sum, "total", wide)
@@ -140,7 +140,7 @@ def global_average_pool(x):
     return te.compute(total.shape, lambda *i: (total[i] / count).astype(x.dtype), name="average")
 
 
-operator("GlobalMaxPool")(lambda x: _over_image(x, te.max, "global_max", lambda e: e))
+operator("GlobalMaxPool", halves=1)(lambda x: _over_image(x, te.max, "global_max", lambda e: e))
 
 
 @operator("GlobalLpPool")

@@ -85,8 +85,18 @@ class Operator:
 
     `define` makes tensors of tensors; of a composite, values of an `Apply` and values. `operands` are the attributes that inputs
     become, by the positions of these. Such inputs must be constants, unless the name is a positional parameter, too: those
-    are attributes if all of them are constants, else tensors. A `view` has the elements of its first input in their order, so
-    that it needs no kernel.
+    are attributes if all of them are constants, else tensors. The other fields are properties of which passes make use:
+
+    view          it has the elements of its first input in their order, so that it needs no kernel
+    moves         elements of its results are those of its first input, from an offset on at strides
+    monotone      elements of its result are some of its first input, chosen by their order, so that it commutes with scaling
+    changes       it changes some elements of its first input, by `te.scatter`, so that it can do so in place
+    commutative   its two inputs may be exchanged
+    neutral       its second input of this number, or either if it is commutative, gives back the other one
+    sums          elements of its result are sums, which begin with 0 and are never -0, unless there are further inputs than two
+    bias          the position of its last input, which is added to such sums, times `alpha` where that is an attribute
+    linear        it is linear in each of its two inputs, unless there are further ones
+    halves        the least number of results with which it is to read and write halves, computing in float32; 0 for never
     """
 
     name: str
@@ -94,8 +104,17 @@ class Operator:
     until: int
     define: Callable[..., Any]
     operands: Mapping[int, str]
-    view: bool = False
     composite: bool = False
+    view: bool = False
+    moves: bool = False
+    monotone: bool = False
+    changes: bool = False
+    commutative: bool = False
+    neutral: float | None = None
+    sums: bool = False
+    bias: int | None = None
+    linear: bool = False
+    halves: int = 0
 
     def unknown(self, given: Iterable[str]) -> list[str]:
         """The names of attributes that it does not take, in order."""
@@ -158,15 +177,10 @@ Register = Callable[[Callable], Callable]
 
 
 def operator(
-    name: str,
-    since: int = 1,
-    until: int = NEWEST,
-    operands: Mapping[int, str] | None = None,
-    view: bool = False,
-    domain: str = "",
+    name: str, since: int = 1, until: int = NEWEST, operands: Mapping[int, str] | None = None, domain: str = "", **properties: Any
 ) -> Register:
     """Register a function as the definition of an operator in some versions of the operator set; see `Operator`."""
-    return _registering(partial(Operator, qualified(name, domain), since, until, operands=operands or {}, view=view))
+    return _registering(partial(Operator, qualified(name, domain), since, until, operands=operands or {}, **properties))
 
 
 def composite(
@@ -241,17 +255,16 @@ def tensors(call: Call, inputs: Sequence[te.Tensor | None]) -> tuple[te.Tensor, 
 
     Raises ValueError or TypeError where the tensors or the attributes do not fit the operator, LookupError for an unknown one.
     """
-    found = find(call.operator, call.opset)
-    if found is None or found.composite:
-        raise LookupError(f"there is no operator {call.operator} of version {call.opset}")
-    outputs = found.define(*inputs, **dict(call.attributes))
+    outputs = definition(call).define(*inputs, **dict(call.attributes))
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
-def is_view(call: Call) -> bool:
-    """True where a call only renames the elements of its first input."""
+def definition(call: Call) -> Operator:
+    """The operator of a call. Raises LookupError for an unknown one."""
     found = find(call.operator, call.opset)
-    return found is not None and found.view
+    if found is None or found.composite:
+        raise LookupError(f"there is no operator {call.operator} of version {call.opset}")
+    return found
 
 
 def result_types(call: Call) -> tuple[tuple[tuple[int, ...], str], ...]:

@@ -65,11 +65,12 @@ def _reduction(
     each: Callable[[Expr], Expr] = _same,
     last: Callable[..., Expr] | None = None,
     dtype: str | None = "number",
+    halves: int = 1,
 ) -> None:
     """Register an operator that reduces `each(element)`, then applies `last(result, count)`. Halves are reduced in float32."""
     label = name.lower()
 
-    @operator(name, operands={1: "axes"})
+    @operator(name, operands={1: "axes"}, halves=halves)
     def define(x, *, axes=None, keepdims=1, noop_with_empty_axes=0):
         need("the input", x, dtype=dtype)
         rows = Rows(x, axes or ([] if noop_with_empty_axes else range(x.ndim)))
@@ -97,14 +98,14 @@ _reduction("ReduceSum", te.sum)
 _reduction("ReduceMean", te.sum, last=lambda total, count: total / count, dtype="float")
 _reduction("ReduceMax", te.max, dtype=None)
 _reduction("ReduceMin", te.min, dtype=None)
-_reduction("ReduceProd", te.prod)
+_reduction("ReduceProd", te.prod, halves=0)
 _reduction("ReduceL1", te.sum, each=te.abs)
 _reduction("ReduceL2", te.sum, each=lambda x: x * x, last=_root)
 _reduction("ReduceSumSquare", te.sum, each=lambda x: x * x)
 _reduction("ReduceLogSum", te.sum, last=lambda total, _: te.log(total), dtype="float")
 
 
-@operator("ReduceLogSumExp", operands={1: "axes"})
+@operator("ReduceLogSumExp", operands={1: "axes"}, halves=1)
 def reduce_log_sum_exp(x, *, axes=None, keepdims=1, noop_with_empty_axes=0):
     """max + log(sum(exp(x - max))), which does not overflow."""
     need("the input", x, dtype="float")

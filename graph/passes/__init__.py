@@ -24,30 +24,31 @@ from .unread import remove_unread
 
 Pass = Callable[[Graph], Graph]
 
+# A pass may rely on those before it. Beside each stands the reason for its place.
 PASSES: tuple[Pass, ...] = (
-    fold_empty,
-    fold_dequantised,
-    remove_identities,
-    expand_powers,
-    canonicalise,
-    remove_identities,
-    merge_common,
-    recognise_norms,
-    recognise_activations,
-    move_factors,
-    simplify_layouts,
-    sink_layouts,
-    simplify_layouts,
-    fold_affine,
-    expand_transposed,
-    canonicalise,
-    sink_layouts,
-    move_gates,
-    merge_products,
-    simplify_layouts,
-    remove_identities,
-    merge_common,
-    remove_unread,
+    fold_empty,  # first, so that no later rule meets a value without elements
+    fold_dequantised,  # dequantised weights are constants before all passes that change constant weights
+    remove_identities,  # a concatenation without its empty parts may have one part left
+    expand_powers,  # before activations are recognised, which is done in products, not in powers
+    canonicalise,  # with the powers, calls that mean the same get one form
+    remove_identities,  # canonical forms stand between views, and views of views would hide that two calls have the same input
+    merge_common,  # finds equal calls by operator, inputs and attributes: needs canonical calls without superfluous views
+    recognise_norms,  # the steps of a norm read `x - mean(x)` twice, which is one value only after equal calls are merged
+    recognise_activations,  # needs merged calls, too; independent of the norms
+    move_factors,  # after activations: it would move their last factor, as the 0.5 of a GELU, behind the product that reads it
+    simplify_layouts,  # reduces moves to views and transposes, which the next pass sinks
+    sink_layouts,  # after factors: it would put moves between a factor and its product
+    simplify_layouts,  # a move that has sunk meets others, and they merge or cancel
+    fold_affine,  # reads the calls right behind a convolution or a product, where no view or transpose is left
+    expand_transposed,  # after scales are folded: moves follow the phases, and would part them
+    canonicalise,  # convolutions of phases are new, and may be products or have taps in padding; folded biases may be 0
+    sink_layouts,  # the moves that interleave phases, and new views, sink behind the elementwise calls that follow
+    move_gates,  # makes weights that are no constants: after all passes that change constant weights of convolutions
+    merge_products,  # needs the final weights of products, and readers that only move
+    simplify_layouts,  # the split of a merged product and the move behind each part become one move
+    remove_identities,  # a move that has become a view may be a view of a view, or change nothing
+    merge_common,  # passes have made calls and small constants that are equal
+    remove_unread,  # last: merging leaves constants that no call reads
 )
 
 

@@ -7,11 +7,12 @@ from math import prod
 import numpy as np
 
 from ..ir import Call, Graph, Value, rounded
+from ..ops import definition
 from .rewriting import FULL_RANGE, Rewriting, parted, rewrite
 
 
 def move_factors(graph: Graph) -> Graph:
-    """(a * x) (b * y) becomes (x y) * (a b), and (x * a) * b becomes x * (a b), for numbers a and b.
+    """f(a * x, b * y) becomes f(x, y) * (a b), for a linear f, and (x * a) * b becomes x * (a b), for numbers a and b.
 
     Not for float16: with its range the product may be finite only because of the factor.
     """
@@ -21,7 +22,9 @@ def move_factors(graph: Graph) -> Graph:
 def _rule(r: Rewriting, call: Call) -> Value | None:
     if call.outputs[0].dtype not in FULL_RANGE:
         return None
-    return _after(r, call) if call.operator == "MatMul" else _joined(r, call) if call.operator == "Mul" else None
+    if definition(call).linear and len(call.values) == 2:
+        return _after(r, call)
+    return _joined(r, call) if call.operator == "Mul" else None
 
 
 def _factor(r: Rewriting, value: Value | None) -> tuple[Value, float] | None:
@@ -38,7 +41,7 @@ def _after(r: Rewriting, call: Call) -> Value | None:
         return None
     x, y = (v if f is None else f[0] for v, f in zip(call.values, found, strict=True))
     number = r.constant(rounded(np.array(prod(f[1] for f in found if f is not None)), result.dtype), name=f"{result.name}_factor")
-    return r("Mul", r("MatMul", x, y), number)
+    return r("Mul", r(call.operator, x, y, **dict(call.attributes)), number)
 
 
 def _joined(r: Rewriting, call: Call) -> Value | None:

@@ -12,12 +12,8 @@ from tir import dtypes
 
 from ..ir import Call, Graph, Value
 from ..kinds import elementwise, moves
+from ..ops import definition
 from .rewriting import Rewriting, fits_elementwise, other, rewrite, windows_of
-
-REDUCTIONS = (
-    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
-)  # fmt: skip
-WITH_BIAS = ("Conv", "ConvTranspose", "Gemm")  # as the third input, added to a sum, which begins with 0 and is never -0
 
 
 def canonicalise(graph: Graph) -> Graph:
@@ -51,7 +47,7 @@ def _rule(r: Rewriting, call: Call) -> Value | Sequence[Call] | None:
         case "AveragePool" if call.attribute("kernel_shape") == x.shape[2:] and not any(call.attribute("pads", ())):
             whole = result.shape[2:] == (1,) * (rank - 2) and call.attribute("auto_pad", "NOTSET") in ("NOTSET", "VALID")
             return r("ReduceMean", x, axes=tuple(range(2, rank))) if whole else None
-        case operator if operator in REDUCTIONS and not call.attribute("keepdims", 1):
+        case operator if not call.attribute("keepdims", 1):
             attributes = {n: a for n, a in call.attributes if n != "keepdims"}
             return r("Reshape", r(operator, *call.inputs, **attributes), shape=result.shape)
         case "Softmax" if 0 < call.opset < 13 and call.attribute("axis", 1) in (rank - 1, -1):
@@ -71,10 +67,8 @@ def _rule(r: Rewriting, call: Call) -> Value | Sequence[Call] | None:
                 inverse = 1 / array
             exact = np.isfinite(inverse).all() and (np.abs(inverse) >= dtypes.TABLE[result.dtype].tiny).all()  # to one rounding
             return r("Mul", x, r.constant(inverse, name=f"{result.name}_factor")) if exact else None
-        case operator if (
-            operator in WITH_BIAS and len(others) > 1 and _all_zero(r, others[1]) and call.attribute("alpha", 1.0) > 0
-        ):
-            without = replace(call, inputs=call.inputs[:2])
+        case _ if (bias := definition(call).bias) and _all_zero(r, *call.inputs[bias:]) and call.attribute("alpha", 1.0) > 0:
+            without = replace(call, inputs=call.inputs[:bias])
             return _rule(r, without) or [without]
         case "Conv":
             return _one_pixel(r, call) or _padded(r, call) or _without_padding_taps(r, call)
@@ -88,7 +82,7 @@ def _rule(r: Rewriting, call: Call) -> Value | Sequence[Call] | None:
             return _unexpanded(r, call)
 
 
-def _all_zero(r: Rewriting, value: Value | None) -> bool:
+def _all_zero(r: Rewriting, value: Value | None = None) -> bool:
     array = r.known(value)
     return array is not None and not array.any()
 

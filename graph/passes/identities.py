@@ -9,9 +9,9 @@ import numpy as np
 from tir import dtypes
 
 from ..ir import Call, Graph, Value
-from ..ops import is_view
+from ..kinds import copies
+from ..ops import definition
 
-NEUTRAL = {"Add": -0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}  # the operand with which a call gives back the other one
 WIDE_FLOATS = ("float32", "float64")  # types whose sums are made in the type itself, so that they are not rounded once more
 
 
@@ -28,13 +28,13 @@ def remove_identities(graph: Graph) -> Graph:
     for call in graph.calls:
         call = call.with_inputs(same)
         (first, *others), result = call.inputs or (None,), call.outputs[0]
-        if first is not None and is_view(call) and first.dtype == result.dtype:
+        if first is not None and definition(call).view and first.dtype == result.dtype:
             source = viewed.get(first, first)
             call = Call("Reshape", (source,), call.outputs, (("shape", result.shape),))
             viewed[result] = first = source
         if any(others):
             first = _given_back(graph, call, lambda v: _starts_at_zero(producers.get(viewed.get(v, v))))
-        if first is not None and result not in graph.outputs and (any(others) or _changes_nothing(call, first)):
+        if first is not None and result not in graph.outputs and (any(others) or copies(call, first)):
             same[result] = first
         else:
             calls.append(call)
@@ -43,13 +43,14 @@ def remove_identities(graph: Graph) -> Graph:
 
 def _given_back(graph: Graph, call: Call, starts_at_zero: Callable[[Value], bool]) -> Value | None:
     """The operand that a call of two gives back, as the other one is a neutral constant; None for other calls."""
-    for operand, constant in zip(call.inputs, call.inputs[::-1], strict=True) if call.operator in NEUTRAL else ():
+    if (neutral := definition(call).neutral) is None:
+        return None
+    for operand, constant in zip(call.inputs, call.inputs[::-1], strict=True):
         array = None if constant is None else graph.constants.get(constant.name)
         if operand is None or array is None or operand.shape != call.outputs[0].shape:
             continue
-        if operand != call.inputs[0] and call.operator not in ("Add", "Mul"):
+        if operand != call.inputs[0] and not definition(call).commutative:
             continue
-        neutral = NEUTRAL[call.operator]
         exact = neutral or not dtypes.is_float(operand.dtype) or (np.signbit(array) == np.signbit(neutral)).all()
         if (array == neutral).all() and (exact or starts_at_zero(operand)):
             return operand
@@ -58,22 +59,4 @@ def _given_back(graph: Graph, call: Call, starts_at_zero: Callable[[Value], bool
 
 def _starts_at_zero(call: Call | None) -> bool:
     """True where a call makes sums, which begin with 0 and so are never -0; where they are rounded once more they may be."""
-    return call is not None and call.operator in ("Conv", "ConvTranspose", "MatMul") and call.outputs[0].dtype in WIDE_FLOATS
-
-
-def _changes_nothing(call: Call, first: Value) -> bool:
-    result = call.outputs[0]
-    if (first.shape, first.dtype) != (result.shape, result.dtype):
-        return False
-    match call.operator:
-        case "Reshape" | "Cast" | "Concat" | "Sum" | "Max" | "Min" | "Expand":
-            return True
-        case "Slice":
-            return all(step > 0 for step in call.attribute("steps", ()))
-        case "Transpose":
-            order = call.attribute("perm", tuple(range(len(first.shape)))[::-1])
-            return order == tuple(sorted(order))
-        case "Pad":
-            return not any(call.attribute("pads"))
-        case _:
-            return False
+    return call is not None and definition(call).sums and call.outputs[0].dtype in WIDE_FLOATS

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from ..ir import Call, Graph, Value
+from ..kinds import affine_indices
+from ..ops import definition
 from .rewriting import Rewriting, rewrite
-
-MOVES = ("Gather", "Reshape", "Slice", "Split", "Transpose")
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,17 @@ class Strided:
                 runs.pop()
         return replace(self, shape=tuple(shape), strides=tuple(reversed(strides)))
 
-    def transposed(self, order: Sequence[int]) -> Strided:
-        return replace(self, shape=tuple(self.shape[n] for n in order), strides=tuple(self.strides[n] for n in order))
+    def read(self, indices: Sequence[Sequence[int]] | None, shape: tuple[int, ...]) -> Strided | None:
+        """The elements at indices, each given by its factors of the axes of a shape, and its constant; None where there are none,
+        or elements recur or run backwards."""
+        if indices is None:
+            return None
+        *strides, offset = (
+            sum(i * stride for i, stride in zip(of, self.strides, strict=True)) for of in zip(*indices, strict=True)
+        )
+        strides = [0 if extent == 1 else stride for extent, stride in zip(shape, strides, strict=True)]
+        fits = all(stride > 0 or extent == 1 for extent, stride in zip(shape, strides, strict=True))
+        return replace(self, shape=shape, strides=tuple(strides), offset=self.offset + offset) if fits else None
 
     def part(self, axis: int, start: int, count: int, step: int = 1) -> Strided:
         """`count` elements of an axis, from `start` on."""
@@ -91,10 +100,10 @@ def simplify_layouts(graph: Graph) -> Graph:
     def needed(value: Value) -> bool:
         """True where a value is an output, or has several readers or one that is no move."""
         readers = consumers.get(value, [])
-        return value in outputs or len(readers) > 1 or any(c.operator not in MOVES for c in readers)
+        return value in outputs or len(readers) > 1 or not all(definition(c).moves for c in readers)
 
     def rule(r: Rewriting, call: Call) -> list[Call] | None:
-        if call.operator not in MOVES:
+        if not definition(call).moves:
             return None
         chains = [list(_chain(r, call, v)) for v in call.outputs]
         if not all(chains):
@@ -132,8 +141,8 @@ def _chain(r: Rewriting, call: Call, value: Value) -> Iterator[Strided]:
             return
         yield found
         value = call.values[0]
-        before = r.producer(value, *MOVES)
-        if before is None:
+        before = r.producers.get(value)
+        if before is None or not definition(before).moves:
             return
         call = before
 
@@ -142,23 +151,8 @@ def _step(r: Rewriting, call: Call, result: Value, s: Strided) -> Strided | None
     """The result of a call on strided elements; None where it is not strided."""
     rank = len(s.shape)
     match call.operator:
-        case "Reshape":
+        case _ if definition(call).view:
             return s.reshaped(result.shape)
-        case "Transpose":
-            return s.transposed(call.attribute("perm") or range(rank)[::-1])
-        case "Split":
-            axis = call.attribute("axis", 0) % rank
-            number = call.outputs.index(result)
-            return s.part(axis, sum(v.shape[axis] for v in call.outputs[:number]), result.shape[axis])
-        case "Slice":
-            starts = call.attribute("starts")
-            axes = call.attribute("axes") or range(len(starts))
-            for axis, start, step in zip(axes, starts, call.attribute("steps") or (1,) * len(starts), strict=True):
-                if step < 1:
-                    return None
-                first = range(s.shape[axis % rank])[start:][0]
-                s = s.part(axis % rank, first, result.shape[axis % rank], step)
-            return s
         case "Gather":
             index = r.known(call.inputs[1])
             axis = call.attribute("axis", 0) % rank
@@ -170,7 +164,7 @@ def _step(r: Rewriting, call: Call, result: Value, s: Strided) -> Strided | None
                 return None
             return s.part(axis, int(indices[0]), indices.size, step).reshaped(result.shape)
         case _:
-            return None
+            return s.read(affine_indices(call, call.outputs.index(result)), result.shape)
 
 
 # --- calls -------------------------------------------------------------------------------------------------------------------

@@ -16,20 +16,13 @@ import numpy as np
 
 from ..ir import Call, Graph, Value, rounded, verify
 from ..kinds import elementwise, moves
-from ..ops import result_types
+from ..ops import definition, result_types
 from . import PASSES, Pass, optimize
 from .rewriting import Rewriting, rewrite
 
 Precision = Literal["bfloat16", "float16"]
 PRECISIONS = get_args(Precision)
 WIDE = "float32"
-# Operators that compute in float32 what they read and write in halves, beside those that only move elements.
-NORMS = {"GroupNormalization", "InstanceNormalization", "LayerNormalization", "LpNormalization", "RMSNormalization"}
-IN_HALVES = NORMS | {
-    "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "MatMul",
-    "MaxPool", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum",
-    "ReduceSumSquare", "Split",
-}  # fmt: skip
 
 
 def in_precision(graph: Graph, dtype: str, passes: Sequence[Pass] = PASSES) -> Graph:
@@ -44,7 +37,6 @@ def in_precision(graph: Graph, dtype: str, passes: Sequence[Pass] = PASSES) -> G
     return verify(rewrite(graph, narrowing.rule))
 
 
-PRODUCTS = ("Conv", "Gemm", "MatMul")  # operators with an `output_dtype`
 LARGEST = {"bfloat16": 2.0**128 - 2.0**120, "float16": 65504.0}  # finite number of each type
 
 
@@ -66,7 +58,7 @@ class _Narrowing:
             wide = {v: self._widened(r, v, casts) for v in call.values if v.dtype == WIDE}
             return [*casts, call.with_inputs(wide)]
         narrow = {v: self._narrowed(r, v, casts) for v in call.values if v.dtype == WIDE}
-        if call.operator in PRODUCTS and self._read_in_float(r, call.outputs[0]):
+        if not definition(call).unknown(["output_dtype"]) and self._read_in_float(r, call.outputs[0]):
             self.wide |= set(call.outputs)
             return [*casts, replace(call.with_inputs(narrow), attributes=(*call.attributes, ("output_dtype", WIDE)))]
         made = {
@@ -129,9 +121,9 @@ class _Narrowing:
 def _results(call: Call, dtype: str) -> tuple[str, ...]:
     """The element types of the results of a call that is to have operands of 16 bits, if its operator takes them; none else. A
     norm has its factors in float32, unless it has several results, and is a kernel by itself."""
-    if call.operator in NORMS and len(call.outputs) == 1:
+    if not (least := definition(call).halves) and (call.operator == "Cast" or not moves(call)):
         return ()
-    if call.operator not in IN_HALVES and (call.operator == "Cast" or not moves(call)):
+    if len(call.outputs) < least:
         return ()
     inputs = tuple(v if v is None or v.dtype != WIDE else replace(v, dtype=dtype) for v in call.inputs)
     try:

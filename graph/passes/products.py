@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from ..ir import Call, Graph, Value
-from .layouts import MOVES
+from ..ops import definition
 from .rewriting import Rewriting, other, rewrite
 
 
@@ -56,7 +56,7 @@ def _mergeable(graph: Graph, consumers: Mapping[Value, list[Call]], call: Call) 
             calls.append(added)
     made = {c.outputs[0] for c in calls}
     moved = consumers.get(calls[-1].outputs[0], [])
-    fits = moved and all(c.operator in MOVES for c in moved) and not made & set(graph.outputs)
+    fits = moved and all(definition(c).moves for c in moved) and not made & set(graph.outputs)
     return MergeableProduct(tuple(calls), weight, bias, calls[-1].outputs[0]) if fits else None
 
 

@@ -9,13 +9,11 @@ import numpy as np
 from tir import dtypes
 
 from ..ir import Call, Graph, Value
+from ..ops import definition
 from .channels import keep_channels_last
 from .identities import remove_identities
 from .integers import Choice, multiply_integers
 from .rewriting import Rewriting, rewrite
-
-# Operators that give elements of their first input as they are, or the largest of some.
-MOVING = ("Flatten", "Identity", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
 
 
 def stay_quantised(graph: Graph, choose: Choice) -> Graph:
@@ -35,11 +33,18 @@ def keep_quantised(graph: Graph) -> Graph:
 
 
 def _rule(r: Rewriting, call: Call) -> list[Call] | None:
-    if call.operator in MOVING and len(call.values) == 1 and len(call.outputs) == 1:
+    if keeps_elements(call):
         return _sunk(r, call, [call.values[0]])
     if call.operator == "Concat":
         return _sunk(r, call, list(call.values))
     return _quantised(r, call) if call.operator == "QuantizeLinear" else None
+
+
+def keeps_elements(call: Call) -> bool:
+    """True where the elements of the only output are some of the only input's."""
+    o = definition(call)
+    same = len(call.values) == len(call.outputs) == 1 and call.values[0].dtype == call.outputs[0].dtype
+    return same and (o.view or o.moves or o.monotone)
 
 
 def _sunk(r: Rewriting, call: Call, operands: list[Value]) -> list[Call] | None:

@@ -11,7 +11,7 @@ import numpy as np
 from ..ir import Call, Graph, Value
 from ..loops import loops_of
 from ..passes.integers import MAX_BIAS
-from ..passes.quantised import MOVING
+from ..passes.quantised import keeps_elements
 from ..passes.rewriting import Rewriting, rewrite, windows_of
 from .weights import QuantisedWeights
 
@@ -92,7 +92,7 @@ def sources(graph: Graph, value: Value) -> list[Value]:
         call = producers.get(one)
         if call is not None and call.operator == "Concat":
             left += call.values[::-1]
-        elif call is not None and call.operator in MOVING and len(call.outputs) == 1:
+        elif call is not None and keeps_elements(call):
             left.append(call.values[0])
         elif one not in found:
             found.append(one)

@@ -1,16 +1,14 @@
-"""docs/networks.md: the order of the passes is that of the list."""
+"""The list of passes: the reason for the place of each stands beside it."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from pathlib import Path
 
+import graph.passes
 from graph.passes import PASSES
 
-PAGE = Path(__file__).parents[2] / "docs" / "networks.md"
 
-
-def test_the_page_explains_the_passes_in_their_order():
-    section = PAGE.read_text().partition("## The order of the passes\n")[2].partition("\n## ")[0]
-    numbered = re.findall(r"^(\d+)\. `(\w+)`", section, re.MULTILINE)
-    assert numbered == [(str(n), one.__name__) for n, one in enumerate(PASSES, 1)]
+def test_the_list_explains_the_order_of_the_passes():
+    listed = inspect.getsource(graph.passes).partition("PASSES: tuple[Pass, ...] = (\n")[2].partition("\n)\n")[0]
+    assert re.findall(r"^    (\w+),  # \w.{20}", listed, re.MULTILINE) == [one.__name__ for one in PASSES]
