@@ -21,7 +21,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any, Protocol
 
@@ -165,7 +165,13 @@ class Operator:
 
     @property
     def _parameters(self) -> list[inspect.Parameter]:
-        return list(inspect.signature(self.define).parameters.values())[self.composite :]
+        return _signature(self.define)[self.composite :]
+
+
+@cache
+def _signature(define: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a definition."""
+    return list(inspect.signature(define).parameters.values())
 
 
 MAX_KNOWN_CALLS = 1024  # calls in each cache: those of one network, of which the largest have some hundreds of different ones
