@@ -93,7 +93,7 @@ def test_texts_of_a_batch_are_those_of_the_reference(bits: int, variant: str):
 
 def test_a_text_ends_at_its_stop_or_where_there_is_no_room():
     checkpoint = drawn(TINY, np.random.default_rng(0))
-    generator = Generator(checkpoint, room=64, block=8, target="llvm -num-cores 1")
+    generator = Generator(checkpoint, room=60, block=100, target="llvm -num-cores 1")  # blocks end with the room, of 64
     free = [int(t) for (t,) in generator.generate([[1, 2, 3]], 100)]
     assert len(free) == 64 - 3 + 1
     generator.stops = frozenset({free[5]})
@@ -127,6 +127,14 @@ def test_the_name_of_a_kept_model_follows_from_its_files_and_options(tmp_path, m
     (tmp_path / "cache" / "tir" / "generate").chmod(0o777)
     with pytest.warns(UserWarning, match="the compiled model is not kept, and each start compiles it anew"):
         assert kept.kept_file(model, None, 1, 256) is None
+
+
+def test_the_last_block_of_a_prompt_ends_with_the_room():
+    checkpoint = drawn(replace(TINY, layers=1), np.random.default_rng(0))
+    generator = Generator(checkpoint, batch=2, room=128, block=96, target="llvm -num-cores 1")
+    prompts = [np.random.default_rng(n).integers(0, 67, length).tolist() for n, length in enumerate((109, 35))]
+    exact = np.array([reference(checkpoint, p)[-1] for p in prompts])
+    np.testing.assert_allclose(generator.prefill(prompts), exact, atol=1e-4 * np.abs(exact).max())
 
 
 def test_drawn_tokens_follow_the_softmax_of_the_largest_scores():
