@@ -63,6 +63,7 @@ def _run(args: argparse.Namespace) -> int:
         return _begin(puzzle, args.begin)
     if args.answer is None:
         print(puzzle.described(args.hint or 0))
+        print(f"\nThe start: --begin answer.py. Hints: --hint N, of {len(puzzle.hints)}.")
         return 0
     if args.watch:
         return _watch(puzzle, Path(args.answer))

@@ -31,7 +31,9 @@ python -m tir.puzzles first-swap answer.py --explore page.html    # the answer i
 
 An answer is a list of calls of [primitives](../primitives.md) on a schedule `s`, or the JSON of a trace. It is read, not
 executed: names of results, constants, lists, and queries such as `s.get_loops("C")` are all that an answer may have. A
-block has the name of the buffer that it writes. The same in Python, as in a notebook:
+block has the name of the buffer that it writes. Loops of the program are named in quotes, those that a step makes by its
+results, as in `i_0, i_1 = s.split("i", [None, 4])`. In a program, `# from 0` means that C is set to 0 before the sum; this is
+a statement, too. The same in Python, as in a notebook:
 
 ```python
 import tir
@@ -91,6 +93,16 @@ A goal bounds one of these measures, `at most` or `at least`; `of` fills in the 
 {measures}
 """
 
+EXPLAINED = {  # what a page says below its goals, by measure
+    "misses": "The cache has 16 lines of 4 neighbouring elements: an access to a line that is not in it is a miss, and the "
+    "line that was not used for longest makes room.",
+    "steps": "A statement of one iteration is a step; the lanes of a vector, and two workers, share one. Setting an element to 0 "
+    "before a sum is a statement, too.",
+    "distance": "Setting C to 0 is a statement, too, and comes between two uses.",
+    "guards": "A split whose length does not divide the loop adds a condition. `tail` says what becomes of the rest "
+    "([split](../primitives/loops.md#split)).",
+}
+
 
 def cell(text: str) -> str:
     return text.replace("|", "\\|")
@@ -133,6 +145,7 @@ def page(puzzle: Puzzle) -> str:
         f"```text\n{puzzle.program().outline().rstrip()}\n```",
         "## Goal",
         "\n".join(f"- {line}" for line in puzzle.wanted),
+        *(EXPLAINED[name] for name in dict.fromkeys(g.measure for g in puzzle.goals) if name in EXPLAINED),
         "## Start",
         "This answer does not reach the goal; change it.",
         f"```text\n{puzzle.start}\n```",

@@ -11,6 +11,7 @@ from typing import Any
 from schedule import REGISTRY, Schedule, ScheduleError, Step, Trace
 from tir.ir import PrimFunc
 from tir.nearest import did_you_mean, no_such
+from tir.traverse import loops
 
 MAX_CHARACTERS = 100_000  # of an answer: the longest solution has a hundredth of them
 MAX_STEPS = 200
@@ -126,8 +127,9 @@ class _Reader:
                 for part, own in zip(parts, value, strict=True):
                     self._bind(part, own)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                count = len(value) if isinstance(value, (list, tuple)) else 1
-                raise AnswerError(f"`{_shown(target)}` has {len(parts)} names, and there are {count} results")
+                found = value if isinstance(value, (list, tuple)) else [value]
+                results = ", ".join(map(str, found))
+                raise AnswerError(f"`{_shown(target)}` has {len(parts)} names, and there are {len(found)} results: {results}")
             case _:
                 raise AnswerError(f"`{_shown(target)}` is not a name for a result")
 
@@ -142,7 +144,7 @@ class _Reader:
             case ast.Name(id=name) if name in self._values:
                 return self._values[name]
             case ast.Name(id=name):
-                raise AnswerError(no_such("result", name, self._values) if self._values else f"no result is named {name!r}")
+                raise AnswerError(self._unknown(name))
             case ast.Lambda():
                 return ast.unparse(e)  # an index map, which the primitive parses
             case ast.Subscript(value=of, slice=place):
@@ -150,6 +152,11 @@ class _Reader:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="s"), attr=name)):
                 return self._call(name, e)
         raise AnswerError(f"`{_shown(e)}` is not understood; {FORM}")
+
+    def _unknown(self, name: str) -> str:
+        if any(found.name == name for found in loops(self.schedule.func.body)):
+            return f"no result is named {name!r}; write the loop's name in quotes: {name!r}"
+        return no_such("result", name, self._values) if self._values else f"no result is named {name!r}"
 
     def _several(self, parts: Sequence[ast.expr]) -> list[Any]:
         found: list[Any] = []

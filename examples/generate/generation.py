@@ -81,7 +81,9 @@ class Generator:
         for row, prompt in zip(ids, prompts, strict=True):
             row[: len(prompt)] = prompt
         for n in range(blocks):  # what a shorter text writes behind its end is written anew before it is read
-            first = min(n * self.block, self.room - self.block)  # the last block ends with the caches, and reads some tokens again
+            first = min(
+                n * self.block, self.room - self.block
+            )  # the last block ends with the caches, and reads some tokens again
             last = np.clip(ends - 1 - first, 0, self.block - 1)
             found = self.step(ids[:, first : first + self.block], np.full(self.batch, first), last)
             scores = found if n == 0 else np.where((ends > first)[:, None], found, scores)  # of the block where a prompt ends

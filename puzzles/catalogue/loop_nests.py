@@ -75,9 +75,7 @@ PUZZLES = (
         text="Two workers share 7 rows of 13: one gets 3 rows, the other 4. Share the work more evenly.",
         program=lambda: doubled(7, 13),
         goals=(
-            at_most(
-                "steps", 46, missed="There are 91 elements, so the larger share has at least 46. A share of whole rows has more."
-            ),
+            at_most("steps", 46, missed="91 elements make a share of at least 46. A share of whole rows or columns has more."),
         ),
         hints=("The shares need not be whole rows.", "`s.fuse` makes one loop of two, and returns its name."),
         start='s.parallel("i0")',

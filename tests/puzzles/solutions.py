@@ -87,7 +87,7 @@ s.vectorize(j)
 # More that is tempting and wrong, besides each puzzle's start: the answer, and words of its verdict.
 WRONG = {
     "seen-strides": ('s.reorder("k", "j", "i")\ns.vectorize("i")\ns.cache_write("C", 0, "global")', "a row apart"),
-    "even-shares": ('s.split("i0", [2, None])\ns.parallel("i0_0")', "A share of whole rows has more"),
+    "even-shares": ('s.split("i0", [2, None])\ns.parallel("i0_0")', "A share of whole rows or columns has more"),
     "shared-tiles": (BLOCKS + 's.cache_read("C", 0, "shared")\ns.cache_read("C", 1, "shared")', "one thread"),
     "registers-to-spare": (TILED.format(8, 8), "the core issues only so many instructions a cycle"),
     "packed-product": (TILED.format(6, 16) + 's.cache_read("C", 1, "global")', "leaps over a whole row"),
