@@ -9,9 +9,9 @@ from schedule import Schedule
 from schedule.templates import attention, rowwise
 from schedule.templates.block_analysis import at_axes, contraction
 from tir import dtypes
-from tir.arith.polynomial import polynomial
-from tir.ir import Axis, Binary, Block, Const, Expr, Load, PrimFunc, Select, Store, Var, const_shape
-from tir.traverse import blocks, loads, walk
+from tir.arith.polynomial import linear, polynomial
+from tir.ir import Axis, Block, Const, Expr, Load, PrimFunc, Select, Store, Var, const_shape
+from tir.traverse import blocks, loads
 
 from .ir import Call, Value
 from .ops import function
@@ -178,21 +178,13 @@ def _needed_once(func: PrimFunc) -> frozenset[int]:
     block = _block(func)
     if block is None:
         return frozenset()
-    axes = {it.var for it in block.iters if not it.extent.is_one}
+    axes = {it.var.name for it in block.iters if not it.extent.is_one}
     found = set()
     for n in range(len(func.buffers) - 1):
         read = _reads(func, block, n)
-        if len(read) == 1 and axes <= {v for i in read[0].indices for v in _axes_of(i)}:
+        if len(read) == 1 and axes <= {p[0] for i in read[0].indices if (p := linear(polynomial(i)))}:
             found.add(n)
     return frozenset(found)
-
-
-def _axes_of(index: Expr) -> list[Var]:
-    """The only axis of an affine index; empty where it has none or several, or is not affine."""
-    nodes = list(walk(index))
-    found = [n for n in nodes if isinstance(n, Var)]
-    affine = all(isinstance(n, Var | Const) or (isinstance(n, Binary) and n.op in "+-*") for n in nodes)
-    return found if affine and len(found) == 1 else []
 
 
 @lru_cache(MAX_KNOWN_CALLS)
