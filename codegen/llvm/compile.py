@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -30,6 +31,10 @@ PASSES = ("always_inliner", "sroa", "simplify_cfg")
 def _initialize() -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
+    with suppress(RuntimeError):  # where LLVM has no code generator for x86, and does not know its options
+        llvm.Target.from_triple("x86_64")
+        # The pass that splits copies whose loads wait for stores ends the process at a masked load, whose size it takes as known.
+        llvm.set_option("tir", "-x86-disable-avoid-SFB")
 
 
 def machine(target, level: int | None = None) -> llvm.TargetMachine:
