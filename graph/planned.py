@@ -40,6 +40,7 @@ from .tables import Coverage, Formulas, Polynomial, Row, TableProgram, Tables, c
 TABLE = "table"  # the block of the words of a size, and of the constants that follow from it
 MAX_FITTED_ELEMENTS = 16  # of a constant whose elements are polynomials of the sizes
 MAX_FITTED_INTEGER = 1 << 31  # above, a constant is a mask's lowest number, or what an index cannot be
+MAX_SURVEYED_ELEMENTS = 1 << 16  # of a constant that surveys compare: a survey keeps it, and each has weights of its own
 MIN_DISTINCT = 3  # values of a size among the samples of a plan: two give a polynomial, the third checks it
 
 
@@ -115,18 +116,21 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """A network as it is read at the sizes `row`, before passes: the text of its calls and of constants of one element, whose
-    integers are `numbers`; None where it refuses these sizes."""
+    """A network as it is read at the sizes `row`, before passes: the text of its calls and of constants of one integer, whose
+    integers are `numbers`; None where it refuses these sizes. Of its other `constants`, large ones are None."""
 
     row: Row
     numbers: Numbers | None
+    constants: tuple[np.ndarray | None, ...] = ()
 
     @classmethod
     def of(cls, row: Row, graph: Graph | None) -> Survey:
         if graph is None:
             return cls(row, None)
-        single = (a for a in graph.constants.values() if a.size == 1 and _integers(a, a.shape))
-        return cls(row, Numbers.of_text("\n".join([str(graph), *(str(int(a.item())) for a in single)])))
+        single = {name: a for name, a in graph.constants.items() if a.size == 1 and _integers(a, a.shape)}
+        others = (a if a.size <= MAX_SURVEYED_ELEMENTS else None for name, a in graph.constants.items() if name not in single)
+        text = "\n".join([str(graph), *(str(int(a.item())) for a in single.values())])
+        return cls(row, Numbers.of_text(text), tuple(others))
 
 
 class NotPlanned(Exception):
@@ -210,8 +214,9 @@ class OpenPlan:
         """Find the sizes that the plan covers: none where the network, between sizes at which it is the same but for polynomials,
         is another one, too."""
         own = [s for s in surveys if ones_of(s.row) == self.ones]
-        known = {tuple(s.row.values()): s.numbers for s in own}
-        read = [numbers for row in self.rows if (numbers := known[tuple(row.values())]) is not None]
+        known = {tuple(s.row.values()): s for s in own}
+        first = [known[tuple(row.values())] for row in self.rows]
+        read = [s.numbers for s in first if s.numbers is not None]
         if len({numbers.text for numbers in read}) != 1:
             return
         try:
@@ -222,13 +227,32 @@ class OpenPlan:
         def agrees(s: Survey) -> bool:
             if s.numbers is None or s.numbers.text != read[0].text:
                 return False
-            return all(polynomial_value(f, s.row) == n for f, n in zip(formulas, s.numbers.values, strict=True))
+            if any(polynomial_value(f, s.row) != n for f, n in zip(formulas, s.numbers.values, strict=True)):
+                return False
+            return len(s.constants) == len(first[0].constants) and all(
+                self._follows(s.row, a, [other.constants[n] for other in first]) for n, a in enumerate(s.constants)
+            )
 
         agreeing = [agrees(s) for s in own]
         within = np.array([self._octagon(s.row) for s, same_text in zip(own, agreeing, strict=True) if same_text])
         covered = self._covering(tuple(within.min(0).tolist()), tuple(within.max(0).tolist()))
         if not any(s.row in covered for s, same_text in zip(own, agreeing, strict=True) if not same_text):
             self.coverage = covered
+
+    def _follows(self, row: Row, array: np.ndarray | None, first: Sequence[np.ndarray | None]) -> bool:
+        """True for a constant at the sizes `row` of which a part leads the other where it is `first`, in samples, or whose integers
+        are the same polynomials."""
+        found = [a for a in first if a is not None]
+        if array is None or len(found) < len(first):
+            return True
+        if array.ndim == found[0].ndim and same(leading(array, found[0].shape), leading(found[0], array.shape)):
+            return True
+        if array.size > MAX_FITTED_ELEMENTS or not all(_integers(a, array.shape) for a in (array, *found)):
+            return False
+        columns = zip(array.reshape(-1).tolist(), *(a.reshape(-1).astype(np.int64).tolist() for a in found), strict=True)
+        with suppress(NotPlanned):
+            return all(polynomial_value(self._formula(others), row) == n for n, *others in columns)
+        return False
 
     def _octagon(self, row: Row) -> list[int]:
         return octagon([row[name] for name in self._open])

@@ -176,7 +176,21 @@ def _common(b, x, z):
     return b("Slice", x, starts=(0,), ends=(x.shape[0],), axes=(1,))
 
 
-@pytest.mark.parametrize("changed", [_cut, _short, _dropped, _even, _common])
+def _of_few_rows(b, x, z):
+    """Chosen by a constant condition, which is the same in all samples."""
+    return b("Where", b.constant(np.array(x.shape[1] > 3)), b("Sin", x), b("Cos", x))
+
+
+def _scaled(b, x, z):
+    return b("Mul", x, b.constant(np.array(1 / min(max(x.shape[1], 1), 3), "float32")))
+
+
+def _masked(b, x, z):
+    """The first columns, as many as there are rows."""
+    return b("Where", b.constant(np.arange(6) < x.shape[1]), x, b.constant(np.array(0.5, "float32")))
+
+
+@pytest.mark.parametrize("changed", [_cut, _short, _dropped, _even, _common, _of_few_rows, _scaled, _masked])
 def test_networks_that_are_others_beyond_some_size(changed):
     """A plan is not used where the network was not seen to be what it is for."""
 
