@@ -240,7 +240,7 @@ class OpenPlan:
             self.coverage = covered
 
     def _follows(self, row: Row, array: np.ndarray | None, first: Sequence[np.ndarray | None]) -> bool:
-        """True for a constant at the sizes `row` of which a part leads the other where it is `first`, in samples, or whose integers
+        """True for a constant at the sizes `row` that begins as those of the `first` rows do, as far as both go, or whose integers
         are the same polynomials."""
         found = [a for a in first if a is not None]
         if array is None or len(found) < len(first):
