@@ -240,8 +240,8 @@ class OpenPlan:
             self.coverage = covered
 
     def _follows(self, row: Row, array: np.ndarray | None, first: Sequence[np.ndarray | None]) -> bool:
-        """True for a constant at the sizes `row` that begins as those of the `first` rows do, as far as both go, or whose integers
-        are the same polynomials."""
+        """True for a constant at the sizes `row` that begins as those of samples, `first`, do, as far as both go, or whose
+        integers are the same polynomials."""
         found = [a for a in first if a is not None]
         if array is None or len(found) < len(first):
             return True
