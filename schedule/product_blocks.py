@@ -173,8 +173,15 @@ def cycles(
     exposed += foreign * np.where(columns_first | p.right.constant, 0.0, right * B * p.right.packed / p.right.element)
     exposed += foreign * np.where(inside | p.left.constant, 0.0, left * A * p.left.packed / p.left.element)
     own = np.where(inside, of_rows, 0.0) + np.where(columns_first, of_columns, 0.0)
-    units = p.outer * np.where(columns_first, 1, row_blocks) * np.where(columns_first | ~by_rows, column_blocks, 1)
-    share = np.ceil(units / threads) / units
+    # The busiest thread has whole blocks: the last ones, which may be smaller, are another's.
+    columns_shared = columns_first | ~by_rows
+    units = p.outer * np.where(columns_first, 1, row_blocks) * np.where(columns_shared, column_blocks, 1)
+    block = np.where(columns_first, 1.0, mc / row_tiles) * np.where(columns_shared, nc / column_tiles, 1.0) / p.outer
+    share = np.minimum(np.ceil(units / threads) * block, 1.0)
+    # Where threads write the same rows at a time, prefetchers, which stay within a page, run on into lines that another writes.
+    same_rows = columns_shared & (np.ceil(units / threads) < column_blocks)
+    run = np.minimum(n * result, PAGE_BYTES) / CACHE_LINE_BYTES
+    exposed += np.where(same_rows & (threads > 1), p.M * column_blocks * run * line[-1], 0.0)
     both = np.maximum(arithmetic, moved) + EXPOSED * np.minimum(arithmetic, moved)
     total = p.outer * (share * (both + exposed + own) + front / threads)
     fits = held <= max(CACHE_SHARE * processor.l2, held.min())  # L2, where any block does

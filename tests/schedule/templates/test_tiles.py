@@ -45,18 +45,30 @@ def test_a_large_product_fills_the_registers():
     assert mr * nr // 16 >= 24
 
 
-def test_parts_of_a_sum_are_shared_by_rows_though_columns_would_be_more_equal():
-    """The pixels of 14 x 14 are shared more equally by columns. A sum in parts that is asked for has blocks of rows to share."""
+@pytest.mark.parametrize(("M", "N"), [(61, 160), (128, 208), (256, 192)])
+def test_parts_of_a_sum_that_are_asked_for_are_shared_by_rows(M, N):
+    """Rows and columns are shared by the seed. A sum in parts that is asked for has blocks of rows to share."""
     target = tir.Target("llvm", mcpu="znver4", num_cores=2, memory="2,2.83,8/2,2.83,22.6+16x4")
-    A, B = te.placeholder((256, 2304), name="A"), te.placeholder((2304, 196), name="B")
+    A, B = te.placeholder((M, 2304), name="A"), te.placeholder((2304, N), name="B")
     k = te.reduce_axis((0, 2304), name="k")
-    func = te.create_prim_func([A, B, te.compute((256, 196), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
+    func = te.create_prim_func([A, B, te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
     c = gemm.matches(find_block(func, "C"))
     assert not gemm.tiles(c, target.machine).by_rows
     asked = OpenSchedule(func, target, at_seed=True)
     gemm.build(asked, c, gemm.Sum.IN_PARTS)
     (shared, *_), *_ = asked.tiled("C").levels
     assert asked.loop(shared).extent.value % 2 == 0
+
+
+@pytest.mark.parametrize("N", [128, 512, 1000])
+def test_threads_do_not_write_the_same_rows_of_a_product_with_short_sums(N):
+    """Prefetchers of one core would take lines that the other writes: what parts of columns gain in balance is less."""
+    target = tir.Target("llvm", mcpu="znver4", num_cores=2, memory="2,2.83,8/2,2.83,22.6+16x4")
+    A, B = te.placeholder((512, 32), name="A"), te.placeholder((32, N), name="B")
+    k = te.reduce_axis((0, 32), name="k")
+    func = te.create_prim_func([A, B, te.compute((512, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
+    t = gemm.tiles(gemm.matches(find_block(func, "C")), target.machine)
+    assert not t.columns_first and 512 / (t.mc * t.mr) > 1
 
 
 def test_columns_that_are_not_packed_are_in_one_tile_if_they_end_in_a_part_of_a_vector():
