@@ -1,17 +1,18 @@
-"""What all policies find in the same number of trials.
+"""Comparison of all policies at the same number of trials.
 
-Runs, races and figures are those of `ablation`, whose docstring explains them; here the configurations are whole policies, and
-they begin, as in a tuning run, with the seeds of templates where they take any. The plain policy is Ansor's. `to plain` are the
-trials, and `to plain, s` the seconds of a run, after which the median over the seeds has its final quality. `p` is how likely
-differences from the plain policy as large as these are by chance: a two-sided Wilcoxon test over the pairs of runs with the
-same row and seed, where there are MIN_PAIRS. `equal time` is the best after as many seconds as the run of the plain policy with
-the same seed took, `half` after half of these. `at N` is the mean over the rows of the median best after N trials.
+Runs, races and figures are those of `ablation`. Here the configurations are whole policies. As in a tuning run, they begin with
+the seeds of templates where they take any. The plain policy is Ansor's.
 
-With `--quick` a run has QUICK_TRIALS trials, and there is one seed. With `--save DIR` it goes on where it ended, and writes
-`DIR/policies.md`. It makes the first seed of all rows, then the second: with `--minutes M` it ends in time, and another call goes
-on. A row is raced when all its runs are there, or with `--race`, which makes none, with the seeds that are there. `--all` takes
-all rows, `--policies NAMES` only some policies. Every candidate is recorded as it is measured; `python -m benchmarks.searches DIR
-FILE` makes one small file of all records, for comparisons elsewhere.
+- `to plain`: the trials after which the median over the seeds has the plain policy's final quality; `to plain, s`: the seconds.
+- `p`: the probability of differences from the plain policy as large as these by chance. It is that of a two-sided Wilcoxon test
+  over pairs of runs with the same row and seed, if MIN_PAIRS differ.
+- `equal time`: the best after as many seconds as the plain policy's run with the same seed took; `half`: after half of these.
+- `at N`: the mean over the rows of the median best after N trials.
+
+With `--quick` there is one seed, with QUICK_TRIALS trials. With `--save DIR` an interrupted benchmark goes on where it ended, and
+writes `DIR/policies.md`. It runs the first seed of all rows, then the second, and ends after `--minutes M`. A row is raced when
+all its runs are made. `--race` makes no runs, and races the seeds that all policies have. `--all` takes all rows, `--policies
+NAMES` some policies. Every candidate is recorded; `python -m benchmarks.searches DIR FILE` exports the records as one small file.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 TABLE: dict[str, tuple[str, tuple[int, ...]]] = ablation.TABLE | {
     "conv-bn-relu": ("conv_bn_relu", (1, 7, 7, 512, 512, 3, 1, 1)),
     "attention": ("attention_weights", (1, 128, 12, 64)),
-    # The tasks with the most operations of networks, calls times operations, as workloads without their epilogues: the second of
-    # ResNet-50, whose first is conv-14x256, and the first ones of MobileNetV2 and of BERT with 128 tokens.
+    # Tasks of networks with the most operations in all calls, without epilogues: the second of ResNet-50, whose first is
+    # conv-14x256, and the first ones of MobileNetV2 and of BERT with 128 tokens.
     "resnet50": ("conv2d", (1, 56, 56, 64, 64, 3, 3, 1, 1)),
     "mobilenet": ("conv2d", (1, 14, 14, 96, 576, 1, 1, 1, 0)),
     "bert": ("gmm", (128, 768, 3072)),
@@ -71,7 +72,7 @@ TABLE: dict[str, tuple[str, tuple[int, ...]]] = ablation.TABLE | {
 DEFAULT = tuple(TABLE)
 
 # The five layers of the Reasoning Compiler's evaluation (NeurIPS 2025, section 4), each as its product with the most operations.
-# Of the dimensions of the models, at 16 tokens, or a piece of 32 x 32 pixels; the paper does not say how many it has.
+# Dimensions are those of the models. The numbers of tokens and pixels are ours, as the paper does not give them.
 TABLE |= {
     "llama-3-8b-attention": ("attention_weights", (1, 128, 32, 128)),
     "deepseek-r1-expert": ("gmm", (16, 7168, 2048)),
@@ -88,13 +89,13 @@ QUICK_TRIALS = 16
 
 CHECKPOINTS = (16, 48, 64, 256)  # trials after which bests are compared
 
-MIN_PAIRS = 6  # with fewer the test cannot say anything at 5 per cent
+MIN_PAIRS = 6  # least pairs that differ: with five, p is at least 0.06
 
-RUN_SECONDS = 30.0  # that a run is expected to take before one was made
+RUN_SECONDS = 30.0  # expected seconds of the first run
 
 
 def prepare(rows: Sequence[str], options: Options) -> None:
-    """Make the runs that are not there yet, where they are kept: of one seed after the other those of all rows, as long as there
+    """Make and keep the missing runs, if they are saved: those of all rows with one seed, then with the next, as long as there
     is time."""
     options, begin, longest = _budget(options), time.monotonic(), 0.0
     if options.save is None or options.race:
@@ -115,7 +116,7 @@ def prepare(rows: Sequence[str], options: Options) -> None:
 
 
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
-    """One result a policy; none before the runs of all seeds are there, unless those that are there are to be raced."""
+    """One result a policy; none before the runs of all seeds are made, unless `race` takes fewer seeds."""
     options = _budget(options)
     if options.save is not None:
         seeds = _complete(row, options)
@@ -146,7 +147,7 @@ def _budget(options: Options) -> Options:
 
 
 def _complete(row: str, options: Options) -> int:
-    """Of how many seeds all runs of a row are there, from the first one on."""
+    """The number of seeds, from the first on, with which all runs of a row are made."""
     for n in range(options.seeds):
         paths = [ablation.path_of(Path(options.save or ""), row, name, options.seed + n, options) for name in chosen(options)]
         if not all(ablation.ended(path, options).exists() for path in paths):
@@ -155,7 +156,7 @@ def _complete(row: str, options: Options) -> int:
 
 
 def reached(result: dict[str, Any], quality: float) -> dict[str, Any]:
-    """The trials and the seconds after which the median over the seeds has a quality; None where it never has."""
+    """The trials and the seconds after which the median over the seeds has a quality; None if it never has."""
     good = np.flatnonzero(np.median(result["speeds"], axis=0) >= quality)
     ended = [run[good[0]] for run in result["ended_s"] if len(good) and len(run) > good[0]]
     return {"to_plain": int(good[0]) + 1 if len(good) else None, "to_plain_s": float(np.median(ended)) if ended else None}
@@ -186,7 +187,7 @@ MEANS = ("policy", "best", "area", "to plain", "to plain, s", "equal time", "hal
 
 
 def checkpoints(rows: dict[str, list[dict[str, Any]]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The columns and lines of the bests after CHECKPOINTS trials, as far as all runs have them: means over the rows."""
+    """The columns and lines of the bests after CHECKPOINTS trials, if all runs have so many: means over the rows."""
     every = [r for results in rows.values() for r in results]
     counts = [n for n in CHECKPOINTS if all(n <= r["trials"] for r in every)]
     lines = []
@@ -197,8 +198,8 @@ def checkpoints(rows: dict[str, list[dict[str, Any]]]) -> tuple[tuple[str, ...],
     return ("policy", *(f"at {n}" for n in counts)), lines
 
 
-# Published figures, of other machines and versions: what was compared, and the policy that stands for it here, or the sketch
-# choice and mutations of ours for those of Han et al. Times are those to the final quality of Ansor.
+# Published figures, of other machines and versions: the work, its figure, and the policy that stands for it here. That of
+# Han et al. is compared with the sketch choice and the mutations of `evolution`.
 PUBLISHED = (
     ("Han et al., Computer Science 52(3), 2025", "70 to 75 % of Ansor's time to the same quality", "evolution"),
     ("Pruner, ASPLOS 2025", "2.6 times as fast as Ansor to the same quality, on GPUs", "pruner"),
@@ -211,8 +212,8 @@ PUBLISHED = (
 
 
 def published(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, ...]]:
-    """Published figures, and of the policy that stands for each here: how many times less time it took to the final quality of
-    the plain policy, in how many rows, and its best over that of the plain policy; geometric means."""
+    """Published figures beside those of the policies here: the plain policy's time to its final quality over the policy's, the
+    number of these rows, and the policy's best over the plain one's; geometric means."""
     found = []
     for work, figure, name in PUBLISHED:
         pairs = [({r["configuration"]: r for r in results}, results) for results in rows.values()]
@@ -225,9 +226,8 @@ def published(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, ...]]:
 
 
 def means(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, ...]]:
-    """Of each policy the means of `best` and `area` over the rows, the rows where it had the quality of the plain one and after
-    which mean share of its trials and seconds, the means of the best in equal and in half the time, and the p-value of its final
-    speeds."""
+    """A line of MEANS for each policy, with means over the rows: `to plain` is a share of the policy's trials, `to plain, s` of
+    the seconds of the plain policy."""
     found = []
     for name in CONFIGURATIONS:
         pairs = [
@@ -254,9 +254,9 @@ def means(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, ...]]:
 
 
 PUBLISHED_COLUMNS = ("work", "published", "here", "x less time", "x best")
-PUBLISHED_NOTE = f"""Other machines, spaces, budgets and versions of Ansor, so no figure here confirms or refutes one. `x less
-time` is the time of `{PLAIN}` to its final quality over that of the policy, a mean over the rows where it came to it; `x best` is
-its best over that of `{PLAIN}`."""
+PUBLISHED_NOTE = f"""These are of other machines, spaces, budgets and versions of Ansor: no figure here confirms or refutes one.
+`x less time` is the time of `{PLAIN}` to its final quality over the policy's time to it, in the rows where the policy has it.
+`x best` is the policy's best over that of `{PLAIN}`. Both are geometric means."""
 
 
 def reached_cells(r: dict[str, Any]) -> tuple[str, str]:
@@ -267,11 +267,13 @@ def reached_cells(r: dict[str, Any]) -> tuple[str, str]:
 INTRODUCTION = f"""# What policies find
 
 Made by `python -m benchmarks policies --save DIR`. Speeds are relative to the fastest that any run of the row found, all bests
-timed in turns at the end. `best` is the median over the seeds, `area` its mean over all trials. `to plain` is the mean share of
-the trials, and `to plain, s` of the seconds of a run of `{PLAIN}`, after which a policy has the final quality of `{PLAIN}`, and
-in how many rows it had; `equal time` the mean best after as many seconds as the run of `{PLAIN}` with the same seed took, `half`
-after half of these; `p` how likely such differences of the final speeds are by chance (Wilcoxon, pairs of the same row and
-seed). The [policies](../../docs/policies.md) are explained by an example.
+timed in turns at the end. The [policies](../../docs/policies.md) are explained by an example.
+
+- `best` is the median over the seeds, `area` its mean over all trials.
+- `to plain` is the mean share of trials after which a policy has the final quality of `{PLAIN}`, and the rows where it has it.
+  `to plain, s` is the share of the seconds of a run of `{PLAIN}`.
+- `equal time` is the mean best after the seconds of the run of `{PLAIN}` with the same seed, `half` after half of these.
+- `p` is how likely such differences of final speeds are by chance (Wilcoxon, pairs of the same row and seed).
 """
 
 
@@ -288,7 +290,7 @@ def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
         sections.append(f"### Means over the rows\n\n{pages.table(MEANS, means(rows))}\n")
         sections.append(f"### Bests after some trials\n\n{pages.table(*checkpoints(rows))}\n")
         lines = pages.table(PUBLISHED_COLUMNS, published(rows))
-        sections.append(f"### Published figures, theirs, beside ours\n\n{PUBLISHED_NOTE}\n\n{lines}\n")
+        sections.append(f"### Published figures beside ours\n\n{PUBLISHED_NOTE}\n\n{lines}\n")
         for row, results in rows.items():
             program, shape = TABLE[row]
             columns = (*ablation.COLUMNS, "to plain", "to plain, s")

@@ -1,8 +1,8 @@
-"""One small file of all records of `python -m benchmarks policies --save DIR`: python -m benchmarks.searches DIR FILE.jsonl.gz
+"""Export of the records of `python -m benchmarks policies --save DIR`: python -m benchmarks.searches DIR FILE.jsonl.gz
 
-A line is a run: its row, program, shape, threads, policy, seed, processor, and its trials in order. A trial has the name of the
-sketch, the numbers of the row, the seconds (null for a failure), the outcome, and the seconds of the run until it ended. `read`
-gives the lines; `best` the seconds of the best of the first trials.
+A line is a run: its row of the table, program, shape, threads, policy, seed, processor, and its trials in order. A trial has the
+name of its sketch, the values of its row, its seconds (null for a failure), its outcome, and the seconds of the run until it
+ended. `read` gives the runs, `best` the seconds of the best of the first trials.
 
     for run in read("searches.jsonl.gz"):
         print(run["row"], run["policy"], run["seed"], best(run, 48))

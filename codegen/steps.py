@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 
 class Word(int):
-    """A number that is known when a program runs: a word of 64 bits, by its position in the first block that it is given."""
+    """A number that is known only at run time: the index of its 64-bit word in the first block of memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """`stride` bytes in each step of a loop, of the steps before the one that was `before` steps ago; modulo `turns` steps, a
-    power of two, where that is not 0."""
+    """A part of an address in a loop: `stride` bytes times the number of the step less `before`. Unless `turns`, a power of two,
+    is 0, that number is taken modulo `turns`."""
 
     loop: str
     stride: int
@@ -23,7 +23,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address `offset` bytes beyond the one of the block `base`, and in loops as much further as `moves` say."""
+    """The address `offset` bytes into the block `base`, and in loops further by `moves`."""
 
     base: str
     offset: int = 0
@@ -33,7 +33,7 @@ class Address:
         return replace(self, offset=self.offset + nbytes, moves=(*self.moves, *moves)) if nbytes or moves else self
 
     def earlier(self, loop: str) -> Address:
-        """The address that this was a step of a loop earlier."""
+        """The address in the previous step of a loop."""
         return replace(self, moves=tuple(replace(m, before=m.before + (m.loop == loop)) for m in self.moves))
 
 
@@ -49,7 +49,7 @@ class Carried:
         return Carried(self.loop, self.first.plus(nbytes, *moves), self.later.plus(nbytes, *moves))
 
     def earlier(self, loop: str) -> Carried:
-        """The address that this was a step of an outer loop earlier."""
+        """The address in the previous step of an outer loop."""
         assert loop != self.loop, loop
         return Carried(self.loop, self.first.earlier(loop), self.later.earlier(loop))
 
@@ -58,7 +58,7 @@ Place = Address | Carried
 
 
 def resolved(place: Place, steps: Mapping[str, int]) -> Address:
-    """An address in these steps of loops, by their names."""
+    """The address of a place in these steps: their numbers, by the names of loops."""
     if isinstance(place, Carried):
         return resolved(place.later if steps[place.loop] else place.first, steps)
     numbers = [(m.stride, steps[m.loop] - m.before, m.turns) for m in place.moves]
@@ -67,7 +67,7 @@ def resolved(place: Place, steps: Mapping[str, int]) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class Invoke:
-    """A call of the kernel whose function is `symbol`, on arrays at these addresses, and `sizes`."""
+    """A call of the kernel `symbol` with arrays at these addresses, and `sizes`."""
 
     symbol: str
     arguments: tuple[Place, ...]
@@ -85,8 +85,8 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Steps that run `count` times, a number or an int64 in memory, each time while the byte at `going` is not 0. The copies
-    `after` run then, at the addresses that the next step would have."""
+    """A loop. Its steps run `count` times, a number or an int64 in memory, or fewer times where the byte at `going` is 0 before a
+    step. Then the copies `after` run, at the addresses of the step that would come next."""
 
     loop: str
     count: int | Place

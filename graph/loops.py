@@ -1,7 +1,7 @@
 """Loops of a graph: the calls that run in each step, their order, and the places of what they carry from step to step.
 
-A state that a step makes lies in one of two buffers in turn, or in the row of a stacked result, if it is one. The next step reads
-it there. Slices and rows lie in their arrays.
+A step writes a new state to one of two buffers in turn, or to the row of a stacked result, if the state is one. The next step
+reads it there. Slices and rows lie in their arrays.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from codegen.runtime.alignment import ALIGNMENT
+from codegen.runtime.alignment import aligned
 from codegen.steps import Move
 
 from .ir import Call, Graph, Value, stable_order
@@ -20,7 +20,7 @@ from .places import Places
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """A loop of a graph. `values` are those that its steps make, also in loops inside, with what `begin` makes."""
+    """A loop of a graph. `values` are the outputs of `begin` and of the calls of a step, those of inner loops included."""
 
     begin: Call
     end: Call
@@ -32,20 +32,20 @@ class Loop:
 
     @property
     def steps(self) -> int | None:
-        """The number of steps; None where that is computed."""
+        """The number of steps; None where it is computed, or a condition may end them."""
         return None if self.begin.attribute("conditional") else self.begin.attribute("steps")
 
     @cached_property
     def states(self) -> list[tuple[Value, Value, Value, Value]]:
-        """Of each state its first value, that which a step reads, that which it makes, and the last one."""
+        """Four values of each state: the first one, the one that a step reads, the one that it makes, and the last one."""
         count = self.begin.attribute("states")
         both = zip(self.begin.values[1 : 1 + count], self.begin.outputs[1 : 1 + count], strict=True)
         made = zip(self.end.values[1 : 1 + count], self.end.outputs[1 : 1 + count], strict=True)
         return [(*a, *b) for a, b in zip(both, made, strict=True)]
 
     def arrays(self, call: Call) -> list[tuple[Value, Value, bool]]:
-        """The inputs and outputs of `begin` that are arrays and slices, or of `end`, rows and arrays, each with True for one that
-        is walked backward."""
+        """The arrays and slices of the call `begin`, or the rows and arrays of `end`. Each pair has True if it is walked
+        backward."""
         first = 1 + self.begin.attribute("states")
         backward = call.attribute("backward") or (0,) * len(call.outputs[first:])
         return list(zip(call.values[first:], call.outputs[first:], map(bool, backward), strict=True))
@@ -57,14 +57,14 @@ def is_loop(call: Call) -> bool:
 
 
 def loops_of(graph: Graph) -> list[Loop]:
-    """The loops of a graph, by the places of their beginnings: those inside of others after them."""
+    """The loops of a graph in the order of their first calls: inner loops after outer ones."""
     ends = {c.values[0]: c for c in graph.calls if c.operator == END}
     found = [(c, ends[c.outputs[0]]) for c in graph.calls if c.operator == BEGIN and c.outputs[0] in ends]
     if not found:
         return []
     begins = {end: begin for begin, end in found}
     readers, fixed = graph.consumers(), set[Value]()
-    for call in graph.calls:  # of constants alone, which may be in a loop that alone reads them
+    for call in graph.calls:  # calls on constants alone, which are in a loop if only that loop reads them
         if not is_loop(call) and all(v.name in graph.constants or v in fixed for v in call.values):
             fixed |= set(call.outputs)
 
@@ -94,7 +94,7 @@ def ordered(graph: Graph) -> Graph:
 
 
 def _ordered(calls: Sequence[Call], loops: Sequence[Loop]) -> list[Call]:
-    """Calls in an order in which they can run; those of a loop as if they were one call."""
+    """Calls in an order in which they can run, with the calls of each loop together."""
     outer = outermost(loops)
     unit: dict[Value, int] = {}
     for n, loop in enumerate(outer):
@@ -110,22 +110,26 @@ def _ordered(calls: Sequence[Call], loops: Sequence[Loop]) -> list[Call]:
     needs = [
         sorted({unit[v] for c in m for v in c.values if v in unit and v not in o}) for m, o in zip(members, own, strict=True)
     ]
-    first = {call: n for n, call in enumerate(calls)}
+    at = {call: n for n, call in enumerate(calls)}
     found: list[Call] = []
-    for n in stable_order(needs, [first[m[0]] for m in members]):
+    for n in stable_order(needs, [at[m[0]] for m in members]):
         if n < len(outer):
             loop = outer[n]
             body = [c for c in members[n] if c is not loop.begin and c is not loop.end]
-            inner = [other for other in loops if other is not loop and other.begin.outputs[0] in loop.values]
+            inner = [other for other in loops if other is not loop and _holds(loop, other)]
             found += [loop.begin, *_ordered(body, inner), loop.end]
         else:
             found += members[n]
     return found
 
 
+def _holds(outer: Loop, inner: Loop) -> bool:
+    return inner.begin.outputs[0] in outer.values
+
+
 def outermost(loops: Sequence[Loop]) -> list[Loop]:
-    """The loops that are in no other one of them."""
-    return [one for one in loops if not any(one.begin.outputs[0] in other.values for other in loops if other is not one)]
+    """The loops that are in no other of these loops."""
+    return [one for one in loops if not any(_holds(other, one) for other in loops if other is not one)]
 
 
 # --- places ------------------------------------------------------------------------------------------------------------
@@ -133,7 +137,7 @@ def outermost(loops: Sequence[Loop]) -> list[Loop]:
 
 @dataclass(frozen=True)
 class Within:
-    """The place of a value inside of another one, which changes from step to step."""
+    """The place of a value inside another: `offset` bytes into `whole`, and further by `moves` from step to step."""
 
     whole: Value
     offset: int = 0
@@ -142,7 +146,7 @@ class Within:
 
 @dataclass(frozen=True)
 class Between:
-    """The place of a state as a step reads it: that of its first value, then that of what the step before made."""
+    """The place of a state that a step reads: that of its `first` value, then that of the `later` one from the step before."""
 
     loop: str
     first: Value
@@ -151,8 +155,8 @@ class Between:
 
 @dataclass(frozen=True, eq=False)
 class Repetition:
-    """A loop among the groups of a plan, those from `first` up to `last`. After them each of its steps makes the copies `each`,
-    and the last one those `after`, of pairs of targets and sources. `buffers` are the values that it has for itself."""
+    """A loop whose steps are the groups of a plan from `first` up to `last`, without it. Each step ends with the copies `each`,
+    the loop with those of `after`: pairs of a target and a source. `buffers` are the memory of its own."""
 
     loop: Loop
     first: int
@@ -163,7 +167,7 @@ class Repetition:
 
     @property
     def begin(self) -> float:
-        """Its beginning, between the positions of groups."""
+        """The position where it begins, between two groups; `end` likewise."""
         return self.first - 0.5
 
     @property
@@ -172,24 +176,24 @@ class Repetition:
 
     @property
     def read(self) -> list[Value]:
-        """The values from before it that its steps may read beside those of groups."""
+        """The values that the loop itself reads: a computed count, first states, arrays, and sources of copies."""
         count = [] if self.loop.begin.attribute("steps") is not None else [self.loop.begin.values[0]]
         return [*count, *self.loop.begin.values[1:], *(source for _, source in self.each)]
 
 
 @dataclass(frozen=True)
 class Carrying:
-    """The loops among the groups of a plan, and the places of values that change from step to step."""
+    """The loops of a plan, and the places of values that change from step to step."""
 
     repetitions: tuple[Repetition, ...] = ()
     places: Mapping[Value, Within | Between] = field(default_factory=dict)
 
 
 def carrying(graph: Graph, made: Sequence[Value], inside: Places) -> Carrying:
-    """The places of what loops carry, in a graph with ordered calls. `made` has the first value that each group makes."""
+    """The loops of a graph with ordered calls, and the places of what they carry. `made` has the first output of each group."""
     loops = loops_of(graph)
     position = {v: n for n, c in enumerate(graph.calls) for v in c.outputs}
-    makers: dict[Value, set[Value]] = {}  # by root, the values that kernels and loops write there
+    makers: dict[Value, set[Value]] = {}  # by root: the values that kernels and loops write there
     for call in graph.calls:
         for v in call.outputs:
             if v not in inside.free or call.operator == END:
@@ -204,19 +208,15 @@ def carrying(graph: Graph, made: Sequence[Value], inside: Places) -> Carrying:
     return Carrying(tuple(found), places)
 
 
-def _holds(outer: Loop, inner: Loop) -> bool:
-    return inner.begin.outputs[0] in outer.values
-
-
 def _repetition(
     loop: Loop, first: int, last: int, own: Collection[Value], inside: Places, makers: Mapping[Value, set[Value]],
     places: dict[Value, Within | Between],
 ) -> Repetition:  # fmt: skip
-    """A loop whose steps write `own` values; `places` gets those of what it carries."""
+    """The repetition of a loop whose steps make the `own` values. Adds the places of what it carries to `places`."""
     each, after, buffers = list[tuple[Value, Value]](), list[tuple[Value, Value]](), list[Value]()
 
     def whole(v: Value) -> bool:
-        """True where a step alone writes the memory of a value, and nothing else in it."""
+        """True where a value fills its root, and only steps of this loop write there."""
         root = inside[v].root
         return root.nbytes == v.nbytes and bool(makers.get(root)) and makers[root] <= set(own)
 
@@ -245,7 +245,7 @@ def _repetition(
             if not whole(new):
                 later = root = Value(f"{final.name}.next", new.shape, new.dtype)
                 each.append((later, new))
-            size = -(-new.nbytes // ALIGNMENT) * ALIGNMENT
+            size = aligned(new.nbytes)
             buffers.append(Value(f"{final.name}.turns", (2 * size,), "uint8"))
             places[root] = Within(buffers[-1], 0, (Move(loop.name, size, 2),))
         places[state] = Between(loop.name, given, later)

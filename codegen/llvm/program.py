@@ -1,4 +1,4 @@
-"""The entry of a program: one native function that calls kernels one after the other, at addresses fixed in advance."""
+"""The entry of a program: one native function that runs its steps, which are calls of kernels, copies and loops."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ..runtime.faults import NO_MEMORY, PLACES
 from ..steps import Carried, Copy, Invoke, Place, Repeat, Step, Word, invokes
 from .scratch import RELEASE
 
-STEP = 2 * PLACES
+STEP = 2 * PLACES  # more than any status of a kernel
 TIMED = ".timed"  # suffix to the name of an entry, for the one that also records how long each step took
 CLOCK = 6 if sys.platform == "darwin" else 1  # CLOCK_MONOTONIC of the C library
-LAP_WORDS = 2  # of 64 bits for a step: the nanoseconds and the number of its runs
+LAP_WORDS = 2  # 64-bit words for a step: its nanoseconds, and the number of its runs
 THREADS = ".threads"  # suffix to the name of an entry, for the function that limits its threads
 PARALLEL, LIMITED = "GOMP_parallel", "tir.parallel"  # OpenMP's function that runs a parallel loop, and the one in its place
 
 
 def entry(name: str, bases: Sequence[str], steps: Sequence[Step], keeping: Collection[str], timed: bool = False) -> str:
     """The LLVM module of `i32 <name>(ptr <base>, ...)`, which runs the steps in order. It returns 0, or NO_MEMORY as soon as a
-    kernel does. To any other status of a kernel it adds STEP times the number of the kernel's step, from 1 on, and returns it.
+    kernel does. To any other status but 0 it adds STEP times the number of the kernel in order, from 1 on, and returns it.
 
     `keeping` are the symbols of kernels that keep memory; `void <name>.release()` frees it. With `timed` there is also `i32
     <name>.timed(ptr <base>, ..., ptr %times)`, which adds to LAP_WORDS words of each step its nanoseconds and its runs: those of
@@ -64,8 +64,8 @@ define internal void @tir.lap(ptr %last, ptr %lap) nounwind {{
 
 
 class _Entry:
-    """The text of an entry as it grows. `label` is that of the block at the end, `failing` are the statuses of kernels with their
-    numbers and blocks."""
+    """The text of an entry as it grows. `label` names the current block; `failing` has the status, the number and the block of
+    each kernel."""
 
     def __init__(self, bases: Sequence[str], steps: Sequence[Step], timed: bool):
         self.bases, self.timed, self.lines, self.label = bases, timed, list[str](), "entry"
@@ -112,13 +112,13 @@ class _Entry:
         self._lap(number)
 
     def _repeat(self, step: Repeat) -> None:
-        steps, i, before = self._count(step), f"%at.{step.loop}", self.label
-        blocks = [f"{part}.{step.loop}" for part in ("loop", "going", "body", "end")]
-        loop, going, body, end = blocks
+        times, i, before = self._count(step), f"%at.{step.loop}", self.label
+        loop, going, body, end = (f"{part}.{step.loop}" for part in ("loop", "going", "body", "end"))
+        entered = body if step.going is None else going
         self.lines += [f"br label %{loop}", f"{loop}:"]
         head = len(self.lines)
-        more = self._set(f"icmp slt i64 {i}, {steps}")
-        self._branch(more, body if step.going is None else going, end, body if step.going is None else going)
+        more = self._set(f"icmp slt i64 {i}, {times}")
+        self._branch(more, entered, end, entered)
         if step.going is not None:
             goes = self._set(f"icmp ne i8 {self._set(f'load i8, ptr {self._pointer(step.going)}')}, 0")
             self._branch(goes, body, end, body)
@@ -133,7 +133,7 @@ class _Entry:
         return str(step.count) if isinstance(step.count, int) else self._set(f"load i64, ptr {self._pointer(step.count)}")
 
     def _branch(self, condition: str, yes: str, no: str, label: str) -> None:
-        """End the block by a branch, and begin the block `label`."""
+        """End the current block by a branch, and begin the block `label`."""
         self.lines += [f"br i1 {condition}, label %{yes}, label %{no}", f"{label}:"]
         self.label = label
 
@@ -170,8 +170,8 @@ class _Entry:
 
 
 def limited_threads(name: str, threads: int, parallel: str = PARALLEL, limited: str = LIMITED) -> str:
-    """The LLVM module of `i32 <name>.threads(i32)`, which sets a number of threads, unless it is given 0, and returns it; this
-    is `threads` at first. The function `limited` runs a parallel loop, as `parallel` does, by so many threads at most."""
+    """The LLVM module of `i32 <name>.threads(i32)`, which sets the most threads, unless it is given 0, and returns them: at first
+    `threads`. The function `limited` runs a parallel loop, as `parallel` does, by so many threads at most."""
     return f"""
 @number = internal global i32 {threads}
 declare void @{parallel}(ptr, ptr, i32, i32)

@@ -1,8 +1,8 @@
-"""Loops that run as such: two operators, around the calls of one step, which a graph has once.
+"""Loops that are not written out: two operators around the calls of one step, which a graph has once.
 
 LoopBegin makes what a step reads: states, and slices of arrays along their first dimension. LoopEnd takes what a step makes: new
-states, and rows of stacked results. All other calls that depend on LoopBegin are the step. What depends on nothing in the loop is
-computed before it. `graph.loops` runs them; the definitions here, those of a first step, tell shapes and types.
+states, and rows of stacked results. The calls between, which depend on LoopBegin, are the step. Values that depend on nothing in
+the loop are computed before it. `graph.loops` orders the calls. The definitions here, of a first step, give shapes and types.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..ir import Value
 from .registry import NEWEST, Apply, operator
 
 BEGIN, END = "LoopBegin", "LoopEnd"
-MIN_LOOPED_STEPS = 9  # with fewer, steps are written out: constants of single steps then fold, and first steps have no state
+MIN_LOOPED_STEPS = 9  # least steps of a loop; fewer are written out: their constants fold, and first steps read no state
 
 
 @operator(BEGIN, NEWEST)
@@ -50,7 +50,7 @@ def looped(
 ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
     """The last states and the stacked rows of a loop of `count` steps. `step` gives new states and rows for states and slices.
 
-    Raises ValueError where a step changes the type of a state, and for rows whose number is not known."""
+    Raises ValueError where a state changes its type, a row is no tensor, or the number of rows is unknown."""
     known = {"steps": count} if isinstance(count, int) else {}
     common = {"loop": apply.fresh("loop"), "states": len(states), "conditional": int(conditional), **known}
     number = apply.constant(count, "int64") if isinstance(count, int) else count

@@ -1,4 +1,4 @@
-"""Loops as their steps one after the other, for targets whose networks run no loop."""
+"""Loops written out as their steps, for targets whose networks run no loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..ops.recurrence import STEPS
 
 
 def write_out_loops(graph: Graph) -> Graph:
-    """The graph without loops. Raises GraphError for one whose number of steps is computed."""
+    """The graph without loops. Raises GraphError for a loop whose number of steps is computed."""
     while loops := outermost(loops_of(graph)):
         graph = _without(ordered(graph), loops[0])
     return graph
@@ -35,8 +35,8 @@ def _without(graph: Graph, loop: Loop) -> Graph:
         for call in graph.calls[first + 1 : last]:
             outputs = tuple(write.value(v.name, v.shape, v.dtype) for v in call.outputs)
             new = replace(call.with_inputs(found), outputs=outputs)
-            if call.operator in STEPS:  # which take no product of an omitted state
-                new = replace(new, inputs=tuple(None if n in (1, 2) and v in zero else v for n, v in enumerate(new.inputs)))
+            if call.operator in STEPS:  # cells of recurrent layers, which need no product with an omitted state
+                new = replace(new, inputs=tuple(None if k in (1, 2) and v in zero else v for k, v in enumerate(new.inputs)))
             write.calls.append(new)
             found |= dict(zip(call.outputs, outputs, strict=True))
         rows.append([found.get(v, v) for v, *_ in loop.arrays(loop.end)])

@@ -3,10 +3,10 @@ sections 3 and 4).
 
 The features of a symbolic program are formulas of its tile sizes. Let these be real numbers: with smooth formulas in place of
 comparisons, minima and maxima (section 3.2), and a network over the features, the predicted time has a gradient. Adam descends in
-the logarithms of the sizes, from many rows at a time, with a penalty where the tiles of an axis exceed it. Rows on the way are
-rounded to legal ones, the exact formulas score these, and the best are measured.
+the logarithms of the sizes, from many rows at a time, with penalties where tiles exceed their axis, or values the registers. Rows
+on the way are rounded to legal ones, the exact formulas score these, and the best are measured.
 
-Differences: choices keep the options of the row that a descent starts from. Before FIRST_ROWS are measured the objective is the
+Differences: choices keep the options of the row that a descent starts from. Before FIRST_ROWS are measured, the objective is the
 estimate among the features; then a small network corrects its logarithm. The network of the paper is trained beforehand.
 """
 
@@ -33,23 +33,23 @@ FEATURES = (
     "estimate", "work_a_thread", "waste", "lane_waste", "tasks_waste", "accumulators", "register_loads", "l1_bytes", "l2_bytes",
     "l3_bytes", "unroll_prod", "auto_unroll_max_step",
 )  # fmt: skip
-HELD = [FEATURES.index("accumulators"), FEATURES.index("register_loads")]  # values in registers
-SAMPLED_ROWS = 256  # of all sketches, from which the best are starts
-STARTS = 32  # rows that descend at a time
-MAX_PROGRAMS = 4  # variants among them
-STEPS, ROUNDED_EVERY = 48, 12  # of Adam, and those whose rows are rounded
-RATE = 0.1  # of Adam, in logarithms of sizes
-PENALTY = 10.0  # of the squared excess of an axis, and of registers, in logarithms
+HELD = [FEATURES.index("accumulators"), FEATURES.index("register_loads")]  # features that count values in registers
+SAMPLED_ROWS = 256  # random rows of all sketches, the best of which are starts
+STARTS = 32  # rows that descend in a batch
+MAX_PROGRAMS = 4  # most variants among the starts, each a symbolic program
+STEPS, ROUNDED_EVERY = 48, 12  # steps of Adam, and steps from one rounding of the rows to the next
+RATE = 0.1  # learning rate of Adam, in natural logarithms of sizes
+PENALTY = 10.0  # weight of the squared excess over an axis and over the registers, in natural logarithms
 FIRST_ROWS = 12  # measured rows before the network corrects
-HIDDEN, DECAY = 16, 0.1  # units of the one layer of the network, and its penalty of weights
-MIN_SPREAD = 0.05  # of a feature, in doublings, so that constant ones stay so
-RANDOM_SHARE = 0.1  # of a batch
+HIDDEN, DECAY = 16, 0.1  # units of the one hidden layer of the network, and its L2 penalty
+MIN_SPREAD = 0.05  # doublings, added to the standard deviation of a feature: a constant one is divided by this
+RANDOM_SHARE = 0.1  # share of random rows in a batch, at least one row
 
 Row = tuple[int, ...]
 
 
 class Felix(RowPolicy):
-    """The rows that gradient descents come by, best first by the exact objective."""
+    """Rows near the paths of gradient descents, best first by the exact objective."""
 
     _network: Any = None
 
@@ -78,7 +78,7 @@ class Felix(RowPolicy):
         return {(k, tuple(row)): time for row, time in zip(rows[members].tolist(), times.tolist(), strict=True)}
 
     def _described(self, k: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of the rows that have programs: their numbers, the features summed over statements, and the logarithm of the summed
+        """For rows that have programs: their indices, the features summed over statements, and the logarithms of the summed
         estimates."""
         programs = sketch_programs(self.sketches[k])
         if programs.count_concrete(rows) > programs.max_concrete:
@@ -106,7 +106,7 @@ class Felix(RowPolicy):
             self._mean, self._spread, self._error = matrix.mean(axis=0), matrix.std(axis=0) + MIN_SPREAD, errors.mean()
             network = MLPRegressor(hidden_layer_sizes=HIDDEN, activation="tanh", solver="lbfgs", alpha=DECAY, random_state=seed)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # as it stops before it has converged, which is early enough
+                warnings.simplefilter("ignore")  # that it stops before it has converged: early enough
                 self._network = network.fit((matrix - self._mean) / self._spread, errors - self._error)
 
     def _correction(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -136,7 +136,7 @@ class Felix(RowPolicy):
             for own, extent in tiles:
                 at = [place[c] for c in own]
                 slope[at] += 2 * PENALTY * np.maximum(0.0, logs[at].sum(axis=0) - np.log(extent))
-            means, squares = 0.9 * means + 0.1 * slope, 0.999 * squares + 0.001 * slope**2
+            means, squares = 0.9 * means + 0.1 * slope, 0.999 * squares + 0.001 * slope**2  # decays as in Adam's paper
             logs -= RATE * means / (1 - 0.9**step) / (np.sqrt(squares / (1 - 0.999**step)) + 1e-8)
             logs = np.maximum(logs, 0.0)
             if step % ROUNDED_EVERY == 0:
@@ -146,7 +146,7 @@ class Felix(RowPolicy):
         return np.unique(np.concatenate(passed), axis=0)
 
     def _gradient(self, relaxed: Sequence[Relaxed], numbers: np.ndarray) -> np.ndarray:
-        """The gradient of the predicted logarithms of times by the columns, of the shape of `numbers`, (columns, n)."""
+        """The gradient of the predicted logarithms of times, and of the penalty of registers, by `numbers`: (columns, n)."""
         runs = [r.run(numbers) for r in relaxed]
         found = np.array([results for results, _ in runs])  # (statements, features, n)
         _, pull = self._correction(np.log2(1 + found).sum(axis=0).T)

@@ -1,12 +1,12 @@
 """Likelihood-free Bayesian optimisation (LFBO: Song et al., A General Recipe for Likelihood-free Bayesian Optimization, ICML
 2022, section 4; as the autotuner of Helion, 2025, does it by default).
 
-A classifier learns which rows are good: those among the fastest GOOD of all measured ones. A good row weighs by its improvement
-over the slowest good one, and each row stands among the bad ones, too, with the weight 1. Then the odds that the classifier gives
-a row are its expected improvement (equation 7 of the paper), without a model of times: only the head of the ranking matters.
+A classifier learns which rows are good: the fastest GOOD of all valid measured ones. A good row weighs by its improvement over
+the fastest row that is not good. Each row stands among the bad ones, too, with the weight 1. Then the odds that the classifier
+gives a row are its expected improvement (equation 7 of the paper), without a model of times.
 
-The pool of a batch are neighbours and mutants of the fastest rows, Helion's search copies, and random rows. Those with the
-highest odds are measured. Until FIRST_ROWS were measured, rows are random, or by a model if given.
+The pool of a batch are random rows, and neighbours and mutants of the fastest rows, which Helion calls search copies. Those with
+the highest odds are measured. Until FIRST_ROWS were measured, rows are random, or ranked by a model if one is given.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..policy.lineage import coordinates
 from ..policy.rows import Point, RowPolicy
 from ..population.mutate import mutants_of, mutations, neighbours
 
-GOOD = 0.25  # share of good rows; Helion has 0.1 of some hundred, and never fewer than one
-FIRST_ROWS = 8  # measured rows before the classifier is asked
+GOOD = 0.25  # share of good rows, at least one row; Helion has 0.1, of some hundred rows
+FIRST_ROWS = 8  # valid measured rows before the classifier is asked
 SEARCH_COPIES = 5  # fastest rows that others are made from, as in Helion
-MUTANTS = 64  # of each of these
-RANDOM_ROWS = 128  # of the pool, of all sketches
-RANDOM_SHARE = 0.1  # of a batch, at least one
-TREES = 64  # of the random forest
+MUTANTS = 64  # mutants of each search copy
+RANDOM_ROWS = 128  # random rows in the pool, of all sketches
+RANDOM_SHARE = 0.1  # share of a batch drawn from the pool at random, at least one row
+TREES = 64  # trees of the random forest
 
 
 class LikelihoodFree(RowPolicy):
@@ -68,7 +68,7 @@ class LikelihoodFree(RowPolicy):
         times = np.log(np.array([self.measured[p] for p in known]))
         order = np.argsort(times, kind="stable")[: len(self.best(len(times)))]
         good = order[: max(1, round(GOOD * len(order)))]
-        better = times[order[min(len(good), len(order) - 1)]] - times[good] + 1e-9  # than the fastest row that is not good
+        better = times[order[min(len(good), len(order) - 1)]] - times[good] + 1e-9  # in logarithms of seconds
         described = self._described(known)
         x = np.concatenate([described, described[good]])
         y = np.concatenate([np.zeros(len(known)), np.ones(len(good))])
@@ -78,7 +78,7 @@ class LikelihoodFree(RowPolicy):
         return probability / (1 - probability + 1e-9)
 
     def _described(self, points: list[Point]) -> np.ndarray:
-        """Points as numbers: an indicator of each sketch, then sizes in doublings and choices, filled up with zeros."""
+        """Points as numbers: one-hot sketches, then sizes in doublings and choices, filled up with zeros."""
         result = np.zeros((len(points), len(self.sketches) + self._width))
         for k in {number for number, _ in points}:
             own = [n for n, (number, _) in enumerate(points) if number == k]

@@ -1,14 +1,13 @@
 """Draft, then verify (Pruner: Qiao et al., ASPLOS 2025, sections 4.1 to 4.3, and `psa_model.py` of its released code).
 
-A formula drafts: the evolution of Ansor runs with an analyzer of symbols in place of the learned model, and its best rows are the
-drafts. The learned model verifies: it scores the drafts alone, and the best of these are measured. So the model, which needs all
-features of a program, scores some hundred rows of a batch, not thousands.
+A formula drafts: the evolution of Ansor runs with the symbol-based analyzer in place of the learned model, and its best rows are
+the drafts. The learned model verifies: it scores the drafts alone, and the best of these are measured. So the model, which needs
+all features of a program, scores some hundred rows of a batch, not thousands.
 
 The analyzer gives a statement the longer of two times. That of its operations is multiplied by penalties: for threads without
 work at the end, for lanes thrown away, for few operations a load, for more values than registers. The other is that of its bytes.
-The paper's penalties are those of a GPU (warps, waves, registers of a thread), here of a processor; on a GPU the formula of this
-project drafts. Of the paper, the model that follows data from memory level to level, and MoA, which begins with a model of
-another machine, are not here.
+The paper's penalties are those of a GPU (warps, waves, registers of a thread), here of a CPU; on a GPU the project's own formula
+drafts. Left out are the paper's model of data that moves through memory levels, and the transfer from another machine (MoA).
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class SymbolAnalyzer:
 
 
 class Pruner(Ansor):
-    """The evolution by the analyzer, and the best of its DRAFTS best rows by the learned model."""
+    """The evolution by the analyzer, and its DRAFTS best rows ranked by the learned model."""
 
     probabilities = PROBABILITIES | {"choose": OTHER_CHOICES}
 

@@ -1,13 +1,13 @@
 """Monte-Carlo tree search whose moves any function proposes (Reasoning Compiler: Tang et al., NeurIPS 2025, section 3).
 
 A node of the tree is a whole schedule. UCT selects a node with fewer than BRANCHES children. The proposer sees this node, its
-ancestors with their scores, and the fastest measured schedule, and proposes changes of knobs; each is a child. A few random
-mutations of the child, scored by the model, are its rollout. The best score goes back up the path. The best scored schedules are
-measured, and the tree stays for the next batch.
+ancestors with their scores, and the fastest measured schedule, and proposes changes of knobs; each makes a child. A few random
+mutations of the child, scored by the model, are its rollout. The best score goes back up the path. The schedules with the best
+scores are measured, and the tree stays for the next batch.
 
 The proposer of the paper is a language model. `asking(complete)` makes one of any function from a text to a text: a call of a
 service, a local model, recorded answers. Without a proposer moves are random mutations, the paper's search without a language
-model; they also replace proposals that are no settings of a knob, or known. A proposal is data, of which nothing is run.
+model. A mutation also replaces proposals that are all invalid or known. A proposal is data, and nothing in it is run.
 
     policy = lambda task: make_policy(task, "reasoning", proposer=asking(complete))
     tir.autotune(func, policy=policy)
@@ -31,12 +31,12 @@ from ..population.sample import legalize
 from ..space.sketch import Sketch
 from .knobs import knobs
 
-BRANCHES = 2  # children of a node, as in the paper
+BRANCHES = 2  # most proposals for a node, and children with which UCT descends from it; as in the paper
 EXPLORATION = math.sqrt(2)  # of UCT, as in the paper
-SIMULATIONS = 24  # expanded nodes of a batch, each with one call of the proposer
-ROLLOUTS = 8  # random schedules from a child
-ROLLOUT_STEPS = 3  # mutations of each
-SHOWN_NODES = 3  # in a question: a node, its parent, and the parent of that
+SIMULATIONS = 24  # nodes expanded for a batch, each with one call of the proposer
+ROLLOUTS = 8  # random schedules made from a child
+ROLLOUT_STEPS = 3  # mutations of each random schedule
+SHOWN_NODES = 3  # nodes in a question: a node, its parent, and its grandparent
 
 Settings = Mapping[str, Sequence[int]]  # numbers of knobs, by name
 
@@ -87,7 +87,7 @@ class _Node:
     point: Point
     score: float
     parent: _Node | None
-    best: float  # score of it, its descendants and their rollouts
+    best: float  # best score of the node, its descendants and their rollouts
     visits: int = 0
     children: list[_Node] = field(default_factory=list)
 
@@ -112,7 +112,7 @@ class ReasoningSearch(RowPolicy):
         self._scores: dict[Point, float] = {}
 
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
-        if not self._roots:  # of each sketch its seed, or the smallest row
+        if not self._roots:  # the seed of each sketch, or else its stand-ins
             first = (s.matrix([s.seed or s.stand_ins()]) for s in self.sketches)
             self._roots = [self._nodes(k, legalize(self.sketches[k], self.target, row), None)[0] for k, row in enumerate(first)]
         for _ in range(self.simulations):
@@ -147,7 +147,7 @@ class ReasoningSearch(RowPolicy):
                 above.best, above.visits = max(above.best, best), above.visits + 1
 
     def _asked(self, node: _Node) -> np.ndarray:
-        """The rows of the proposer for a node, in canonical form; proposals that are no settings are left out."""
+        """The rows that the proposer asks for at a node, made legal, without invalid proposals."""
         (k, row), sketch = node.point, self.sketches[node.point[0]]
         if self.proposer is None:
             return sketch.matrix([])
@@ -157,7 +157,7 @@ class ReasoningSearch(RowPolicy):
         return legalize(sketch, self.target, sketch.matrix(r for r in changed if r is not None))
 
     def _changed(self, k: int, row: Sequence[int], settings: Any) -> list[int] | None:
-        """A row with other settings; None unless they are numbers of known knobs, positive, and options of choices."""
+        """A row with other settings; None unless all knobs are known, and numbers are positive or options of choices."""
         options = {c.column: c.options for c in self.sketches[k].choices}
         result = list(row)
         for name, numbers in settings.items() if isinstance(settings, Mapping) else ():
@@ -174,7 +174,7 @@ class ReasoningSearch(RowPolicy):
         return {name: [point[1][c] for c in columns] for name, columns in self._knobs[point[0]].items()}
 
     def _nodes(self, k: int, rows: np.ndarray, parent: _Node | None) -> list[_Node]:
-        """Nodes of rows, scored; the scores are known from now on."""
+        """Scored nodes of rows; the scores are kept."""
         scores = self.scores(k, rows).tolist()
         made = [_Node((k, tuple(row)), score, parent, score) for row, score in zip(rows.tolist(), scores, strict=True)]
         self._scores |= {node.point: node.score for node in made}

@@ -1,4 +1,4 @@
-"""Recorded formulas over real numbers, smooth, with their gradients (Felix: Zhao et al., ASPLOS 2024, section 3.2)."""
+"""Smooth forms of recorded formulas over real numbers, with gradients (Felix: Zhao et al., ASPLOS 2024, section 3.2)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from costmodel.recording import OPERATIONS, Recording
 
-SHARPNESS = 24.0  # of the logistic function of a relative difference, in place of a comparison
-CEIL_SLACK = 1e-9  # by which a number may exceed an integer
+SHARPNESS = 24.0  # factor of a relative difference in the logistic function that takes the place of a comparison
+CEIL_SLACK = 1e-9  # most that a quotient exceeds an integer by rounding
 
 Partials = Sequence[Any]  # derivatives by the operands of a step
 
@@ -20,9 +20,9 @@ class Relaxed:
 
     def __init__(self, recording: Recording, results: int):
         self.constants = recording.constants.tolist()
-        self.steps: list[tuple[str, tuple[int, ...]]] = []  # operations, and the numbers of the values of their operands
+        self.steps: list[tuple[str, tuple[int, ...]]] = []  # operations, and the indices of their operands among the values
         self.results = [0] * results
-        value = [*range(len(self.constants)), *[0] * recording.registers]  # of each register
+        value = [*range(len(self.constants)), *[0] * recording.registers]  # index of the value in each register
         for code, to, *operands in recording.code.tolist():
             if (op := OPERATIONS[code]) == "store":
                 self.results[to] = value[operands[0]]
@@ -31,7 +31,7 @@ class Relaxed:
             value[to] = len(self.constants) + len(self.steps) - 1
 
     def run(self, x: np.ndarray) -> tuple[np.ndarray, list[Partials]]:
-        """The results for a (columns, n) matrix, at least 0, as a (results, n) matrix, and the derivatives of each step."""
+        """The results for a (columns, n) matrix, a (results, n) matrix clipped at 0, and the derivatives of each step."""
         values: list[Any] = [*self.constants]
         partials: list[Partials] = []
         for op, operands in self.steps:
@@ -83,18 +83,18 @@ def _quotient(a: Any, b: Any, _: Any) -> tuple[Any, Partials]:
     return a / b, (1 / b, -a / b**2)
 
 
-# For each operation the smooth value of its operands, and the derivatives by them.
+# Functions from the operands of an operation to its smooth value and the derivatives by the operands.
 RULES: dict[str, Callable[..., tuple[Any, Partials]]] = {
     "+": lambda a, b, _: (a + b, (1.0, 1.0)),
     "-": lambda a, b, _: (a - b, (1.0, -1.0)),
     "*": lambda a, b, _: (a * b, (b, a)),
     "/": _quotient,
     "//": _quotient,
-    "%": lambda a, b, _: (b / 2, (0.0, 0.5)),  # as likely any remainder as another
+    "%": lambda a, b, _: (b / 2, (0.0, 0.5)),  # the mean of all remainders
     "min": _minimum,
     "max": _maximum,
     "<": lambda a, b, _: _less(a, b),
     "<=": lambda a, b, _: _less(a, b),
     "select": _select,
-    "ceil": lambda a, *_: (np.ceil(a - CEIL_SLACK), (1.0,)),  # the identity for gradients
+    "ceil": lambda a, *_: (np.ceil(a - CEIL_SLACK), (1.0,)),  # exact, with the gradient of the identity
 }

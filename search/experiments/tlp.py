@@ -5,8 +5,8 @@ the order of their first use. The sequence is cut or filled to STEPS x WIDTH. So
 nest is computed, to score a schedule. As in the paper, the search is that of Ansor.
 
 Differences: the paper trains a transformer on millions of recorded programs beforehand, with a loss of ranks; here a forest of
-random trees learns the measured candidates of the task, as throughputs relative to the best. It scores once there are as many
-as Ansor's warm-up has.
+random trees learns the measured candidates of the task, as throughputs relative to the best. Until WARM_UP candidates are
+measured, scores are random, as in `ansor`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ..space.sketch import Sketch
 from .ansor import WARM_UP, Ansor
 from .pruner import Pruner
 
-STEPS = 40  # of a sequence; the paper has 25 for processors
+STEPS = 40  # steps of a sequence; the paper has 25 for processors
 WIDTH = 10  # numbers of a step; the paper has 22, most of which tell kinds of primitives apart
-TREES = 50  # of the forest
+TREES = 50  # trees of the forest
 
 
 class TraceModel(Ansor):
@@ -62,7 +62,7 @@ class TraceModel(Ansor):
 
 
 def sequences(sketch: Sketch, rows: np.ndarray) -> np.ndarray:
-    """The steps of the traces of rows as numbers: an (n, STEPS * WIDTH) float32 matrix, sizes as log2(1 + size)."""
+    """The steps of the traces of rows as numbers: an (n, STEPS * WIDTH) float32 matrix of log2(1 + number)."""
     result = np.zeros((STEPS * WIDTH, len(rows)), dtype=np.float32)
     variants = sketch.variants(rows)
     for variant in np.unique(variants, axis=0):
