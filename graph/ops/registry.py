@@ -35,7 +35,7 @@ from tir.verify.bounds import check_bounds
 
 from ..ir import Call, Value
 
-NEWEST = 1 << 30  # a version above all; operators since then exist in graphs alone, not in files
+NEWEST = 1 << 30  # a version above all; operators since this one exist in graphs alone, not in files
 
 KINDS: dict[str, tuple[str, ...]] = {
     "float": tuple(filter(dtypes.is_float, dtypes.TABLE)),
@@ -60,7 +60,7 @@ class Apply(Protocol):
         """A name that no value and no loop has."""
 
     def dtype(self, value: Value) -> str:
-        """The element type of a value in the file, which may be a narrow one (see `narrow`)."""
+        """The element type of a value in the file, which may be a narrow one (see `graph.ops.narrow`)."""
 
     def known(self, value: Value) -> np.ndarray | None:
         """The elements of a value that is constant, else None."""
@@ -83,12 +83,12 @@ class Body(Protocol):
 class Operator:
     """An operator in the versions `since` to `until` of the operator set. Its `name` begins with the domain, but for ONNX's own.
 
-    `define` makes tensors of tensors; of a composite, values of an `Apply` and values. `operands` are the attributes that inputs
-    become, by the positions of these. Such inputs must be constants, unless the name is a positional parameter, too: those
-    are attributes if all of them are constants, else tensors. The other fields are properties of which passes make use:
+    `define` makes tensors from tensors; for a composite, values from an `Apply` and values. `operands` are the attributes that
+    inputs become, by the positions of these. Such inputs must be constants, unless the name is a positional parameter, too: those
+    are attributes if all of them are constants, else tensors. The other fields are properties that passes use:
 
     view          it has the elements of its first input in their order, so that it needs no kernel
-    moves         elements of its results are those of its first input, from an offset on at strides
+    moves         elements of its results are those of its first input, at strides from an offset on
     monotone      elements of its result are some of its first input, chosen by their order, so that it commutes with scaling
     changes       it changes some elements of its first input, by `te.scatter`, so that it can do so in place
     commutative   its two inputs may be exchanged
@@ -96,7 +96,7 @@ class Operator:
     sums          elements of its result are sums, which begin with 0 and are never -0, unless there are further inputs than two
     bias          the position of its last input, which is added to such sums, times `alpha` where that is an attribute
     linear        it is linear in each of its two inputs, unless there are further ones
-    halves        the least number of results with which it is to read and write halves, computing in float32; 0 for never
+    halves        the least number of results with which it reads and writes 16-bit floats, computing in float32; 0 for never
     """
 
     name: str
@@ -136,15 +136,10 @@ class Operator:
 
     def taken(self, given: Sequence[Any], constant: Callable[[Any], bool]) -> tuple[list[tuple[int, str]], list[int]]:
         """The inputs that become attributes, with the names of these, and those that are tensors; by their positions."""
-        there = {n: name for n, name in self.operands.items() if n < len(given) and given[n]}
-        open_ = any(name in self._tensors and not constant(given[n]) for n, name in there.items())
+        present = {n: name for n, name in self.operands.items() if n < len(given) and given[n]}
+        open_ = any(name in self._tensors and not constant(given[n]) for n, name in present.items())
         fixed = {n for n, name in self.operands.items() if not (open_ and name in self._tensors)}
-        return [(n, name) for n, name in there.items() if n in fixed], [n for n in range(len(given)) if n not in fixed]
-
-    @property
-    def fixed(self) -> list[int]:
-        """The positions of the inputs that must be constants."""
-        return [n for n, name in self.operands.items() if name not in self._tensors]
+        return [(n, name) for n, name in present.items() if n in fixed], [n for n in range(len(given)) if n not in fixed]
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -174,7 +169,7 @@ def _signature(define: Callable[..., Any]) -> list[inspect.Parameter]:
     return list(inspect.signature(define).parameters.values())
 
 
-MAX_KNOWN_CALLS = 1024  # calls in each cache: those of one network, of which the largest have some hundreds of different ones
+MAX_KNOWN_CALLS = 1024  # calls in each cache: the largest networks have some hundreds of different ones
 
 _TABLE: dict[str, list[Operator]] = {}
 
@@ -192,7 +187,7 @@ def operator(
 def composite(
     name: str, since: int = 1, until: int = NEWEST, operands: Mapping[int, str] | None = None, domain: str = ""
 ) -> Register:
-    """Register a definition of an operator by others, of an `Apply`; tried after an operator of that name that refuses."""
+    """Register a definition of an operator by others, through an `Apply`. It is tried where operators of that name refuse."""
     return _registering(partial(Operator, qualified(name, domain), since, until, operands=operands or {}, composite=True))
 
 
@@ -235,7 +230,7 @@ def alternatives(name: str, opset: int = 0) -> list[Operator]:
 
 
 def versions(name: str) -> str:
-    """The versions of the operator set for which there is an operator of that name, in words; empty for an unknown name."""
+    """The versions of the operator set that have an operator of that name, in words; empty for an unknown name."""
     spans = sorted((o.since, o.until) for o in _TABLE.get(name, ()) if o.since < NEWEST)
     return " and ".join(f"{low} and later" if high == NEWEST else f"{low} to {high}" for low, high in spans)
 
@@ -250,10 +245,10 @@ HOW_TO_ADD = "an operator can be added, by graph.operator or graph.composite: do
 
 def unknown(name: str) -> str:
     """The reason why there is no operator of a name in a version that a file has, with the versions or the nearest name."""
-    there = versions(name)
+    known = versions(name)
     domain = name.rpartition(".")[0]
-    near = "" if there else nearest_name(name, [other for other in names() if other.rpartition(".")[0] == domain])
-    return f"there is no such operator{f'; it is for versions {there}' if there else f'; did you mean {near}?' if near else ''}"
+    near = "" if known else nearest_name(name, [other for other in names() if other.rpartition(".")[0] == domain])
+    return f"there is no such operator{f'; it is for versions {known}' if known else f'; did you mean {near}?' if near else ''}"
 
 
 def tensors(call: Call, inputs: Sequence[te.Tensor | None]) -> tuple[te.Tensor, ...]:

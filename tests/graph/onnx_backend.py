@@ -108,7 +108,7 @@ def _operands(graph: onnx.GraphProto, opset: int, wanted: set[str]) -> set[str]:
     for node in (graph.node[number] for number in reversed(ordered(graph.node))):
         ours = node.domain in ("", "ai.onnx")
         found = alternatives(node.op_type, opset) if ours else []
-        wanted |= {node.input[n] for o in found[:1] for n in o.fixed if n < len(node.input)}
+        wanted |= {node.input[n] for o in found[:1] for n, _ in o.taken(node.input, lambda _: False)[0]}
         makes_shape = ours and node.op_type in OF_CONSTANTS
         if makes_shape or (node.op_type not in MEASURES and any(name in wanted for name in node.output)):
             wanted |= set(node.input)
