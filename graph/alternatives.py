@@ -1,7 +1,7 @@
 """Other forms of the groups of a network: in parts, or a convolution by another algorithm. Tuning decides between them.
 
-A form is known by the key of the function whose other form it is: that of a group, or of a convolution alone. `Records` keep the
-forms that were faster inside of a network.
+A form stands in place of a function, a group's or a single convolution's, and is known by its key. `Records` keep the forms that
+were faster inside of a network.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARTED = "parted"  # the form of a group in parts; those of convolutions are in 
 
 @dataclass(frozen=True)
 class Alternative:
-    """Another `form` of the function with this key. `values` are the names of what the calls of its groups make."""
+    """Another `form` of the function with this key. `values` are the names of the results of calls in its groups."""
 
     key: str
     form: str
@@ -41,8 +41,8 @@ def part(graph: Graph, forms: Mapping[str, str]) -> Graph:
 
 
 def seams(group: Group) -> list[Value]:
-    """The values between the parts of a group: the results of its calls that are not pointwise, or else, what its last call reads
-    of it. None where a part would be pointwise and change no places: it is cheapest where it is."""
+    """The values between the parts of a group: the results of all calls but the last that are not pointwise; without such calls,
+    what the last one reads of the others. Empty where a part would be elementwise alone: inside of the group it costs least."""
     *inner, last = group.calls
     anchors = [c for c in inner if not pointwise(c)]
     if not anchors:
@@ -53,7 +53,7 @@ def seams(group: Group) -> list[Value]:
 
 
 def alternatives(graph: Graph, target: Target) -> Iterator[Alternative]:
-    """The other forms of what a graph, after all passes but minimal filtering, has by default."""
+    """The other forms of the default groups of a graph after all passes but minimal filtering."""
     choose = fastest(target)
     convolutions: dict[str, tuple[str, str]] = {}  # the key and the other form, by the name of the result
 

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from search import Records
     from search.sizes import Sizes
 
-MAX_PLANNED_STEPS = 32  # of all loops of a network with a plan for all sizes: reading 20 steps at all samples took 33 s (Zen 4)
-MAX_RANDOM_SAMPLES = 12  # of the sizes of a network beyond those that `samples` gives, for each choice of sizes that are 1
+MAX_PLANNED_STEPS = 32  # steps of all loops of a network with plans: to read 20 steps at all samples took 33 s on a Zen 4
+MAX_RANDOM_SAMPLES = 12  # random combinations of sizes after those of `samples`, for each choice of the sizes that are 1
 
 Cache = ObjectCache | Literal["user"] | None
 Computation = PrimFunc | Sequence[Tensor | Var]  # a function, or the parameters of one as `te` has them, outputs last
@@ -187,7 +187,7 @@ class _Variants:
                 own.append(sample.sharing(own[0]) if own else sample)
 
     def _read(self, graph: OpenGraph, row: Row) -> Graph | None:
-        """The network at these sizes, None where it refuses them; its text is kept."""
+        """The network at these sizes, None where it refuses them; a survey of it is kept."""
         found = None
         with suppress(GraphError):
             found = graph.at(row)
@@ -195,8 +195,8 @@ class _Variants:
         return found
 
     def survey(self, graph: OpenGraph, largest: Row) -> None:
-        """Read the network at the smallest and the largest sizes, and at even and odd ones below the middle, between samples, for
-        the plans to know where they hold."""
+        """Read the network for plans to learn which sizes they cover: at the smallest and the largest sizes, and between samples,
+        at even and odd thirds of the largest."""
         for ones in sorted({ones for ones, _ in self.samples}, key=sorted):
             for read in (
                 {n: (2, most) for n, most in largest.items()},
@@ -206,7 +206,7 @@ class _Variants:
                     self._read(graph, dict(zip(largest, row, strict=True)))
 
     def complete(self, graph: OpenGraph, largest: Row) -> None:
-        """Read the network at random sizes until a plan follows: its groups may be others where sizes divide those of weights."""
+        """Read the network at random sizes until samples have a plan: where sizes divide those of weights, groups may differ."""
         rng = np.random.default_rng(0)
         for ones in sorted({ones for ones, _ in self.samples}, key=sorted):
             for _ in range(MAX_RANDOM_SAMPLES):
@@ -215,7 +215,7 @@ class _Variants:
                 self.learn(graph, {n: 1 if n in ones else int(rng.integers(2, most + 1)) for n, most in largest.items()})
 
     def plan(self, names: Sequence[str]) -> None:
-        """Compile a program for each kind of samples that has a plan."""
+        """Compile a program for each plan, of samples of one structure."""
         for taken in self.samples.values():
             with suppress(NotPlanned):
                 plan = OpenPlan(names, taken)
@@ -225,11 +225,11 @@ class _Variants:
         self.surveys.clear()
 
     def planned(self, row: Row) -> Planned | None:
-        """The network at these sizes by a plan; None where none is for them."""
+        """The network at these sizes by a plan; None where no plan covers them."""
         return nearest(self.programs, row)
 
     def read(self, graph: OpenGraph, row: Row) -> Network:
-        """The network as it is read at these sizes, by a plan if that is the same one."""
+        """The network read anew at these sizes: by a plan that gives what was read, or else compiled."""
         program = None
         if self.programs and plannable(known := graph.at(row)):
             sample = self._sample(known, row)
@@ -282,12 +282,12 @@ class _Variants:
 
 
 def _sharing(groups: Sequence[Group]) -> list[Group]:
-    """The groups of a network at one of its sizes, whose constants kernels of all sizes read."""
+    """The groups, with constants marked as those that kernels of all sizes read."""
     return [replace(g, func=with_shared_constants(g.func)) for g in groups]
 
 
 def plannable(graph: Graph) -> bool:
-    """True for a network whose loops can be written out for a plan, which has none."""
+    """True for a network of few steps in loops: plans have no loops, so they are written out."""
     return sum(loop.steps or MAX_PLANNED_STEPS + 1 for loop in loops_of(graph)) <= MAX_PLANNED_STEPS
 
 
@@ -323,8 +323,8 @@ def passes_for(target: Target) -> tuple[Pass, ...]:
 
 
 def last_passes(target: Target, winograd: bool = True, forms: Mapping[str, str] | None = None) -> tuple[Pass, ...]:
-    """The passes after all others and after `in_precision`: halves decide for channels last, and filters for convolutions that
-    are not."""
+    """The passes after all others and after `in_precision`: channels last around convolutions of bfloat16, then minimal filtering
+    of other convolutions."""
 
     def images_channels_last(graph: Graph) -> Graph:
         moved = convolve_channels_last(graph, in_fewer_cycles(target))

@@ -1,14 +1,14 @@
 """One plan for all sizes of a network: its kernels, the addresses of its values and the constants that follow from sizes.
 
-The network is read at some of its sizes. Where it has the same groups and wiring at several of them, all its integers, those of
-functions, shapes and places, are polynomials of the sizes (`general`). So one entry serves all sizes: what differs is a table of
+The network is read at some of its sizes, the samples. Samples with the same groups and wiring have a plan if all their integers,
+in functions, shapes and places, are polynomials of the sizes (`general`). One entry then serves all sizes. It reads a table of
 words, which is computed when a size is first called.
 
-A plan serves without another look at the network only between sizes at which the network was read, and was the same but for
-polynomials (`Survey`): a Slice up to row 5 is another polynomial at fewer rows.
+Between sizes at which the network was read and agreed with the polynomials, a plan serves without reading it again (`Survey`). At
+others the network may differ: a Slice up to row 5 is another polynomial at fewer rows.
 
-Values in the arena keep the order of their addresses at the largest sample: a value begins after all below it that live at the
-same time. That holds at all sizes, and is what `memory.plan` gives at that sample.
+Values in the arena keep the order of their addresses at the largest sample, as `memory.plan` gives them. At all sizes a value
+begins after all below it that live at the same time.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ from .places import Places, places
 from .tables import Coverage, Formulas, Polynomial, Row, TableProgram, Tables, content, leading, octagon, ones_of, sized_elements
 
 TABLE = "table"  # the block of the words of a size, and of the constants that follow from it
-MAX_FITTED_ELEMENTS = 16  # of a constant whose elements are polynomials of the sizes
-MAX_FITTED_INTEGER = 1 << 31  # above, a constant is a mask's lowest number, or what an index cannot be
-MAX_SURVEYED_ELEMENTS = 1 << 16  # of a constant that surveys compare: a survey keeps it, and each has weights of its own
-MIN_DISTINCT = 3  # values of a size among the samples of a plan: two give a polynomial, the third checks it
+MAX_FITTED_ELEMENTS = 16  # elements of a constant that may be polynomials of the sizes, as those of a shape
+MAX_FITTED_INTEGER = 1 << 31  # largest magnitude of such an element: larger ones are no sizes or indices, but masks
+MAX_SURVEYED_ELEMENTS = 1 << 16  # elements of a constant that surveys compare: each survey keeps an array of its own
+MIN_DISTINCT = 3  # least different values of a size among the samples of a plan: two give a polynomial, the third checks it
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The groups of a network at the sizes `row`. `values` are those that groups read and make, in order of appearance."""
+    """The groups of a network at the sizes `row`. `values` are its inputs, outputs and what groups read and make, in order, with
+    the values in which they lie."""
 
     row: Row
     graph: Graph
@@ -58,7 +59,7 @@ class Sample:
 
     @classmethod
     def of(cls, row: Row, graph: Graph, groups: Sequence[Group], found: Sequence[Donation]) -> Sample:
-        """`graph` is the one that is planned, without the calls of donations."""
+        """The sample of a graph without the calls of donations."""
         inside = places(graph)
         read = [v for g in groups for v in (*g.inputs, *g.outputs)]
         named = dict.fromkeys([*graph.inputs, *read, *graph.outputs])
@@ -68,12 +69,12 @@ class Sample:
 
     @cached_property
     def ones(self) -> frozenset[str]:
-        """The sizes that are 1: a loop of one iteration is none, so the functions there are others."""
+        """The sizes that are 1: they have no loops, so functions differ from those at larger sizes."""
         return ones_of(self.row)
 
     @cached_property
     def structure(self) -> tuple:
-        """All but the integers."""
+        """All but the integers: texts of functions, wiring, and kinds of values."""
         at = {v: n for n, v in enumerate(self.values)}
         groups = tuple(
             (n.text, tuple(at[v] for v in g.inputs), tuple(at[v] for v in g.outputs))
@@ -86,7 +87,7 @@ class Sample:
 
     @cached_property
     def constants(self) -> dict[int, np.ndarray]:
-        """The constants by the positions of their values."""
+        """The constants by the positions of their values, without those that lie in others."""
         found = self.graph.constants
         return {n: found[v.name] for n, v in enumerate(self.values) if v.name in found and self.inside[v].root == v}
 
@@ -104,7 +105,7 @@ class Sample:
         return result
 
     def sharing(self, first: Sample) -> Sample:
-        """The sample with the constants of another one of its structure where they are the same."""
+        """The sample with the arrays of `first`, a sample of the same structure, for all equal constants."""
         both = {n: (a, first.constants[n]) for n, a in self.constants.items()}
         return self.with_constants({n: b if same(a, b) else a for n, (a, b) in both.items()})
 
@@ -116,8 +117,8 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """A network as it is read at the sizes `row`, before passes: the text of its calls and of constants of one integer, whose
-    integers are `numbers`; None where it refuses these sizes. Of its other `constants`, large ones are None."""
+    """A network as it is read at the sizes `row`, before passes. `numbers` has the text of its calls and of constants of one
+    integer; None where it refuses these sizes. `constants` are all others, large ones None."""
 
     row: Row
     numbers: Numbers | None
@@ -134,11 +135,11 @@ class Survey:
 
 
 class NotPlanned(Exception):
-    """Samples that make no plan, with the reason."""
+    """The reason why samples have no plan."""
 
 
 class OpenPlan:
-    """The plan of a network for all sizes that are 1 where they are in its samples, and more elsewhere."""
+    """The plan of a network for combinations of sizes of which the same ones are 1 as in its samples."""
 
     def __init__(self, names: Sequence[str], taken: Sequence[Sample]):
         """The plan of samples of one structure. Raises NotPlanned."""
@@ -164,7 +165,7 @@ class OpenPlan:
             if values not in by_values:
                 by_values[values] = tuple(map(self._formula, zip(*values, strict=True)))
             self.functions.append(by_values[values])
-        self.coverage = self._covering()  # none yet
+        self.coverage = self._covering()  # no sizes until `survey`
 
     def _formula(self, values: Sequence[int]) -> Polynomial:
         values = tuple(values)
@@ -176,8 +177,8 @@ class OpenPlan:
         return found
 
     def _sized(self, taken: Sequence[Sample]) -> dict[int, Formulas | None]:
-        """The constants that follow from sizes: those whose elements are these polynomials, or leading parts of the largest
-        sample's, which are None where they do not lie at its beginning."""
+        """The constants that follow from sizes, by position: their elements are polynomials, or, for None, the constant is a part
+        of the largest sample's that is leading, but not contiguous."""
         result: dict[int, Formulas | None] = {}
         for n, whole in taken[0].constants.items():
             arrays = [s.constants[n] for s in taken]
@@ -196,7 +197,7 @@ class OpenPlan:
         return [(self.largest.values[n], found) for n, found in self.sized.items()]
 
     def shape(self, value: Value) -> tuple[Polynomial, ...]:
-        """The shape of a value of the largest sample, or of one that is of no sample, and has the same shape at all sizes."""
+        """The shape of a value of the largest sample. A value of no sample has the same shape at all sizes."""
         n = self._positions.get(value)
         return tuple((((), extent),) for extent in value.shape) if n is None else self.shapes[n]
 
@@ -211,8 +212,8 @@ class OpenPlan:
         return n is not None and (n in self.sized or not all(map(is_constant, self.shapes[n])))
 
     def survey(self, surveys: Sequence[Survey]) -> None:
-        """Find the sizes that the plan covers: none where the network, between sizes at which it is the same but for polynomials,
-        is another one, too."""
+        """Find the sizes that the plan covers: those between surveys that agree with its polynomials; none if a survey between
+        these disagrees."""
         own = [s for s in surveys if ones_of(s.row) == self.ones]
         known = {tuple(s.row.values()): s for s in own}
         first = [known[tuple(row.values())] for row in self.rows]
@@ -234,14 +235,14 @@ class OpenPlan:
             )
 
         agreeing = [agrees(s) for s in own]
-        within = np.array([self._octagon(s.row) for s, same_text in zip(own, agreeing, strict=True) if same_text])
+        within = np.array([self._octagon(s.row) for s, agreed in zip(own, agreeing, strict=True) if agreed])
         covered = self._covering(tuple(within.min(0).tolist()), tuple(within.max(0).tolist()))
-        if not any(s.row in covered for s, same_text in zip(own, agreeing, strict=True) if not same_text):
+        if not any(s.row in covered for s, agreed in zip(own, agreeing, strict=True) if not agreed):
             self.coverage = covered
 
     def _follows(self, row: Row, array: np.ndarray | None, first: Sequence[np.ndarray | None]) -> bool:
-        """True for a constant at the sizes `row` that begins as those of samples, `first`, do, as far as both go, or whose
-        integers are the same polynomials."""
+        """True for a constant at the sizes `row` that follows those of samples, `first`: both have the same leading part, or
+        integers by the same polynomials."""
         found = [a for a in first if a is not None]
         if array is None or len(found) < len(first):
             return True
@@ -258,13 +259,13 @@ class OpenPlan:
         return octagon([row[name] for name in self._open])
 
     def _covering(self, least: tuple[int, ...] = (), most: tuple[int, ...] = ()) -> Coverage:
-        """The sizes between these bounds. Constants that follow from sizes are known up to those of the largest sample."""
+        """The sizes between these bounds. Constants that follow from sizes limit them to the largest ones of samples."""
         bounded = self._open if any(map(self.is_open, self.constants)) else ()
         limits = {name: max(row[name] for row in self.rows) for name in bounded}
         return Coverage(self.names, tuple(sorted(self.ones)), least, most, limits, tuple(self.rows))
 
     def serves(self, sample: Sample) -> bool:
-        """True where the plan is that of a network as it was read at other sizes."""
+        """True where the plan gives what was read at these sizes."""
         if sample.structure != self.largest.structure or sample.ones != self.ones:
             return False
         row = sample.row
@@ -291,7 +292,7 @@ def digest(array: np.ndarray) -> bytes:
 
 
 def is_planned(names: Sequence[str], taken: Sequence[Sample]) -> bool:
-    """True for samples of one structure that make a plan."""
+    """True for samples of one structure that have a plan."""
     with suppress(NotPlanned):
         OpenPlan(names, taken)
         return True
@@ -311,7 +312,7 @@ class Program(TableProgram):
         self, plan: OpenPlan, groups: Sequence[Group], kernels: Sequence[GroupKernel], layout: MemoryPlan,
         constants: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarray], target: Target,
     ):  # fmt: skip
-        """`groups` and `layout` are those of the largest sample, once constants are prepared, and `constants` its constants."""
+        """The program by `groups`, `layout` and `constants` of the largest sample, after preparations."""
         self.plan, self.kernels, self.layout, graph = plan, tuple(kernels), layout, plan.largest.graph
         donated = {d.output.name: d.input.name for d in plan.largest.found}
         own = [v for v in graph.inputs if v.name not in donated]
@@ -348,7 +349,7 @@ class Program(TableProgram):
         return checked_entry(network, written)
 
     def _steps(self, graph: Graph, groups: Sequence[Group], copied: Sequence[int]) -> list[Step]:
-        """The steps of a call. Its table has the addresses of values, the sizes, and the bytes of copies."""
+        """The steps of a call. Words of its table are the addresses of values, the sizes, and the bytes of copies."""
 
         def address(value: Value) -> Address:
             n = self._at[value]
@@ -365,7 +366,7 @@ class Program(TableProgram):
 
 
 def _below(layout: MemoryPlan, groups: Sequence[Group], graph: Graph, at: Mapping[Value, int]) -> list[tuple[int, list[int]]]:
-    """The values in the arena by their addresses, each with those that it must begin after."""
+    """The values in the arena by their addresses, each with the values after whose ends it must begin."""
     lives = lifetimes(graph, groups, layout.places)
     held = sorted(
         (v for v, a in layout.addresses.items() if a.base == ARENA), key=lambda v: (layout.addresses[v].offset, v.nbytes)

@@ -1,8 +1,8 @@
 """Saved models: files that are mapped into memory and run without a compiler.
 
-A file has a network, or those of the named sizes of an open one and the plans for others, which share their weights. It is a
-shared library followed by the weights, whole pages, by a description as JSON, by the length of that and by MAGIC. A library that
-was exported has the same description, and its weights in a file beside it. Where no C compiler was found, the file begins with
+A file has one network, or several that share weights: those of the named sizes of an open network, and the plans for others. It
+is a shared library, followed by the weights as whole pages, a description as JSON, the length of that, and MAGIC. An exported
+library has the same description, and its weights in a file beside it. Where no C compiler was found, the file begins with
 object files instead, which llvmlite loads. The pages of code and weights are shared by all processes that load it.
 """
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from .variants import OpenModel
 
 MAGIC = b"tirmodel"
-FORMAT = 2  # of the description; a file of another format is refused
-LENGTH_BYTES = 8  # of the number that says how long the description is
-PAGE_BYTES = 4096  # bytes: weights begin at a page, so that they can be mapped
+FORMAT = 2  # version of the description; a file of another one is refused
+LENGTH_BYTES = 8  # bytes of the length of the description
+PAGE_BYTES = 4096  # bytes of a page of memory: weights begin at one, so that they can be mapped
 
 
 def load(path: str | Path) -> Saved | OpenModel:
     """The network in a file that `save` of a model wrote, or in a shared library that `Model.export` wrote, with its file of
-    weights; a network of open sizes as an `OpenModel` for those sizes that the file has.
+    weights. A network of open sizes is an `OpenModel`, for the sizes in the file alone.
 
     Weights are mapped, not read, and no compiler is needed. A file holds machine code, so load only those that you trust. Raises
     GraphError for another file, UnsupportedProcessor where this processor lacks instructions, FileNotFoundError without the file.
@@ -190,7 +190,7 @@ class _SavedProgram(TableProgram):
 
 
 class _SavedVariants:
-    """The networks of a file, at the sizes that it has."""
+    """The networks and plans of a file, as `Variants`."""
 
     def __init__(self, file: _File):
         self._file, described = file, file.description["networks"]
@@ -241,8 +241,8 @@ def _typed(function: Any, arguments: int) -> Entry:
 
 
 def _opened(path: Path) -> ctypes.CDLL:
-    """The library in a file. The dynamic loader would give an older one that it has loaded under the same name, so the name is a
-    new one."""
+    """The library in a file, opened by a new name: by a name that it has loaded before, the dynamic loader gives the older
+    library."""
     with tempfile.TemporaryDirectory(prefix="tir-") as folder:
         name = Path(folder) / path.name
         name.symlink_to(path.resolve())

@@ -1,7 +1,7 @@
-"""Programs whose addresses are words of a table: what runs a plan for all sizes, without a compiler.
+"""Programs whose addresses are words of a table: they run a plan for all sizes without a compiler.
 
-The entry of a plan (see `planned`) reads addresses, sizes and numbers of bytes from a table, which follows from the sizes by
-polynomials. Here are these, the sizes at which they hold, and the network that calls the entry with the table of a size.
+The entry of a plan (see `planned`) reads addresses, sizes and numbers of bytes from a table. This module has the polynomials that
+give the table of a size, the sizes at which they hold, and the network that calls the entry with a table.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .ir import Value
 from .network import Entry, Network
 
 Row = Mapping[str, int]
-Polynomial = tuple[tuple[tuple[str, ...], int], ...]  # of products of sizes, by name, and their factors
+Polynomial = tuple[tuple[tuple[str, ...], int], ...]  # terms: the names of the sizes in a product, and its factor
 
 
 @dataclass(frozen=True, eq=False)
 class Formulas:
-    """Polynomials of sizes as a matrix: integers for all of them at once. `products` are of sizes by their positions."""
+    """Polynomials of sizes as a matrix of factors, one row each. `products` are those of sizes, by the positions of these."""
 
     products: list[list[int]]
     matrix: np.ndarray
@@ -58,7 +58,7 @@ def leading(whole: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def sized_elements(elements: Formulas, sizes: Sequence[int], like: np.ndarray) -> np.ndarray:
-    """A constant whose elements are polynomials of the sizes, of the shape and type of another one."""
+    """The constant whose elements are these polynomials, in the shape and type of `like`."""
     return np.array(elements(sizes)).astype(like.dtype).reshape(like.shape)
 
 
@@ -72,15 +72,15 @@ def ones_of(row: Row) -> frozenset[str]:
 
 
 def octagon(sizes: Sequence[int]) -> list[int]:
-    """The sizes, and the sums and differences of two: where a network is another one beyond some size, or where one is larger
-    than another, one of them tells (octagons: Mine, Higher-Order and Symbolic Computation 19, 2006)."""
+    """The sizes, and the sums and differences of each two. Their bounds describe sizes below a limit, or one size below another
+    (octagons: Mine, Higher-Order and Symbolic Computation 19, 2006)."""
     return [*sizes, *(n for a, b in combinations(sizes, 2) for n in (a + b, a - b))]
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """The sizes that a plan covers: 1 where they are in `ones`, and else from `least` to `most` by their `octagon`, at most
-    `limits`, by name. `rows` are those at which the network was read."""
+    """The sizes that a plan covers, none without `least`. Those named in `ones` are 1; the others have an `octagon` between
+    `least` and `most`, and are at most their `limits`. `rows` are the sizes of the samples."""
 
     names: tuple[str, ...]
     ones: tuple[str, ...]
@@ -100,7 +100,7 @@ class Coverage:
         return all(a <= n <= b for a, n, b in zip(self.least, at, self.most, strict=True))
 
     def distance(self, row: Row) -> float:
-        """The sum of the logarithms of the ratios of sizes to those of the nearest sample."""
+        """The distance to the nearest sample: the sum of the magnitudes of the logarithms of the ratios of sizes."""
         return min(sum(abs(log(row[name] / other[name])) for name in self.names) for other in self.rows)
 
     def __str__(self) -> str:
@@ -112,11 +112,12 @@ class Coverage:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The tables of a program. Values are known by positions: `dimensions` are of their shapes, which end at `ends`; a value lies
-    `parts` bytes inside of its root, one of `roots`.
+    """The tables of a program, whose values are known by positions. `dimensions` are those of all shapes, one after the other,
+    and `ends` the ends of shapes. A value lies `parts` bytes inside of its root, one of `roots`.
 
-    Roots in the arena begin after those `below`, others at `offsets`. `sized` are constants that follow from sizes, whole or as
-    formulas of their elements; `copied` are values that are copied. `inputs` and `outputs` are positions, names and types.
+    Roots in the arena begin after those `below`, others at `offsets`. `sized` are constants that follow from sizes: the largest
+    ones, with formulas of the elements or None for a leading part. `copied` are values that are copied to outputs. `inputs` and
+    `outputs` are positions, names and types.
     """
 
     coverage: Coverage
@@ -193,7 +194,7 @@ class TableProgram:
 
 
 class Planned(Network):
-    """A network of open sizes at some of them: a table of addresses for the code of all sizes."""
+    """A network of open sizes at given ones: their table of addresses, with the code of all sizes."""
 
     def __init__(
         self,
@@ -220,6 +221,6 @@ class Planned(Network):
 
 
 def nearest(programs: Sequence[TableProgram], row: Row) -> Planned | None:
-    """The network at these sizes by the program that was made at the nearest ones; None where none covers them."""
+    """The network at these sizes by the program with the nearest sample; None where no program covers them."""
     found = [p for p in programs if row in p.tables.coverage]
     return min(found, key=lambda p: p.tables.coverage.distance(row)).at(row) if found else None

@@ -42,16 +42,14 @@ if TYPE_CHECKING:
     from codegen import Target
 
 COMPARED_PROFILES = 3  # profiles of each of two models, in turns; a kernel is slower in the network if it is in all of them
-PROFILE_RUNS = 10  # of a model, at most, in each of them
-MIN_RUNS, MAX_RUNS, SECONDS = 5, 200, 4.0  # calls of each of two compared models, and the time for these
+PROFILE_RUNS = 10  # most runs of a model in each profile
+MIN_RUNS, MAX_RUNS, SECONDS = 5, 200, 4.0  # calls of each of two models in the final comparison, and its seconds
 ENDING_SHARE = 0.2  # share of a budget in seconds for the times of both models at its end, unless a call takes more
 MIN_SEARCH_SHARE = 0.1  # the least share of a budget in seconds for the search
-MIN_FORM_SECONDS = 50e-6  # of the calls of a function in a network, from which on other forms of it are tuned, too
-MIN_FORM_SHARE = 0.02  # of the network's time, the same
-SHARPNESS = (
-    8.0  # power of the mean of two forms that stands for the shorter: the other one still counts, less the longer it takes
-)
-KERNEL_SECONDS = 0.2  # to compile a kernel, if the default one came from the cache
+MIN_FORM_SECONDS = 50e-6  # least seconds of a function's calls in a network for which its other forms are tuned, too
+MIN_FORM_SHARE = 0.02  # least share of the network's time for the same
+SHARPNESS = 8.0  # power of the mean that is a smooth minimum of two forms: the longer one counts, too, but less
+KERNEL_SECONDS = 0.2  # seconds to compile a tuned kernel where the default one came from the cache; an estimate
 
 
 @dataclass
@@ -107,9 +105,9 @@ class Rival:
 @dataclass
 class Progress:
     """The tasks of a network, the longest first, and the state of a run. `rivals` are other forms of its parts, and `others` the
-    tasks that only these have. `other` are the seconds of the network outside of
-    kernels. `curve` has pairs: seconds of the run, and of the network from then on. `current` is the task of the last event.
-    `device` is the measuring device where that is not this machine: then the network itself is not timed."""
+    tasks of these forms alone. `other` are the seconds of the network outside of kernels. `curve` has pairs: seconds of the run,
+    and of the network from then on. `current` is the task of the last event. `device` is the measuring device where that is not
+    this machine: then the network itself is not timed."""
 
     name: str
     target: str
@@ -172,8 +170,8 @@ class Progress:
 class TunedNetwork:
     """The result of tuning a network. `before` and `after` are the median seconds of a call with default schedules and as tuned,
     timed in turns. Where the `model` runs on another device, they are sums over its kernels alone. `kept` are the labels of tasks
-    whose default schedule stays, as the tuned one is slower inside of the network, and `forms` those of tasks that have another
-    form, with its name. `result` is that of all tasks."""
+    whose default schedule stays, as the tuned one is slower inside of the network. `forms` are the labels of tasks that have
+    another form, with its name. `result` is that of all tasks."""
 
     model: Model
     before: float
@@ -275,7 +273,7 @@ def tune_graph(
 
 
 def _rivals(progress: Progress, graph: Graph, model: Model, inputs: Mapping[str, np.ndarray], records: Records) -> dict[str, str]:
-    """The forms of the network that has another form of each part that takes long; the progress gets them, and their tasks."""
+    """The other forms of the parts that take long, by the keys of functions. The progress gets them, and their tasks."""
     found, least = [], max(MIN_FORM_SECONDS, MIN_FORM_SHARE * progress.before)
     own = {v.name: (key(g.func), g) for g in model.groups for v in g.outputs}
     if all(t.before < least for t in progress.tasks):
@@ -312,7 +310,7 @@ def _objective(progress: Progress) -> Objective:
 def _keep_forms(
     progress: Progress, own: Model, other: Model, inputs: Mapping[str, np.ndarray], records: Records, runs: int
 ) -> Iterator[str]:
-    """Let records keep the forms that are faster in the network, in each of several profiles; yields their labels."""
+    """Keep in the records the forms that are faster in each of several profiles of the network; yields their labels."""
     gains: list[list[float]] = []
     for _ in range(COMPARED_PROFILES):
         times: dict[str, float] = {}
@@ -368,7 +366,7 @@ def _untuned_tasks(model: Model, inputs: Mapping[str, np.ndarray], records: Reco
         if row.func is None:
             continue
         task = Task.of(row.func, model.target)
-        if (same := tasks.get(task.key)) is not None:  # of another name
+        if (same := tasks.get(task.key)) is not None:  # a function of another name, equal in structure
             same.calls, same.before = same.calls + row.calls, same.before + row.seconds
             continue
         best = records.best(task.key, task.target)
@@ -384,7 +382,8 @@ def _untuned_tasks(model: Model, inputs: Mapping[str, np.ndarray], records: Reco
 def _keep_defaults(
     progress: Progress, before: Model, after: Model, inputs: Mapping[str, np.ndarray], records: Records, seed: int, runs: int
 ) -> Iterator[str]:
-    """Let the default schedule win a race in the records where a function is slower as tuned in the network; yields its label."""
+    """Keep the default schedules of functions that are slower in the network as tuned: they win a race in the records. Yields the
+    labels of these functions."""
     profiles = [(_by_key(before, inputs, runs), _by_key(after, inputs, runs)) for _ in range(COMPARED_PROFILES)]
     for own in progress.tasks:
         times = [tuple(profile[own.key] / own.calls for profile in pair) for pair in profiles]

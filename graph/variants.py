@@ -1,4 +1,4 @@
-"""A model for open sizes: a variant for each combination of sizes that is called, with one block of weights."""
+"""A model for open sizes: a variant for each combination of sizes that is called; all variants share their weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .network import Network, Profile
 from .sizes import OpenGraph
 from .tables import Planned
 
-MAX_KEPT_VARIANTS = 64  # variants of sizes that were not named; the oldest goes first
+MAX_KEPT_VARIANTS = 64  # variants of sizes that were not named; the one made first is dropped first
 
 Key = tuple[int, ...]
 
@@ -36,8 +36,8 @@ class Variants(Protocol):
 
 
 class OpenModel:
-    """A network of open sizes that can be called. It has a `Model` for each combination of named sizes, and makes one for others
-    at their first call, with kernels of open sizes if there are such. All share their constants.
+    """A network of open sizes that can be called. It has a `Model` for each combination of named sizes. The network for other
+    sizes is made at their first call, by a plan for many sizes if one covers them. All share their constants.
 
     Any number of threads may call it at the same time.
     """
@@ -68,7 +68,7 @@ class OpenModel:
         return found
 
     def _network(self, sizes: Mapping[str, int]) -> Network:
-        """The network for these sizes: a model if they were named, else one by the plan for all sizes, where that has these."""
+        """The network for these sizes: a model if they were named, else one by a plan that covers them, else read anew."""
         key = self._key(sizes)
         if (model := self.named.get(key)) is not None:
             return model
@@ -90,7 +90,7 @@ class OpenModel:
             del self._by_shapes[shapes]
 
     def _variant(self, inputs: tuple) -> tuple[Network, Sequence[Any]]:
-        """The model for the shapes of these inputs, and the inputs in order."""
+        """The network for the shapes of these inputs, and the inputs in order."""
         given = given_in_order(self.graph, inputs)
         shapes = []
         for value, a in zip(self.graph.inputs, given, strict=True):

@@ -15,7 +15,7 @@ from .checkpoint import CheckpointError, Config, drawn, load, quantised
 from .generation import Generator, Sampler, greedy, sampled
 from .kept import kept_file
 
-MIN_ROOM = 256  # tokens; room is a power of two, so that texts of most lengths find a model that was kept
+MIN_ROOM = 256  # tokens; rooms are powers of two, up to that of the model, so that most texts find a model that was kept
 
 
 def main() -> int:

@@ -34,8 +34,8 @@ class Config:
     hidden: int = 2048
     vocabulary: int = 32000
     epsilon: float = 1e-5
-    base: float = 10000.0  # of the wavelengths of positions
-    interleaved: bool = False  # pairs that turn together are neighbours, not halves of a head
+    base: float = 10000.0  # base of the wavelengths of rotary embeddings
+    interleaved: bool = False  # elements that rotate as a pair are neighbours, not from the two halves of a head
     room: int = 2048  # positions that the model was trained for
 
     @property
@@ -53,8 +53,8 @@ class Config:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """A matrix (rows, columns) in blocks of columns, as products read it: numbers of `bits` bits in `words` (blocks, words of a
-    block, rows), scales and zero points (blocks, rows), by default the middle number."""
+    """A matrix (rows, columns) in blocks of columns, as `BlockProduct` reads it. Numbers of `bits` bits are in `words` (blocks,
+    words of a block, rows); scales and zero points are (blocks, rows), zero points by default the middle number."""
 
     bits: int
     words: np.ndarray
@@ -110,7 +110,7 @@ class Unread(Mapping[str, Weight]):
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A model by the names that GGUF gives its weights. `tokenizer` has `encode` and `decode`; None for bytes as tokens."""
+    """A model, its weights by their names in GGUF. `tokenizer` has `encode` and `decode`; without one, tokens are bytes."""
 
     config: Config
     weights: Mapping[str, Weight]
@@ -149,7 +149,7 @@ def drawn(config: Config, rng: np.random.Generator) -> Checkpoint:
 
 
 def quantised(weight: Weight, bits: int, block: int = 32) -> Weight:
-    """A matrix of floats in blocks whose largest number is that of the largest weight; others as they are."""
+    """A matrix of floats in blocks of columns, each scaled by its largest magnitude; other weights unchanged."""
     if isinstance(weight, Blocks) or weight.ndim != 2 or weight.shape[1] % block:
         return weight
     split = weight.astype(np.float32).reshape(len(weight), -1, block)
@@ -269,12 +269,12 @@ def _q8_0(raw: np.ndarray) -> _Unpacked:
 
 
 def _q4_k(raw: np.ndarray) -> _Unpacked:
-    """Eight blocks of 32 with scales and least values of 6 bits, in units of two floats. Two blocks share their bytes."""
+    """Eight blocks of 32 with scales and minima of 6 bits, in units of two floats. Two blocks share the bytes of numbers."""
     units, packed, numbers = _halves(raw[:, :4]), raw[:, 4:16], raw[:, 16:].reshape(-1, 4, 1, 32)
     low, high, last = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     scales = np.concatenate([low & 63, (last & 15) | (low >> 6 << 4)], axis=1) * units[:, :1]
     least = np.concatenate([high & 63, (last >> 4) | (high >> 6 << 4)], axis=1) * units[:, 1:]
-    flat = scales == 0  # a block of one value
+    flat = scales == 0  # a block of equal weights: a tiny scale keeps the zero point finite
     scales = np.where(flat, 1e-30, scales)
     return np.concatenate([numbers & 15, numbers >> 4], axis=2).reshape(len(raw), -1), scales, least / scales
 

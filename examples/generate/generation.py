@@ -1,4 +1,4 @@
-"""Texts from a model: prompts in blocks of tokens, then a token of each text a step."""
+"""Texts from a model: prompts are read in blocks of tokens, then each step makes a token of each text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .checkpoint import Checkpoint
 from .kept import keep
 from .network import caches, donated, network
 
-WINDOW = 64  # positions by which the length that attention reads grows: the model has kernels for a few lengths, not for each
+WINDOW = 64  # positions by which the length that attention reads grows: each length needs a table of its own
 
 Sampler = Callable[[np.ndarray], np.ndarray]  # tokens (batch) of scores (batch, vocabulary)
 
@@ -80,17 +80,15 @@ class Generator:
         ids = np.zeros((self.batch, blocks * self.block), np.int64)
         for row, prompt in zip(ids, prompts, strict=True):
             row[: len(prompt)] = prompt
-        for n in range(blocks):  # what a shorter text writes behind its end is written anew before it is read
-            first = min(
-                n * self.block, self.room - self.block
-            )  # the last block ends with the caches, and reads some tokens again
+        for n in range(blocks):  # rows behind the end of a shorter text are written anew before they are read
+            first = min(n * self.block, self.room - self.block)  # a last block beyond the caches begins earlier
             last = np.clip(ends - 1 - first, 0, self.block - 1)
             found = self.step(ids[:, first : first + self.block], np.full(self.batch, first), last)
             scores = found if n == 0 else np.where((ends > first)[:, None], found, scores)  # of the block where a prompt ends
         return scores
 
     def generate(self, prompts: Sequence[Sequence[int]], tokens: int, sample: Sampler = greedy) -> Iterator[np.ndarray]:
-        """The next tokens (batch) of the texts, at most `tokens` times, until each has had a token that ends it, or no room."""
+        """The next tokens (batch) of the texts, at most `tokens` times, until all texts have ended or one fills its room."""
         scores, at = self.prefill(prompts), np.array([len(p) for p in prompts])
         ended = np.zeros(self.batch, bool)
         for _ in range(tokens):

@@ -1,4 +1,4 @@
-"""Compiled models in the cache of the user: the second start of a model maps a file, and compiles nothing."""
+"""Compiled models in the cache of the user: a second start with the same model maps a file, and compiles nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from codegen import ObjectCache
 from codegen.cache import compiler_sources, data_key, default_path
 from tir.notices import degraded
 
-MAX_KEPT_MODELS = 4  # files; the oldest go first: each holds all weights of a model
+MAX_KEPT_MODELS = 4  # most files, each with all weights of a model; the oldest are removed
 
 
 def kept_file(model: Path, target: str | None, *options: Any) -> Path | None:
@@ -30,7 +30,7 @@ def kept_file(model: Path, target: str | None, *options: Any) -> Path | None:
 
 
 def keep(model: Any, file: Path) -> Any:
-    """The model as it is in `file`, to which it is written, with its weights mapped; the oldest files beside it are removed."""
+    """The model loaded from `file`, after it was written there; the oldest files beside it are removed."""
     model.save(file)
     for old in sorted(file.parent.iterdir(), key=lambda f: -f.stat().st_mtime_ns)[MAX_KEPT_MODELS:]:
         old.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""The network of one step: tokens of a batch of texts, each at its own place, through all layers to scores of the next token.
+"""The network of one step: from tokens of a batch of texts, each at its own place, to scores of the next tokens.
 
-Two sizes are open: `tokens` of a step, and `length`, the positions of the cache that attention reads. Caches of all layers are
+Two sizes are open: `tokens` of a step, and `length`, the places of the cache that attention reads. Caches of all layers are
 inputs that are donated to outputs, so that a step writes its own places alone.
 """
 
@@ -23,7 +23,7 @@ def network(checkpoint: Checkpoint, batch: int, room: int, row_bits: int = 32) -
     inputs = [
         OpenInput("ids", (batch, "tokens"), "int64"),
         OpenInput("at", (batch,), "int64"),  # place of the first token of each text
-        OpenInput("last", (batch,), "int64"),  # token of the step after which scores are asked
+        OpenInput("last", (batch,), "int64"),  # index in the step of the token whose scores are asked
         OpenInput("places", ("length",), "int64"),  # 0, 1, …
         *(OpenInput(name, shape, "float32") for name, shape in caches(config, batch, room).items()),
     ]
@@ -32,8 +32,8 @@ def network(checkpoint: Checkpoint, batch: int, room: int, row_bits: int = 32) -
 
 
 def caches(config: Config, batch: int, room: int) -> dict[str, tuple[int, ...]]:
-    """The caches of each layer by name, and their shapes. Keys have places last: scores of neighbouring places are a vector. One
-    place more than the longest length lets attention read a part at all lengths."""
+    """The shapes of the caches of each layer, by name. Keys have places last, so that scores of neighbouring places are a vector.
+    One place more than the longest length lets attention read a part at all lengths."""
     keys, values = (batch, config.kv_heads, config.head, room + 1), (batch, config.kv_heads, room + 1, config.head)
     return {f"{kind}.{n}": shape for n in range(config.layers) for kind, shape in (("keys", keys), ("values", values))}
 
@@ -79,8 +79,8 @@ def _step(checkpoint: Checkpoint, inputs: Sequence[OpenInput], shapes: Mapping[s
     own = b("Add", b("Reshape", at, shape=(batch, 1)), b.constant(np.arange(tokens)))  # place of each token (batch, tokens)
     angles = np.arange(kept[0].shape[3])[:, None] * config.base ** (-np.arange(0, head, 2) / head)
     turns = [own, *(b.constant(f(angles).astype(np.float32)) for f in (np.cos, np.sin))]
-    read = b("LessOrEqual", places, b("Reshape", own, shape=(batch, 1, 1, tokens, 1)))
-    hidden = b("Where", read, b.constant(0, "float32"), b.constant(-1e30, "float32"))
+    visible = b("LessOrEqual", places, b("Reshape", own, shape=(batch, 1, 1, tokens, 1)))
+    mask = b("Where", visible, b.constant(0, "float32"), b.constant(-1e30, "float32"))
 
     def attention(x: Value, n: int) -> tuple[Value, Value, Value]:
         name = f"blk.{n}.attn"
@@ -103,7 +103,7 @@ def _step(checkpoint: Checkpoint, inputs: Sequence[OpenInput], shapes: Mapping[s
         query = b("Mul", query, b.constant(head**-0.5, "float32"))
         query = b("Reshape", query, shape=(batch, shared, heads // shared, tokens, head))
         scores = b("MatMul", query, keys)
-        found = b("MatMul", b("Softmax", b("Add", scores, hidden), axis=-1), values)
+        found = b("MatMul", b("Softmax", b("Add", scores, mask), axis=-1), values)
         found = b("Transpose", b("Reshape", found, shape=(batch, heads, tokens, head)), perm=(0, 2, 1, 3))
         return linear(b("Reshape", found, shape=(batch, tokens, heads * head)), f"{name}_output"), key, value
 

@@ -12,7 +12,7 @@ from .convolution import SlidingWindow, pad, steps_of, windows
 from .registry import NEWEST, need, operator, shape_of
 
 CHANNELS_OF_PIXEL = 4  # channels of 8 bits that are one int32
-SIGN = 128  # what makes integers of 8 bits with signs unsigned
+SIGN_OFFSET = 128  # added to an int8, which becomes a uint8
 
 
 @operator("ImageRows", NEWEST)
@@ -41,7 +41,7 @@ def channels_last_conv(x, weight, *, strides, dilations, pads, zero):
     need("the weight", weight, (*(None for _ in x.shape[1:-1]), channels, None), "integer" if dtypes.is_int(x.dtype) else x.dtype)
     total = "int32" if dtypes.is_int(x.dtype) else dtypes.computed(x.dtype)
     moved = windows(shape_of(x)[1:-1], shape_of(weight)[:-2], strides, dilations, pads)
-    unsigned = None if x.dtype != "int8" else lambda e: (e.astype("int32") + SIGN).astype("uint8")
+    unsigned = None if x.dtype != "int8" else lambda e: (e.astype("int32") + SIGN_OFFSET).astype("uint8")
     padded, steps = _padded(x, moved, te.const(zero, x.dtype), unsigned), steps_of(moved)
     channel = te.reduce_axis((0, channels), "channel")
 

@@ -13,15 +13,15 @@ from tir.ir import Expr
 
 from .registry import NEWEST, composite, need, operator, shape_of
 
-# The least magnitude that becomes the largest fixed-point number: its scale, up to 127 * 256^2 by it, is finite.
-LEAST = 1e-30
-DIGITS = {32: 3, 8: 1}  # of a row as a fixed-point number, by the bits that it keeps
-MAX_BLOCK = 1 << 16  # numbers of a block: int32 holds the sum of as many products of -128 and 255
-BITS = (4, 8)  # of a number in blocks, of which an int32 has 32 / bits, the first lowest
+# Least magnitude by which a block of a row is scaled: the largest scale, 127 * 256^2 / 1e-30, is finite in float32.
+MIN_MAGNITUDE = 1e-30
+DIGITS = {32: 3, 8: 1}  # digits of a fixed-point number by `row_bits`: three keep the 24 bits of float32, one keeps 8
+MAX_BLOCK = 1 << 16  # most numbers of a block: int32 holds the sum of as many products of -128 and 255
+BITS = (4, 8)  # bits of a number in blocks: an int32 has 32 / bits numbers, the first lowest
 
 
 def middle(bits: int) -> int:
-    """The zero point of numbers without one."""
+    """The zero point of numbers for which none is given."""
     return 1 << (bits - 1)
 
 
@@ -50,13 +50,13 @@ def _blocks(words: te.Tensor, scales: te.Tensor, zeros: te.Tensor | None, bits: 
 def block_product(x, words, scales, zeros=None, *, bits=4, row_bits=32):
     """x (M, K) of floats times weights (number - zero point) * scale of 4 or 8 bits; result (M, N).
 
-    With `row_bits` of 8, x may be rounded to so many bits, blocks of its rows scaled by their largest magnitudes.
+    With `row_bits` of 8, x may be rounded to so many bits, each block of a row scaled by its largest magnitude.
 
     The numbers of a block of a column lie in `words` (blocks, words of a block, N); scales and zero points are (blocks, N). Zero
-    points are of uint8 or as scales, by default the middle one. The last block may be longer than the sum.
+    points are of uint8 or the type of scales, by default the middle number. The last block may reach beyond the sum.
 
-    Numbers are not moved to the low bits of a word: bits that are masked are a number times a power of 2, by whose inverse x is
-    multiplied, without rounding. Of each block the sum is scaled, and the zero point times the sum of x taken away:
+    Numbers are not moved to the low bits of a word. A masked one is the number times a power of 2, by which x is divided, without
+    rounding. The zero point times the sum of x is subtracted from the sum of a block, which is then scaled:
 
         y = sum over blocks of scale * (sum of x number - zero point * sum of x)
     """
@@ -85,7 +85,7 @@ def block_product(x, words, scales, zeros=None, *, bits=4, row_bits=32):
     w, p = te.reduce_axis((0, each), "w"), te.reduce_axis((0, in_word), "p")
 
     def masked(word: Expr, p: Expr) -> Expr:
-        """The number in place, but for the last one, whose place has the sign."""
+        """A number in its place; the last one, whose place has the sign of the word, in the low bits."""
         low = te.bit_and(word, te.shift_left(te.const(mask), bits * p))
         return te.select(p < in_word - 1, low, te.bit_and(te.shift_right(word, te.const(32 - bits)), te.const(mask)))
 
@@ -106,14 +106,15 @@ def block_product(x, words, scales, zeros=None, *, bits=4, row_bits=32):
 def block_dots(x, codes, scales, zeros=None, *, bits=4, digits=3):
     """`BlockProduct` by sums of integers: x (M, K) of float32, its rows as fixed-point numbers of `digits` digits to base 256.
 
-    `codes` (blocks, words of a block, N, 4) has the bytes of the words, of 4 bits the first four numbers of a word lowest. The
-    largest magnitude of a block of a row becomes 127 * 256^(digits - 1). Three digits round that one as float32 does, one as
-    int8, and smaller ones by as much. What is not finite makes its row NaN.
+    `codes` (blocks, words of a block, N, 4) has the bytes of words; with 4 bits, their low halves are the first four numbers. The
+    largest magnitude of a block of a row becomes 127 * 256^(digits - 1). Three digits round it as float32 does, one digit as int8
+    does; smaller elements are off by as much. An element that is not finite makes its row NaN.
 
         x = step * fixed,  fixed = sum over digits of 256^d * digit,  digits of -128 to 127
         y = sum over blocks of scale * step * sum over digits of 256^d * (sum of digit number - zero point * sum of digit)
 
-    The sums of a digit are exact: numbers at an integer zero point add nothing. Elements of x are off by at most step / 2.
+    Sums of a digit are exact in int32; in blocks of up to 512, numbers at an integer zero point add nothing. Elements of x are
+    off by at most step / 2.
     """
     need("the codes", codes, (None, None, None, 4), "uint8")
     blocks, each, columns, parts = shape_of(codes)
@@ -132,8 +133,8 @@ def block_dots(x, codes, scales, zeros=None, *, bits=4, digits=3):
 
     most = te.compute((rows, blocks), lambda m, b: te.max(magnitude(at(m, b * block + k)), axis=k), name="most")
     limit = 127.0 * 256 ** (digits - 1)
-    scaled = te.compute((rows, blocks), lambda m, b: limit / te.maximum(most[m, b], LEAST), name="scaled")
-    middles = sum(128 << 8 * d for d in range(digits))  # with which all digits are from 0 on
+    scaled = te.compute((rows, blocks), lambda m, b: limit / te.maximum(most[m, b], MIN_MAGNITUDE), name="scaled")
+    middles = sum(128 << 8 * d for d in range(digits))  # added to make all digits 0 to 255
 
     def digit(m: Expr, d: Expr, k: Expr) -> Expr:
         whole = te.floor(at(m, k) * scaled[m, k // block] + 0.5).astype("int32") + middles
@@ -219,7 +220,7 @@ def matmul_nbits(
         raise ValueError("weights and zero points must be constants")
 
     def columns(array: np.ndarray, count: int) -> np.ndarray:
-        """The first numbers of the bytes of each row, as columns."""
+        """The first `count` numbers of each row, as a column."""
         rows = array.reshape(N, -1)
         if bits == 4:
             rows = np.stack([rows & 15, rows >> 4], axis=-1).reshape(N, -1)

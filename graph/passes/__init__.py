@@ -30,8 +30,8 @@ PASSES: tuple[Pass, ...] = (
     fold_dequantised,  # dequantised weights are constants before all passes that change constant weights
     remove_identities,  # a concatenation without its empty parts may have one part left
     expand_powers,  # before activations are recognised, which is done in products, not in powers
-    canonicalise,  # with the powers, calls that mean the same get one form
-    remove_identities,  # canonical forms stand between views, and views of views would hide that two calls have the same input
+    canonicalise,  # after the powers: their products, too, get the one form of all calls that mean the same
+    remove_identities,  # canonical forms have views around them; a view of a view would hide that two calls have the same input
     merge_common,  # finds equal calls by operator, inputs and attributes: needs canonical calls without superfluous views
     recognise_norms,  # the steps of a norm read `x - mean(x)` twice, which is one value only after equal calls are merged
     recognise_activations,  # needs merged calls, too; independent of the norms
@@ -40,10 +40,10 @@ PASSES: tuple[Pass, ...] = (
     sink_layouts,  # after factors: it would put moves between a factor and its product
     simplify_layouts,  # a move that has sunk meets others, and they merge or cancel
     fold_affine,  # reads the calls right behind a convolution or a product, where no view or transpose is left
-    expand_transposed,  # after scales are folded: moves follow the phases, and would part them
+    expand_transposed,  # after scales are folded: the moves behind phases would part a convolution from its scale
     canonicalise,  # convolutions of phases are new, and may be products or have taps in padding; folded biases may be 0
     sink_layouts,  # the moves that interleave phases, and new views, sink behind the elementwise calls that follow
-    move_gates,  # makes weights that are no constants: after all passes that change constant weights of convolutions
+    move_gates,  # makes weights that are not constant: after all passes that change constant weights of convolutions
     merge_products,  # needs the final weights of products, and readers that only move
     simplify_layouts,  # the split of a merged product and the move behind each part become one move
     remove_identities,  # a move that has become a view may be a view of a view, or change nothing

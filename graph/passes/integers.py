@@ -24,7 +24,7 @@ from tir import dtypes
 
 from ..fusion import group_of
 from ..ir import Attribute, Call, Graph, Value
-from ..ops.channels_last import CHANNELS_OF_PIXEL, SIGN
+from ..ops.channels_last import CHANNELS_OF_PIXEL, SIGN_OFFSET
 from ..ops.convolution import SlidingWindow
 from .rewriting import Rewriting, rewrite, windows_of
 from .winograd import least_cycles
@@ -174,7 +174,7 @@ def _convolution(write: Rewriting, call: Call, x: Quantised, weight: Quantised, 
         if not choose(product, call if groups == 1 else _of_one_group(call, groups)):
             return None
     if in_place and x.numbers.dtype == "int8":
-        x = replace(x, zero=np.array(zero + SIGN))
+        x = replace(x, zero=np.array(zero + SIGN_OFFSET))
     total = sums[0] if groups == 1 else write("Concat", *sums, axis=len(sums[0].shape) - 1)
     made = _with_bias(write, total, x, weight, np.concatenate(columns, axis=1), call.values[2:])
     images, channels, *spatial = call.outputs[0].shape

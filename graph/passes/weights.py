@@ -1,4 +1,4 @@
-"""Weights of 8 or 4 bits stay so in memory: products convert them where they are read."""
+"""Weights of 8 or 4 bits keep these bits in memory: products convert them where they are read."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .rewriting import Rewriting, rewrite
 if TYPE_CHECKING:
     from codegen.target import Target
 
-# Most rows for which weights of 4 bits are converted in registers: of 4096 x 4096 on a Zen 4, 12 rows took 5.9 ms so, 16 rows
-# 12.9, and 12.0 with weights that are written as floats first.
+# Most rows for which weights in blocks are converted in registers. By 4096 x 4096 weights of 4 bits on a Zen 4, 12 rows took 5.9
+# ms so, and 16 rows 12.9; 12.0 with weights that are written as floats first.
 MAX_ROWS_IN_REGISTERS = 12
 
 
@@ -29,14 +29,14 @@ def keep_weights_narrow(graph: Graph, lanes: int | None = None) -> Graph:
     """MatMul and Gemm of float32 by dequantised constants become products that read these constants:
 
     integers of 8 bits, one scale a column     ByteProduct, whose results are scaled
-    numbers of 4 or 8 bits in blocks           BlockDots, of whole vectors of `lanes` columns, if there are dot products of these;
-                                               else BlockProduct; of many rows, UnpackBlocks and MatMul
+    numbers of 4 or 8 bits in blocks           BlockDots, if dot products of bytes compute whole vectors of `lanes` columns; else
+                                               BlockProduct; for many rows, UnpackBlocks and MatMul
     """
     return rewrite(graph, partial(_rule, lanes=lanes))
 
 
 def dot_lanes(target: Target) -> int | None:
-    """The columns of a vector for which a processor has dot products of bytes; None where it has none."""
+    """The columns that a dot product of bytes computes at once; None for a processor without these instructions."""
     machine = target.machine
     return machine.lanes(32) if isinstance(machine, CPU) and has_dots("int32", machine) else None
 
@@ -91,7 +91,7 @@ def _by_blocks(write: Rewriting, rows: Value, weight: Value, transposed: bool, l
     given = [write.constant(a) for a in (packed(wide + shift, block, len(scales), bits), np.ascontiguousarray(scales))]
     if zeros or not shift:
         zero = zeros[0].astype(np.int32) + shift if zeros else np.zeros(scales.shape, np.int32)
-        if zero.min() < 0:  # a zero point further down than any number of so many bits
+        if zero.min() < 0:  # a zero point below all numbers of so many bits
             return None
         given.append(write.constant(np.ascontiguousarray(zero.astype(np.uint8))))
     return _of_blocks(write, rows, given, bits, lanes)

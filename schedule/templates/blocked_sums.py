@@ -1,8 +1,8 @@
-"""Sums of scaled blocks: products by weights of few bits, of few rows, as fast as the weights come from memory.
+"""Sums of scaled blocks: products by weights of few bits, which for few rows take as long as the weights come from memory.
 
-The sum of a block is a sum of products of its own, over words of which each has several weights. It stays in registers while all
-words of the block pass, for some vectors of columns; then it is scaled and added to the result. Constant words and scales are
-packed, so that memory has what such a tile reads in one stream.
+A block has a sum of products of its own, over words that each have several weights. For some vectors of columns it stays in
+registers until all words of the block are read. Then it is scaled and added to the result. Constant words and scales are packed,
+so that a tile reads one stream of memory.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .low_precision import has_dots
 from .marks import done, share_out
 
 NAME = "sums of blocks"
-MAX_VECTORS = 8  # vectors of columns in a tile: their sums hide the latency of additions twice over
-# Vectors of columns in a tile of dot products, of any number of rows: so constants are packed alike for all. Two hide the latency
-# of three digits of one row.
+MAX_VECTORS = 8  # vectors of columns in a tile: twice as many sums as hide the latency of additions on a Zen 4
+# Most vectors of columns in a tile of dot products, by any number of rows, so that all read one packed order. For one row, two
+# vectors of three digits hide the latency of dot products.
 DOT_VECTORS = 2
 REGISTERS_A_SUM = 2  # vector registers for each sum of a block: its own, and one for weights and their conversion
 
@@ -38,11 +38,11 @@ class BlockedSums:
     rows: tuple[Iter, ...]
     columns: Iter
     blocks: Iter
-    unpacked: str = ""  # the block whose results `sums` reads, bytes in numbers of their own
+    unpacked: str = ""  # the block that makes the numbers that `sums` reads, a byte each; empty where `sums` reads words
 
 
 def matches(s: Schedule, name: str) -> BlockedSums | None:
-    """A sum along one axis over the results of another sum, at the axes of both, which nothing else reads."""
+    """The block `name` as a sum along one axis over the results of another sum, which nothing else reads; None for others."""
     result = find_block(s.func, name)
     if not _is_sum(result) or len(result.reduction) != 1 or len(result.spatial) not in (1, 2):
         return None
@@ -69,7 +69,7 @@ def _is_sum(block: Block) -> bool:
 
 
 def _unpacked(s: Schedule, sums: Block) -> str:
-    """The block of bytes that become numbers of fewer bits, which integers are multiplied by; empty where there is none."""
+    """The producer of sums of integers that makes bytes of bytes: it unpacks numbers of fewer bits. Empty without one."""
     for producer in s.get_producers(sums.name):
         made = find_block(s.func, producer)
         if stored(sums).buffer.dtype == "int32" and not made.is_reduction and isinstance(made.body, Store):
@@ -80,7 +80,7 @@ def _unpacked(s: Schedule, sums: Block) -> str:
 
 
 def suits(found: BlockedSums, processor: CPU) -> bool:
-    """True where registers hold a vector of the sums of each row; of bytes, where there are dot products for whole vectors."""
+    """True where registers hold a vector of sums of each row; for bytes, where dot products compute whole vectors of columns."""
     if found.unpacked:
         lanes = processor.lanes(32)
         return has_dots("int32", processor) and extent(found.columns) % lanes == 0 and extent(found.sums.reduction[-1]) == 4
@@ -88,7 +88,7 @@ def suits(found: BlockedSums, processor: CPU) -> bool:
 
 
 def _reads_words(sums: Block) -> bool:
-    """True where an operand has several elements in one of its own: an axis of the sum is in the other one alone."""
+    """True where an element of one operand, a word, has several factors: an axis of the sum indexes the other operand alone."""
     read = list(dict.fromkeys(x for x in loads(sums.body) if x.buffer != stored(sums).buffer))
     summed = [{v for v in variables(*x.indices) if v in {it.var.name for it in sums.reduction}} for x in read]
     return len(read) == 2 and summed[0] != summed[1]
@@ -121,7 +121,7 @@ def build(s: OpenSchedule, found: BlockedSums) -> None:
     s.compute_at(sums, loop_of(found.blocks), preserve_unit_loops=True)
     words, others, vector = _inner(s, sums, found)
     s.reorder(*words, *others, vector)
-    for loop in (*words[rows > 1 :], *others):  # beside sums of several rows, registers do not hold all words of a block
+    for loop in (*words[rows > 1 :], *others):  # with sums of several rows, registers do not hold all words of a block
         s.unroll(loop)
     s.vectorize(vector)
     constants = [
@@ -182,7 +182,7 @@ def _build_dots(s: OpenSchedule, found: BlockedSums) -> None:
     scales = [(result, x.buffer.name) for x in loads(found.result.body) if x.buffer.name in s.constants]
     _pack(s, codes)
     s.vectorize(s.fuse(*s.get_loops(numbers)[-2:]))
-    s.set_scope(numbers, 0, "local")  # not made in advance, as what reads constants alone is: it has more bytes
+    s.set_scope(numbers, 0, "local")  # computed at each call, though it reads constants alone: numbers have more bytes than codes
     for loop in (word, half, across, *nest, *inside):
         s.unroll(loop)
     first = s.decompose_reduction(sums, word)

@@ -27,13 +27,13 @@ from .marks import UNROLLED_STATEMENTS
 from .pack_branches import AS_IT_IS
 
 NAME = "packing"
-MAX_SUM_PART = 512  # steps of the longest sum of which no part is tried
-ADD_LANES_CYCLES = 16.0  # cycles to add up the lanes of an inner product
-MIN_GAIN_OF_DOTS = 1.06  # least speed-up of a product for which its last columns become inner products
-# Vectors of a panel of columns that products of other numbers of rows read, too: tiles of up to 14 rows (6 with 16 registers)
-# then read it once, and two panels at a time hide the latency of additions for one row.
+MAX_SUM_PART = 512  # least steps of a sum that is tried in parts; dot products in lanes have about so many instructions in a part
+ADD_LANES_CYCLES = 16.0  # cycles to add up the lanes of an inner product: 16 lanes are halved four times; an estimate
+MIN_GAIN_OF_DOTS = 1.06  # least estimated speed-up of a product for which its last columns become inner products
+# Vectors of columns in a panel that products of several numbers of rows read. Tiles of up to 14 rows (6 with 16 registers) then
+# read it once, and two panels at a time hide the latency of additions for one row.
 SHARED_VECTORS = 2
-MIN_ROWS_TO_TRANSPOSE = 4  # least rows for which it pays to transpose a right operand whose memory the sum walks
+MIN_ROWS_TO_TRANSPOSE = 4  # least rows for which transposing a right operand pays, whose last axis is the sum; an estimate
 
 
 def matches(block: Block) -> Contraction | None:
@@ -46,8 +46,8 @@ def matches(block: Block) -> Contraction | None:
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
-    """True where rows reuse columns, and there are enough of them to transpose the columns where that is needed. One row is a
-    product of a matrix and a vector, of which a batch is tiled, too."""
+    """True for enough rows to reuse the columns, and to transpose them where that is needed. One row, the product of a matrix and
+    a vector, suits in a batch alone."""
     if last_axis(c.right) != c.vector:
         min_rows = MIN_ROWS_TO_TRANSPOSE
     else:
@@ -80,13 +80,13 @@ def _tiled_cycles(c: Contraction, processor: CPU) -> float:
 
 
 def _dot_cycles(c: Contraction, columns: int, processor: CPU) -> float:
-    """Cycles of the last `columns` as inner products; their rows come from L2, where the other columns have left them."""
+    """Cycles of the last `columns` as inner products. Their rows come from L2, where the other columns left them."""
     step = processor.read_cycles(c.bits) + (columns - 1) * processor.loaded_fma_cycles(c.bits)
     return size((*c.batch, *c.rows, *c.columns[:-1])) * (size(c.reduction) * step + columns * ADD_LANES_CYCLES)
 
 
 def dot_columns(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> int:
-    """The number of last columns, too few for a vector, that are better inner products: their lanes are steps of the sum."""
+    """The number of last columns, too few for a vector, that are faster as inner products, whose lanes are steps of the sum."""
     few = extent(c.columns[-1]) % processor.lanes(c.bits)
     if few in (0, extent(c.columns[-1])) or len(c.reduction) != 1 or last_axis(c.left) != c.reduction[0].var.name:
         return 0
@@ -105,7 +105,7 @@ def columns_before(c: Contraction, last: int) -> Contraction:
 
 
 def shared_columns(c: Contraction, processor: CPU) -> int:
-    """The columns of a panel of a constant that products of other numbers of rows read, too."""
+    """The columns in a panel of a constant that products of several numbers of rows read."""
     return min(SHARED_VECTORS * processor.lanes(c.bits), extent(c.columns[-1]))
 
 
@@ -113,8 +113,8 @@ def tiles(
     c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(), by_rows: bool | None = None,
     again: bool = False, shared: frozenset[str] = frozenset(),
 ) -> GemmTile:  # fmt: skip
-    """The sizes of a product with the fewest cycles. Threads share rows as `by_rows` says, or else as ends first. With `again`,
-    inner products read the rows once more. Panels of `shared` constants are alike for all numbers of rows."""
+    """The sizes of a product with the fewest cycles. Threads share rows if `by_rows`, by default if that is faster. With `again`,
+    inner products read the rows once more. Panels of `shared` constants are equal for all numbers of rows."""
     M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction)
     alike = c.right.buffer.name in shared
     tile = product_tile(M, N, K, processor.lanes(c.bits), processor, columns=shared_columns(c, processor) if alike else 0)
@@ -139,7 +139,7 @@ def tiles(
 
 
 def _is_converted(factor: Load, c: Contraction) -> bool:
-    """True where a factor has halves that are converted: as they are packed, or else at each use."""
+    """True for a factor of 16-bit floats that are converted, as they are packed or at each use."""
     return dtypes.is_half(factor.buffer.dtype) and not dtypes.is_half(c.store.buffer.dtype)
 
 
@@ -190,11 +190,11 @@ def build(
     """Tile a matrix product, whose loops are still as they were made, with its epilogue, if it has one: `after`, or the one
     found.
 
-    Loops, outermost first: batch, other columns and rows; blocks of rows; parts of the sum; blocks of columns (blocks of columns
-    before the others where threads share them, or they are packed where they are used); tiles of rows; tiles of columns; the sum;
-    rows of a tile, unrolled; columns of a tile, a vector. The epilogue is computed for each tile, or for each block of rows where
-    the sum runs in parts. Annotation chooses the operands to pack, and the loops that threads share. Rows are tiled as those of
-    the product `like`, if given; `sizes` are other seeds than those of `tiles`. ScheduleError where a step is refused.
+    Loops, outermost first: batch, other columns and rows; blocks of rows; parts of the sum; blocks of columns; tiles of rows;
+    tiles of columns; the sum; rows of a tile, unrolled; columns of a tile, a vector. Blocks of columns that threads share come
+    before the parts, those that are packed at their use also before blocks of rows. The epilogue is computed for each tile, or,
+    where the sum runs in parts, for each block. Annotation chooses the operands to pack, and the loops that threads share. Rows
+    are tiled as those of `like`, if given; `sizes` are other seeds than those of `tiles`. ScheduleError where a step is refused.
     """
     machine: CPU = s.target.machine
     after = after or epilogue(s, c.block, rows=True)
@@ -216,8 +216,8 @@ def build(
     c0, c1, c2 = _split(s, c, c.columns[-1], (t.nc, t.nr))
     k0, k1 = _split(s, c, c.reduction[-1], (t.kc,)) if variant is not Sum.WHOLE else ("", loop_of(c.reduction[-1]))
     reduce_loops = [*(loop_of(it) for it in c.reduction[:-1]), k1]
-    # A block of columns that all rows follow is packed where it is used. Rows that other stages make stay outermost, so that they
-    # can be made block by block.
+    # A block of columns that all blocks of rows use is packed there. Rows that other stages make stay outermost, to be made block
+    # by block.
     given = {c.left.buffer.name, c.right.buffer.name} <= s.given
     used_once = t.columns_first and given and own_sizes and not few
     by_columns, parts = used_once or (not few and variant is Sum.BY_COLUMNS), [k0] if k0 else []
@@ -257,7 +257,7 @@ def build(
 def _split_last_columns(
     s: OpenSchedule, c: Contraction, few: int, around: list[str], after: str | None
 ) -> tuple[Contraction, str]:
-    """Split the last columns off into a block of their own, below the loops `around`, as is the epilogue `after`. Returns the
+    """Split the last columns off into a block of their own, below the loops `around`. So is the epilogue `after`. Returns the
     product of the others, and the name of that block."""
     column = loop_of(c.columns[-1])
     s.reorder(*around, column, *(loop for loop in s.get_loops(c.block) if loop not in (*around, column)))

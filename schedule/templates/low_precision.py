@@ -1,12 +1,12 @@
 """Products of numbers of 8 or 16 bits by the instructions that add a few products at once.
 
 There are two kinds. Tile registers (AMX) multiply 16 rows by 16 columns in an instruction. Dot products in lanes (VNNI, AVX-512
-BF16) add to each lane of a vector the products of 4 or 2 elements of its column and a row. Where bytes have no such instruction,
-their copies are of int16, of which VPMADDWD multiplies and adds pairs.
+BF16) add to each lane of a vector the products of 4 or 2 elements of its column and a row. Bytes for which there is none are
+copied as int16, of which VPMADDWD multiplies and adds pairs.
 
 For both kinds, operands are copied tile by tile in the order of the instructions: columns of some steps of the sum side by side.
 Partial tiles are filled up with zeros. Rows for dot products are read in place, if they end with a whole step. A long sum runs in
-parts, as in `gemm`, so that rows stay in L1 while the columns come from L2. The results wait in memory in between.
+parts, as in `gemm`, so that rows stay in L1 while the columns come from L2. Between parts the results are in memory.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from .pack_branches import separate_rows
 
 NAME = "low precision"
 SHAPES = ((2, 2), (1, 4), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))  # rows by columns of tiles that fit registers, with operands
-TILE_CYCLES = 18  # cycles of an instruction on tiles
-LOAD_CYCLES = (8, 20)  # cycles to load a tile from L1, and from L2
-RESULT_CYCLES = 100  # cycles of a tile of the result: to keep it, and to move it to its place
-PACK_CYCLES = (0.1, 0.2)  # cycles to pack a byte of an operand, for dot products in lanes and for tile registers
+TILE_CYCLES = 18  # cycles of an instruction on tiles: 16 on an Emerald Rapids, with loads from L1 at 92 to 98 % of that speed
+LOAD_CYCLES = (8, 20)  # cycles to load a tile of 1 KiB: from L1 two lines of 64 bytes a cycle, from L2 some 50 bytes
+RESULT_CYCLES = 100  # cycles to store a tile of the result, and to move it to its place; an estimate
+PACK_CYCLES = (0.1, 0.2)  # cycles to pack a byte of an operand, for dot products in lanes and for tile registers; estimates
 MIN_BLOCK = 5  # least register tiles of columns in a block, for dot products: each block reads, or copies, rows again
 WHOLE_SUM_STEP_BYTES = 26  # bytes of L1 for a step of a sum that runs whole: with 48 KiB, 1800 steps were faster so, 2048 not
-MIN_ROW_BYTES = 16  # least bytes of a row that is copied at once: loads wait for shorter stores, which have a mask
+MIN_ROW_BYTES = 16  # least bytes of a row that is copied at once: shorter stores have a mask, and loads wait for them
 # Ends of names of intrinsics. Processors have dot products in lanes only for one signed and one unsigned operand.
 SIGNED, UNSIGNED, UNSIGNED_COLUMNS = "s8s8", "u8s8", "s8u8"
 LETTERS = {"int8": "s8", "uint8": "u8", "bfloat16": "bf16"}
@@ -70,7 +70,7 @@ class Instruction:
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """Instructions along rows and columns of a register tile and along a part of the sum; register tiles of columns in a `block`.
-    `own`: threads have blocks of their own, as one that a single thread packs leaves the caches before the others read it."""
+    `own`: each thread has blocks of its own. A shared one would leave the caches before other threads read it."""
 
     rows: int
     columns: int
@@ -136,7 +136,7 @@ def has_dots(total: str, processor: CPU) -> bool:
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
-    """True where the processor has an instruction for it, and there are several rows. Windows of an image are read in place."""
+    """True where the processor has an instruction, and there are several rows. Windows of an image must be readable in place."""
     how = instruction(c, processor)
     return how is not None and extent(c.rows[-1]) > 1 and (at_axes(c.left) or in_place(c, how))
 
@@ -193,7 +193,7 @@ def in_place(c: Contraction, how: Instruction) -> bool:
 
 
 def _unsigned_operand(c: Contraction, how: Instruction) -> str | None:
-    """The operand that is made unsigned where both have signs: the larger one, as the sums of the other correct the result."""
+    """The operand that is made unsigned where both have signs: the larger one. The sums of the other correct the result."""
     left, right = c.left.buffer.name, c.right.buffer.name
     if how.rows > 1 or left == right or not how.intrinsic.endswith(SIGNED):
         return None
@@ -220,8 +220,8 @@ def _axes(c: Contraction, x: Load) -> tuple[Iter, ...]:
 
 
 def build(s: OpenSchedule, c: Contraction, after: str | None = None) -> None:
-    """Tile a product, whose loops are still as they were made, with its elementwise consumer: `after`, or the one found, which is
-    made if there is none. ScheduleError where a step is refused.
+    """Tile a product, whose loops are still as they were made, with its elementwise consumer: `after`, or the one found, or else
+    a copy of the result. ScheduleError where a step is refused.
 
     Loops, outermost first: batch, other columns and rows, blocks of columns, tiles of rows (threads); parts of the sum; register
     tiles of columns; instructions of a part; tiles of a register tile, unrolled; rows, columns and steps of an instruction.
@@ -351,8 +351,8 @@ def _copy_operand(
     s: OpenSchedule, c: Contraction, copy: str, axis: Iter, unit: int, how: Instruction, across: bool, place: str | None = None
 ) -> None:
     """Copy an operand at the loop `place`, or in front of the product by all threads. Vectors are of `axis`, of which a register
-    tile has `unit` elements. Steps of the sum follow each other, so that lines that two tiles share are still in L1 for the
-    second. Where the sum lies `across` these vectors, each line has some steps, and tiles follow each other. Partial tiles are
+    tile has `unit` elements. Loops run over steps of the sum, so that a line that two tiles share is still in L1 for the
+    second. Where the sum lies `across` these vectors, a line has some steps, and loops run over tiles. Partial tiles are
     copied apart."""
     if place is not None:
         s.compute_at(copy, place, preserve_unit_loops=True)
