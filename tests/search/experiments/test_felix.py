@@ -78,7 +78,8 @@ def test_a_descent_ends_at_rows_of_lower_predicted_time():
             before = np.array(list(policy._times(k, rows).values()))
             after = np.array(list(policy._times(k, policy._descended(sketch, rows)).values()))
             gained.append((before.min() - after.min(), np.quantile(before, 0.9) - np.quantile(after, 0.9)))
-        assert np.min(gained) > 0.02, (batch, gained)
+        best, most = np.transpose(gained)
+        assert best.min() >= 0.0 and most.min() > 0.2, (batch, gained)  # the best of so many may be at a minimum already
         while len(policy.measured) < 16:
             policy.update(measured(policy, policy.propose(8, rng)))
         policy._fit(0)
