@@ -28,7 +28,7 @@ runpy.run_module(sys.argv[2], run_name="__main__", alter_sys=True)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is another thing there")
-@pytest.mark.parametrize("door", ["tir.tune", "tir.run", "tir.explore", "tir.worker", "costmodel.dataset"])
+@pytest.mark.parametrize("door", ["tir.tune", "tir.run", "tir.explore", "tir.worker", "tir.puzzles"])
 def test_ctrl_c_while_a_command_is_imported(door):
     command = [sys.executable, "-c", INTERRUPTED, f"cli.{door.rpartition('.')[2]}", door]
     ended = subprocess.run(command, capture_output=True, text=True)

@@ -79,7 +79,7 @@ def test_a_descent_ends_at_rows_of_lower_predicted_time():
             after = np.array(list(policy._times(k, policy._descended(sketch, rows)).values()))
             gained.append((before.min() - after.min(), np.quantile(before, 0.9) - np.quantile(after, 0.9)))
         best, most = np.transpose(gained)
-        assert best.min() >= 0.0 and most.min() > 0.2, (batch, gained)  # the best of so many may be at a minimum already
+        assert most.min() > 0.2 and best.min() > -0.01, (batch, gained)  # the best of 200 may be at a minimum, and is rounded
         while len(policy.measured) < 16:
             policy.update(measured(policy, policy.propose(8, rng)))
         policy._fit(0)
