@@ -83,7 +83,7 @@ def measure(row: str, options: Options, write: pages.Write) -> Iterator[dict[str
 def _measured(
     contenders: Mapping[str, Contender], sizes: Sizes, named: bool, scratch: Path, options: Options
 ) -> dict[str, Any]:  # fmt: skip
-    """What is measured at these sizes; an error where our outputs are not those of the rivals."""
+    """The measurements at these sizes; an error where our outputs are not those of the rivals."""
     found: dict[str, Any] = {}
     outputs: dict[str, list[np.ndarray]] = {}
     taking_part = {name: contender for name, contender in contenders.items() if named or name != STATIC}

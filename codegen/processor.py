@@ -59,6 +59,11 @@ def scales_by_powers(features: Set[str]) -> bool:
 _NAMED_BY_FEATURE = (("amx-fp16", "graniterapids"), ("amx-tile", "sapphirerapids"))
 
 
+def compiles() -> bool:
+    """True where LLVM is installed, which a browser lacks."""
+    return _llvm() is not None
+
+
 @cache
 def _llvm() -> Any:
     """LLVM; None where it is not installed, as in a browser. Programs are scheduled, lowered and run, not compiled."""

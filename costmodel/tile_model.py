@@ -14,13 +14,11 @@ from operator import mul
 
 import numpy as np
 
-from schedule.machine import CACHE_LINE_BYTES, CPU, SET_ALIASING_BYTES
+from schedule.machine import CACHE_LINE_BYTES, CACHE_SHARE, CPU, SET_ALIASING_BYTES
 
 from .model import Formula
 from .recording import Recorder, Recording, Value, and_not, ceil, logical_or, maximum, minimum, product, where
 from .sketch_programs import TileAccess, TiledNest
-
-CACHE_SHARE = 0.75  # share of a cache that a tile may fill
 
 
 class TileModel(Formula):

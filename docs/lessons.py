@@ -59,7 +59,7 @@ def cells(text: str) -> list[Cell]:
 
 
 def run(path: Path, native: bool = True) -> dict[int, str]:
-    """What each cell of a lesson prints, by its number; cells that print nothing are left out. Without `native`, cells that
+    """The output of each cell of a lesson by its number; cells that print nothing are left out. Without `native`, cells that
     compile are skipped."""
     text = path.read_text()
     tree, names, printed = ast.parse(text), {"__name__": "__main__", "__file__": str(path)}, {}

@@ -153,7 +153,8 @@ def cycles(
     moved += A * np.where(evicted, column_tiles - column_blocks, 0) * line[0]
     if processor.rows_in_a_set(mr, p.left.row) > processor.l1_ways:  # other rows evict each line between two elements of it
         moved += np.where(left, 0.0, p.M * p.K * column_tiles * line[0])
-    span = np.where(columns_first, p.M, m) * np.where(columns_first | ~by_rows, n, p.N) * result
+    columns_shared = columns_first | ~by_rows
+    span = np.where(columns_first, p.M, m) * np.where(columns_shared, n, p.N) * result
     exposed += 2 * (parts - 1) * C * line[processor.home(span)]  # results of parts
 
     # Copies: before the product, by all threads together, or by each thread in its blocks.
@@ -174,7 +175,6 @@ def cycles(
     exposed += foreign * np.where(inside | p.left.constant, 0.0, left * A * p.left.packed / p.left.element)
     own = np.where(inside, of_rows, 0.0) + np.where(columns_first, of_columns, 0.0)
     # The busiest thread has whole blocks: those at the end, which may be smaller, are another's.
-    columns_shared = columns_first | ~by_rows
     units = p.outer * np.where(columns_first, 1, row_blocks) * np.where(columns_shared, column_blocks, 1)
     block = np.where(columns_first, 1.0, mc / row_tiles) * np.where(columns_shared, nc / column_tiles, 1.0) / p.outer
     share = np.minimum(np.ceil(units / threads) * block, 1.0)

@@ -56,7 +56,7 @@ class Relaxed:
 
 
 def _less(a: Any, b: Any) -> tuple[Any, Partials]:
-    """How far a < b holds, from 0 to 1, by their difference relative to their size."""
+    """The degree to which a < b holds, from 0 to 1, by their difference relative to their size."""
     size = np.abs(a) + np.abs(b) + 1e-9
     apart = (b - a) / size
     share = 1 / (1 + np.exp(-SHARPNESS * apart))

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from codegen.build import build
+from codegen.processor import compiles
 from schedule import Schedule, ScheduleError
 from tir import dtypes
 from tir.arrays import to_float
@@ -113,10 +114,7 @@ class Reference:
 
 def runnable(func: PrimFunc, target: str) -> Callable[..., Any]:
     """The compiled function, or the interpreted one where no compiler is installed, as in a browser."""
-    try:
-        return build(func, target)
-    except ModuleNotFoundError:
-        return partial(run, func)
+    return build(func, target) if compiles() else partial(run, func)
 
 
 def work(func: PrimFunc) -> int:

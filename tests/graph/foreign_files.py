@@ -42,7 +42,7 @@ def main(part: str) -> int:
 
 
 def judged(name: str, make: Callable[[], tuple[Path, Arrays]]) -> tuple[str, str]:
-    """What became of a file: right, wrong, refused, or not made, and the difference or the reason."""
+    """The verdict on a file: right, wrong, refused, or not made, and the difference or the reason."""
     import onnxruntime
 
     try:
