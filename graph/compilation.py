@@ -288,7 +288,8 @@ def _sharing(groups: Sequence[Group]) -> list[Group]:
 
 def plannable(graph: Graph) -> bool:
     """True for a network of few steps in loops: plans have no loops, so they are written out."""
-    return sum(loop.steps or MAX_PLANNED_STEPS + 1 for loop in loops_of(graph)) <= MAX_PLANNED_STEPS
+    steps = [loop.steps for loop in loops_of(graph)]
+    return None not in steps and sum(filter(None, steps)) <= MAX_PLANNED_STEPS
 
 
 def final(

@@ -145,7 +145,7 @@ class Within:
 
 
 @dataclass(frozen=True)
-class Between:
+class LoopCarried:
     """The place of a state that a step reads: that of its `first` value, then that of the `later` one from the step before."""
 
     loop: str
@@ -182,14 +182,14 @@ class Repetition:
 
 
 @dataclass(frozen=True)
-class Carrying:
-    """The loops of a plan, and the places of values that change from step to step."""
+class LoopPlaces:
+    """The repetitions of a plan, and the places of values that change from step to step."""
 
     repetitions: tuple[Repetition, ...] = ()
-    places: Mapping[Value, Within | Between] = field(default_factory=dict)
+    places: Mapping[Value, Within | LoopCarried] = field(default_factory=dict)
 
 
-def carrying(graph: Graph, made: Sequence[Value], inside: Places) -> Carrying:
+def loop_places(graph: Graph, made: Sequence[Value], inside: Places) -> LoopPlaces:
     """The loops of a graph with ordered calls, and the places of what they carry. `made` has the first output of each group."""
     loops = loops_of(graph)
     position = {v: n for n, c in enumerate(graph.calls) for v in c.outputs}
@@ -198,19 +198,19 @@ def carrying(graph: Graph, made: Sequence[Value], inside: Places) -> Carrying:
         for v in call.outputs:
             if v not in inside.free or call.operator == END:
                 makers.setdefault(inside[v].root, set()).add(v)
-    places: dict[Value, Within | Between] = {}
+    places: dict[Value, Within | LoopCarried] = {}
     found = []
     for loop in loops:
         own = loop.values.difference(*(other.values for other in loops if other is not loop and _holds(loop, other)))
         begin, end = position[loop.begin.outputs[0]], position[loop.end.outputs[0]]
         first, last = (sum(position[v] < at for v in made) for at in (begin, end))
         found.append(_repetition(loop, first, last, own, inside, makers, places))
-    return Carrying(tuple(found), places)
+    return LoopPlaces(tuple(found), places)
 
 
 def _repetition(
     loop: Loop, first: int, last: int, own: Collection[Value], inside: Places, makers: Mapping[Value, set[Value]],
-    places: dict[Value, Within | Between],
+    places: dict[Value, Within | LoopCarried],
 ) -> Repetition:  # fmt: skip
     """The repetition of a loop whose steps make the `own` values. Adds the places of what it carries to `places`."""
     each, after, buffers = list[tuple[Value, Value]](), list[tuple[Value, Value]](), list[Value]()
@@ -248,5 +248,5 @@ def _repetition(
             size = aligned(new.nbytes)
             buffers.append(Value(f"{final.name}.turns", (2 * size,), "uint8"))
             places[root] = Within(buffers[-1], 0, (Move(loop.name, size, 2),))
-        places[state] = Between(loop.name, given, later)
+        places[state] = LoopCarried(loop.name, given, later)
     return Repetition(loop, first, last, tuple(each), tuple(after), tuple(buffers))

@@ -17,7 +17,7 @@ from tir.ir import Buffer, Const
 
 from .fusion import Group
 from .ir import Graph, Value
-from .loops import Between, Carrying, Repetition, Within, carrying, is_loop, outermost
+from .loops import LoopCarried, LoopPlaces, Repetition, Within, is_loop, loop_places, outermost
 from .places import Places, places
 
 WEIGHTS, ARENA = "weights", "arena"  # the blocks of memory that a call is given beside inputs and outputs
@@ -40,7 +40,7 @@ class MemoryPlan:
     """The places of values in memory: `addresses` of the values that lie in no other, and the `places` of the others.
 
     `nbytes` is the size of the arena, `weights_nbytes` that of the constants. `copied` are outputs by their numbers, which lie in
-    inputs, in constants, in other outputs or in larger values: they are copied after all groups. `carrying` has the loops, and
+    inputs, in constants, in other outputs or in larger values: they are copied after all groups. `loops` has the loops, and
     the places that change in their steps.
     """
 
@@ -49,17 +49,17 @@ class MemoryPlan:
     addresses: Mapping[Value, Address]
     places: Places
     copied: Mapping[int, Value]
-    carrying: Carrying = field(default_factory=Carrying)
+    loops: LoopPlaces = field(default_factory=LoopPlaces)
 
     def __getitem__(self, value: Value) -> Place:
         """The address of any value that is read or made."""
         place = self.places[value]
-        match self.carrying.places.get(place.root):
+        match self.loops.places.get(place.root):
             case None:
                 return self.addresses[place.root].plus(place.offset)
             case Within(whole, offset, moves):
                 return self[whole].plus(offset + place.offset, *moves)
-            case Between(loop, first, later):
+            case LoopCarried(loop, first, later):
                 return Carried(loop, self[first], self[later].earlier(loop)).plus(place.offset)
 
     @property
@@ -68,7 +68,7 @@ class MemoryPlan:
 
     def steps(self, kernels: Sequence[Invoke]) -> tuple[Step, ...]:
         """The steps of a call whose groups are these calls of kernels."""
-        return (*self._steps(kernels, 0, len(kernels), self.carrying.repetitions), *self.copies)
+        return (*self._steps(kernels, 0, len(kernels), self.loops.repetitions), *self.copies)
 
     def _steps(self, kernels: Sequence[Invoke], first: int, last: int, found: Sequence[Repetition]) -> Iterator[Step]:
         outer = outermost([r.loop for r in found])
@@ -102,7 +102,7 @@ def plan(graph: Graph, groups: Sequence[Group], donated: Mapping[Value, Value] =
     """The memory plan of a graph whose calls are in these groups. Outputs that are keys of `donated` are inputs of the graph, and
     lie in the memory of those that are their values."""
     inside = places(graph)
-    loops = carrying(graph, [g.outputs[0] for g in groups], inside)
+    loops = loop_places(graph, [g.outputs[0] for g in groups], inside)
     carried = [v for r in loops.repetitions for v in r.read]
     read = [inside[v].root for v in (*(v for g in groups for v in g.inputs), *carried, *graph.outputs)]
     marked = [v for c in graph.calls if is_loop(c) for v in c.outputs]
@@ -127,7 +127,7 @@ def plan(graph: Graph, groups: Sequence[Group], donated: Mapping[Value, Value] =
     return MemoryPlan(nbytes, weights_nbytes, addresses, inside, {n: graph.outputs[n] for n in copied}, loops)
 
 
-def lifetimes(graph: Graph, groups: Sequence[Group], inside: Places, loops: Carrying | None = None) -> dict[Value, Lifetime]:
+def lifetimes(graph: Graph, groups: Sequence[Group], inside: Places, loops: LoopPlaces | None = None) -> dict[Value, Lifetime]:
     """The lifetimes of the groups' scratch memory and of the roots of the values that they and `loops` make; outputs live to the
     end. What is made before a loop and read in it lives as long as it runs."""
     begin: dict[Value, float] = {}
@@ -154,7 +154,7 @@ def lifetimes(graph: Graph, groups: Sequence[Group], inside: Places, loops: Carr
     return {v: Lifetime(begin[v], end[v]) for v in begin if v not in moving}
 
 
-def _roots(value: Value, inside: Places, moving: Mapping[Value, Within | Between]) -> Iterator[Value]:
+def _roots(value: Value, inside: Places, moving: Mapping[Value, Within | LoopCarried]) -> Iterator[Value]:
     """The value in whose memory a value is; several for one that changes its place in steps of loops."""
     root = inside[value].root
     match moving.get(root):
@@ -162,7 +162,7 @@ def _roots(value: Value, inside: Places, moving: Mapping[Value, Within | Between
             yield root
         case Within(whole):
             yield from _roots(whole, inside, moving)
-        case Between(_, first, later):
+        case LoopCarried(_, first, later):
             yield from (*_roots(first, inside, moving), *_roots(later, inside, moving))
 
 
