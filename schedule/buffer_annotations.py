@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tir.ir import Block, For, Load, PrimFunc, Stmt, Store, annotated, annotation
-from tir.memo import memoized
+from tir.ir.memo import memoized
 from tir.traverse import rewrite_statements, substatements, walk, walk_stmts
 
 # By annotation key: the kinds of accesses, below the annotated loop or block, that it applies to.

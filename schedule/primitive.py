@@ -20,7 +20,7 @@ import numpy as np
 
 from tir.dtypes import limits
 from tir.ir import Block, Buffer, Const, Expr, For, Kind, Load, Node, Opaque, PrimFunc, Seq, Stmt, seq, with_deep_recursion
-from tir.memo import memoized
+from tir.ir.memo import memoized
 from tir.nearest import did_you_mean
 from tir.traverse import (
     foreign_calls,

@@ -14,7 +14,8 @@ import numpy as np
 from codegen import ObjectCache, Target, backend
 from codegen.cache import users_cache
 from tir.ir import PrimFunc
-from tir.te import Placeholder, Tensor, create_prim_func, placeholder
+from tir.te import Tensor, create_prim_func, placeholder
+from tir.te.tensors import Placeholder
 
 from .compilation import compile_function
 from .records import Records, opened

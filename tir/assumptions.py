@@ -12,7 +12,7 @@ from typing import Any
 from .arith.enumeration import UnknownValue, evaluate
 from .arith.polynomial import polynomial
 from .ir import Binary, Const, Expr, PrimFunc, annotated, annotation
-from .memo import memoized
+from .ir.memo import memoized
 from .traverse import variables
 
 ASSUMED = "assumed"

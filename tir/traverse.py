@@ -41,7 +41,7 @@ from .ir import (
     Var,
     make_room,
 )
-from .memo import memoized
+from .ir.memo import memoized
 
 # The result of a rewrite: a node of the same sort as the given one (expression, statement, function).
 N = TypeVar("N", bound=Node)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from tir import dtypes
-from tir.elementwise import abs as magnitude
 from tir.ir import Binary, Const, Expr, For, If, Kind, Let, Node, PrimFunc, Select, Stmt, annotation, conjunction
+from tir.te.elementwise import abs as magnitude
 from tir.traverse import children, loads, map_statements, rewrite, stored_names, variables, walk_stmts
 
 ANNOTATION = "allow_reciprocal"

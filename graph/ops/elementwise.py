@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tir import dtypes, te
-from tir.elementwise import toward_zero
 from tir.ir import Expr
+from tir.te.elementwise import toward_zero
 
 from .narrow import NARROW, narrowed
 from .registry import NEWEST, composite, element, function_name, need, operator, shape_of, wide

@@ -11,7 +11,7 @@ from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval, Ranges
 from tir.assumptions import assumptions
 from tir.ir import Allocate, Block, Buffer, Const, Expr, For, If, Kind, Let, Load, Node, PrimFunc, Region, Seq, Stmt, Store
-from tir.memo import memoized
+from tir.ir.memo import memoized
 from tir.nearest import did_you_mean
 from tir.traverse import blocks, children, loads, loops_in, substatements, walk
 

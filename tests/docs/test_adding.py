@@ -90,7 +90,7 @@ def test_a_primitive_takes_the_places_of_the_page(tmp_path):
 
 def test_functions_of_expressions_take_the_places_of_the_page(tmp_path):
     copied(("tir", "schedule", "codegen", "costmodel", "search", "graph", "workloads"), tmp_path)
-    functions, intrinsics, llvm = "tir/elementwise.py", "tir/intrinsics.py", "codegen/llvm/math.py"
+    functions, intrinsics, llvm = "tir/te/elementwise.py", "tir/intrinsics.py", "codegen/llvm/math.py"
     assert places("a te operation") == {functions}
     assert places("an intrinsic") == {intrinsics, functions, llvm, "codegen/cuda/prelude.py"}
 

@@ -76,9 +76,9 @@ def _shape(rng: np.random.Generator) -> tuple[int, ...]:
 
 
 def _read_by(tensors: list[te.Tensor]) -> list[te.Tensor]:
-    from tir.te import _reads
+    from tir.te.functions import reads
 
-    return [read.tensor for t in tensors for read in _reads(t.op)]
+    return [read.tensor for t in tensors for read in reads(t.op)]
 
 
 def _stage(rng: np.random.Generator, tensors: list[te.Tensor], inputs: int, name: str) -> te.Tensor:

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 from ..arith.bounds import extent_range
 from ..arith.intervals import Interval, Ranges
 from ..ir import Allocate, Block, Buffer, Const, Expr, For, If, Let, Load, Node, Select, Stmt, Store, Var, conjuncts
-from ..memo import memoized
+from ..ir.memo import memoized
 from ..traverse import N, children, substitute, walk
 
 C = TypeVar("C", bound="Context")

@@ -14,11 +14,12 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from .. import dtypes, elementwise
+from .. import dtypes
 from ..arith.prove import prove
 from ..intrinsics import INTRINSICS
 from ..ir import Address, Binary, Buffer, Const, Expr, Foreign, Node, Text, as_expr, binary, cast
 from ..nearest import did_you_mean
+from ..te import elementwise
 from . import ir as namespace_ir
 from . import namespace
 from .context import MAX_BITS, MAX_ITEMS, NUMBER

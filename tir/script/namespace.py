@@ -10,14 +10,15 @@ import builtins
 import inspect
 from typing import Any
 
-from .. import dtypes, elementwise
+from .. import dtypes
 from ..arith.polynomial import as_constant, polynomial
 from ..arith.simplify import simplify
-from ..elementwise import operator
 from ..intrinsics import INTRINSICS
 from ..ir import Cast as CastNode
 from ..ir import Expr, as_expr, const, negative
 from ..ir import cast as cast_expr
+from ..te import elementwise
+from ..te.elementwise import operator
 
 # --- forms: what the parser understands --------------------------------------------------------------------------------
 

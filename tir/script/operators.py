@@ -7,8 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from .. import elementwise
 from ..ir import Const, Expr, binary, negative
+from ..te import elementwise
 from . import namespace
 from .context import MAX_BITS, MAX_ITEMS, FunctionContext
 from .source import syntax

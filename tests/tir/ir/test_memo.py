@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.ir import Var
-from tir.memo import memoized
+from tir.ir.memo import memoized
 
 
 def test_each_node_is_asked_about_once_while_it_lives():

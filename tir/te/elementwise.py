@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from . import dtypes
-from .arith.polynomial import wraps
-from .intrinsics import INTRINSICS
-from .ir import Binary, Call, Const, Expr, Select, Unary, as_expr, binary, cast, const, refuse_compared, unify
+from .. import dtypes
+from ..arith.polynomial import wraps
+from ..intrinsics import INTRINSICS
+from ..ir import Binary, Call, Const, Expr, Select, Unary, as_expr, binary, cast, const, refuse_compared, unify
 
 __all__ = [
     "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "bit_and", "bit_or", "bit_xor",

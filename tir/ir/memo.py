@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 from weakref import ref
 
-from .ir import Node
+from .nodes import Node
 
 K = TypeVar("K", bound=Node)
 V = TypeVar("V")
