@@ -20,6 +20,7 @@ import numpy as np
 
 from codegen.runtime.timing import in_turns
 from search.keys import key
+from search.measure.protocol import OtherDevices
 from search.measure.provenance import fingerprint
 from search.records import Records
 from search.records.database import Record
@@ -347,7 +348,7 @@ def _opened(records: str | Path | Records | None) -> Iterator[Records]:
 
 def _device(target: Target, measurer: Any, records: Records) -> str | None:
     """The name of the measuring device if it is not this machine's, else None; `records` then hold that device's results."""
-    devices = measurer.devices(target_text(target)) if hasattr(measurer, "devices") else ()
+    devices = measurer.devices(target_text(target)) if isinstance(measurer, OtherDevices) else ()
     if not devices or devices[0].fingerprint == fingerprint(target):
         return None
     records.devices[target] = devices[0].fingerprint

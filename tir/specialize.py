@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import SupportsIndex
 
 from .arith.simplify import simplify
 from .assumptions import ASSUMED, assumptions, broken_assumption, with_assumption
@@ -23,7 +24,7 @@ def specialize(func: PrimFunc, values: Mapping[str, int]) -> PrimFunc:
     for name, value in values.items():
         if name not in known:
             raise ValueError(no_such(f"size of {func.name}", name, known))
-        if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        if isinstance(value, bool) or not isinstance(value, SupportsIndex) or value < 1:
             raise ValueError(f"the size {name} of {func.name} must be a positive integer, got {value!r}")
     params = tuple(p for p in func.params if p.name not in values)
     consts = {name: Const(value.__index__(), known[name].dtype) for name, value in values.items()}

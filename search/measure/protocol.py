@@ -32,9 +32,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Self
+from typing import Protocol, Self, runtime_checkable
 
 from .outcome import Baseline, Candidate, Comparison, Measurement
+from .provenance import Provenance
+
+
+@runtime_checkable
+class OtherDevices(Protocol):
+    """A maker of measurers for devices other than this machine's."""
+
+    def devices(self, target: str) -> Sequence[Provenance]:
+        """The devices that measure for a target, the one with the most workers first."""
+        ...
 
 
 class Measurer(ABC):

@@ -7,11 +7,11 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from codegen.runtime.timing import seconds_of, without_collector
+from codegen.runtime.timing import Timing, seconds_of, without_collector
 
 WARM_UP_SECONDS = 0.02  # seconds of untimed calls of numpy, and of a kernel on a device, in a race
 TURN_SECONDS = 0.01  # seconds of untimed calls of a kernel in a turn of a race, and of timed ones
@@ -21,9 +21,32 @@ MAX_DRIFT = 1.1  # ratio of times of the same kernel, earlier and later, up to w
 SHORT_CALL_SECONDS = 0.02  # seconds; shorter calls have a warm-up, and are timed in groups
 
 
+@runtime_checkable
+class TimesCalls(Protocol):
+    """A kernel that times its calls itself."""
+
+    def time(self, *arrays: np.ndarray, seconds: float, runs: int, max_runs: int = ...) -> Timing: ...
+
+
+@runtime_checkable
+class OnDevice(TimesCalls, Protocol):
+    """A kernel on a device: its calls copy the arrays there and back, and its clock counts a call without that."""
+
+    def clock(self, *arrays: np.ndarray) -> float: ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A kernel that computes values from constants alone before its calls with the same arrays."""
+
+    preparation: Any
+
+    def bind(self, *arrays: np.ndarray) -> Callable[[], None]: ...
+
+
 def clock(kernel: Any, arrays: list[np.ndarray]) -> float:
     """Seconds of one call, by the kernel's own clock if it has one."""
-    if hasattr(kernel, "clock"):
+    if isinstance(kernel, OnDevice):
         return kernel.clock(*arrays)
     return _once(call_of(kernel, arrays))
 
@@ -35,7 +58,7 @@ def call(kernel: Any, arrays: list[np.ndarray]) -> None:
 
 def call_of(kernel: Any, arrays: list[np.ndarray]) -> Callable[[], None]:
     """The call of a kernel with these arrays, after its preparation of constants, which runs here."""
-    return kernel.bind(*arrays) if hasattr(kernel, "preparation") else partial(kernel, *arrays)
+    return kernel.bind(*arrays) if isinstance(kernel, Prepares) else partial(kernel, *arrays)
 
 
 def samples_of(
@@ -46,9 +69,9 @@ def samples_of(
     The first call counts if it is long. For short calls it was the warm-up; they are timed in groups, by the kernel itself if it
     can.
     """
-    if first >= SHORT_CALL_SECONDS and not hasattr(kernel, "clock"):
+    if first >= SHORT_CALL_SECONDS and not isinstance(kernel, OnDevice):
         return _repeat(call_of(kernel, arrays), [first], 1, min_seconds, min_runs, max_runs)
-    if hasattr(kernel, "time"):
+    if isinstance(kernel, TimesCalls):
         return list(kernel.time(*arrays, seconds=min_seconds, runs=min_runs, max_runs=max_runs).samples)
     calls = max(1, int(1e-3 / max(first, 1e-9)))
     return _repeat(call_of(kernel, arrays), [], calls, min_seconds, min_runs, max_runs)
@@ -89,11 +112,11 @@ def _repeat(
 
 def kernel_sample(kernel: Any, arrays: list[np.ndarray], earlier: list[float]) -> float:
     """Seconds a call, as `call_sample`; the kernel times short calls itself if it can, and on a device all calls."""
-    if hasattr(kernel, "clock"):  # calls would copy the arrays to the device and back
+    if isinstance(kernel, OnDevice):  # calls would copy the arrays to the device and back
         return kernel.time(*arrays, seconds=WARM_UP_SECONDS, runs=3).median
     call = call_of(kernel, arrays)
     expected = _expected(call, earlier)
-    if expected < SHORT_CALL_SECONDS and hasattr(kernel, "time"):
+    if expected < SHORT_CALL_SECONDS and isinstance(kernel, TimesCalls):
         kernel.time(*arrays, seconds=TURN_SECONDS, runs=1)
         return kernel.time(*arrays, seconds=TURN_SECONDS, runs=3).median
     return call_sample(call, TURN_SECONDS, [expected])

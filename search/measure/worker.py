@@ -196,7 +196,7 @@ class Worker:
             return {"outcome": "ok", "samples": [first], "cut": True}
         error = None
         if check:
-            verdict = self._checked(id) if short or hasattr(kernel, "clock") else self._verdict()
+            verdict = self._checked(id) if short or isinstance(kernel, timing.OnDevice) else self._verdict()
             if verdict["outcome"] != "ok":
                 return verdict
             error = verdict["max_error"]
@@ -225,7 +225,7 @@ class Worker:
         data.reset()
         self.send(event="running")
         first = timing.clock(kernel, data.working)
-        if hasattr(kernel, "clock"):  # `clock` leaves the results on the device
+        if isinstance(kernel, timing.OnDevice):  # `clock` leaves the results on the device
             timing.call(kernel, data.working)
         accepted = {} if data.has_reference else self._accepted()
         answer = {**data.verdict(), **accepted}

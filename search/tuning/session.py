@@ -26,6 +26,7 @@ from tir.notices import counted, degraded
 from tir.verify import check
 
 from ..measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, WorkerError
+from ..measure.protocol import OtherDevices
 from ..policy.protocol import Begins, Explains, Policy, WarmStarts
 from ..policy.ranking import correlation
 from ..policy.warm_start import examples, is_of
@@ -61,8 +62,8 @@ class Session:
         self.error: WorkerError | None = None
         self._budget, self._options = budget, options
         self._limits = _limits(task, options.limits or Limits(), budget)
-        devices = getattr(options.measurer, "devices", None)  # other ones than this machine's
-        known = None if devices is None else [d.fingerprint for d in devices(task.target)]
+        measurer = options.measurer
+        known = [d.fingerprint for d in measurer.devices(task.target)] if isinstance(measurer, OtherDevices) else None
         self._journal = Journal(task, budget, records, options.seed, callbacks, known)
         self._rng = np.random.default_rng(options.seed)
         self._stack = ExitStack()

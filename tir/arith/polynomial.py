@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from .. import dtypes
-from ..ir import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from ..ir import Binary, Call, Cast, Const, Element, Expr, Select, Unary, Var
 from ..traverse import variable_names, variables
 from .symbolic import is_one
 
@@ -158,11 +158,11 @@ def wraps(e: Expr) -> bool:
     match e:
         case Binary(_, a, b) | Select(_, a, b):
             return wraps(a) or wraps(b)
-        case Load() | Call():
+        case Element() | Call():
             return True
         case Cast(_, a):
             return wraps(a) or e.dtype not in ("int32", "int64") or not dtypes.is_int(a.dtype)
         case Unary(_, a):
             return wraps(a)
         case _:
-            return hasattr(e, "indices")  # an element of a tensor of `te`
+            return False

@@ -30,8 +30,14 @@ class Buffer(Node):
         return Load(self, tuple(as_index(i) for i in (indices if isinstance(indices, tuple) else (indices,))))
 
 
+class Element(Expr):
+    """An element of memory: of a buffer, or of a tensor of `te`."""
+
+    __slots__ = ()
+
+
 @node
-class Load(Expr):
+class Load(Element):
     buffer: Buffer
     indices: tuple[Expr, ...]
 

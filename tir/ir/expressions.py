@@ -66,6 +66,10 @@ class Operators:
     def __invert__(self):
         return functions().bitwise_not(self)
 
+    def as_scalar(self) -> Expr:
+        """The expression that this stands for: an expression itself, the element of a tensor of rank 0."""
+        raise NotImplementedError
+
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         return functions().of_numpy(ufunc, method, inputs, options)
 
@@ -78,6 +82,9 @@ class Expr(Operators, Node):
 
         @property
         def dtype(self) -> str: ...
+
+    def as_scalar(self) -> Expr:
+        return self
 
     def equal(self, other) -> Expr:
         """The expression `self == other` (the operator `==` compares the two trees instead)."""
@@ -223,11 +230,7 @@ def const(value, dtype: dtypes.DTypeLike | None = None) -> Const:
 
 def as_expr(value, dtype: str | None = None) -> Expr:
     """`value` as an expression: Python and numpy numbers become constants (of `dtype`, if given), tensors of rank 0 elements."""
-    if isinstance(value, Expr):
-        return value
-    if type(value) is not int and hasattr(value, "as_scalar"):
-        return value.as_scalar()
-    return const(value, dtype)
+    return value.as_scalar() if isinstance(value, Operators) else const(value, dtype)
 
 
 def as_index(value) -> Expr:
@@ -245,10 +248,10 @@ def cast(value: Expr, dtype: dtypes.DTypeLike) -> Expr:
 
 def unify(a, b) -> tuple[Expr, Expr]:
     """Both operands as expressions of one dtype. A Python number takes the dtype of the expression beside it."""
-    if not isinstance(a, Expr) and not hasattr(a, "as_scalar"):
+    if not isinstance(a, Operators):
         b = as_expr(b)
         a = _literal_beside(a, b.dtype)
-    elif not isinstance(b, Expr) and not hasattr(b, "as_scalar"):
+    elif not isinstance(b, Operators):
         a = as_expr(a)
         b = _literal_beside(b, a.dtype)
     a, b = as_expr(a), as_expr(b)

@@ -63,7 +63,7 @@ class PrimFunc(Node):
         """The function for values of its sizes, keyed by name or by variable; see `tir.specialize`."""
         import tir
 
-        return tir.specialize(self, {getattr(size, "name", size): value for size, value in values.items()})
+        return tir.specialize(self, {size.name if isinstance(size, Var) else size: value for size, value in values.items()})
 
 
 def need_func(value: Any, caller: str) -> PrimFunc:

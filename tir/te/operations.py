@@ -95,7 +95,8 @@ def compute(
 def _reductions_apart(name: str, axes: tuple[Var, ...], shape: tuple[Expr, ...], values: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The values of a formula with each reduction inside them read from a tensor of its own: `te.sum(x, axis=k) / 7` divides what
     another block sums. A choice of `if_then_else` stays as it is, for its reads may be out of bounds elsewhere."""
-    if builtins.all(isinstance(v, Reduce) and v.sources is getattr(values[0], "sources", None) for v in values):
+    first = values[0] if values else None
+    if isinstance(first, Reduce) and builtins.all(isinstance(v, Reduce) and v.sources is first.sources for v in values):
         return values
     apart: dict[tuple, Compute] = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..ir import Annotations, Const, Expr, Operators, Var, as_index, node
+from ..ir import Annotations, Const, Element, Expr, Operators, Var, as_index, node
 from ..ir.expressions import functions
 
 
@@ -65,7 +65,7 @@ class Tensor(Operators):
 
 
 @node
-class TensorRead(Expr):
+class TensorRead(Element):
     """An element of a tensor; becomes a Load in `create_prim_func`."""
 
     tensor: Tensor
