@@ -129,6 +129,11 @@ class CPU:
         hidden = most(most(accumulators / self.fmas, loading), float(waits * self.core.latency))
         return hidden + PANEL_VECTOR_LOADS * panel / self.loads + exposed * elements
 
+    @property
+    def step_vectors(self) -> int:
+        """Vectors of results in a step of an elementwise loop: the other registers hold operands and constants."""
+        return self.registers // 4
+
     def entry_cycles(self, moved: Amount) -> Amount:
         """Cycles to enter the loop of a register tile and to load and store `moved` vectors of accumulators."""
         return (TILE_ENTRY_CYCLES + moved) * self.uops_per_vector
@@ -144,7 +149,7 @@ class CPU:
     def threads(self, cycles: float) -> int:
         """Threads for work of `cycles` cycles of one core: the number with which it ends first. Threads are woken, and wait, in
         a tree, so each doubling of their number costs as much."""
-        return min(range(self.cores, 0, -1), key=lambda n: cycles / n + COST_OF_A_THREAD * self.memory.fork * log2(n))
+        return min(range(self.cores, 0, -1), key=lambda n: cycles / n + self.memory.fork * log2(n))
 
     def fma_cycles(self, bits: int) -> float:
         """Cycles of a multiply-add of one element, its factors in registers."""
@@ -175,10 +180,6 @@ class CPU:
     def transpose_cycles(self, bits: int, nbytes: int = 0) -> float:
         """Cycles to copy an element of `nbytes` bytes in squares, which are transposed in registers."""
         return self.pack_cycles(bits, nbytes) + self.shuffle_cycles(bits)
-
-    def softmax_cycles(self, bits: int) -> float:
-        """Cycles of an element in a softmax or a norm."""
-        return ROW_VECTOR_CYCLES / self.lanes(bits)
 
     # --- shares of a cache -------------------------------------------------------------------------------------------------
 
@@ -217,11 +218,6 @@ class CPU:
 PAGE_BYTES = 4096  # rows that lie multiples of a page apart fall into the same sets of the first-level cache
 L2_WAY_BYTES = 65536  # bytes of a way of L2: 1,024 sets of one line
 SET_ALIASING_BYTES = (PAGE_BYTES, L2_WAY_BYTES, 0)  # bytes between addresses in the same set of L1, L2, L3; 0: hashed
-ROW_VECTOR_CYCLES = 16.0  # cycles of a vector of a row in a softmax or norm: three passes, and an exponential of six steps
-
-# Cost of a thread, over that of a loop that does nothing: its caches lack the data. On a Zen 4 products of 64 take as long on one
-# thread as on two, those of 72 1.26 x as long; softmax of 64 rows of 256 1.16 x, of 32 rows 0.81 x.
-COST_OF_A_THREAD = 1.6
 
 MAX_THREADS = 1024  # threads of a block (CUDA C++ programming guide, technical specifications)
 MAX_ACCESS_BYTES = 16  # bytes that a thread can load or store at once

@@ -37,9 +37,9 @@ from tir.traverse import N, divisions, fresh, loads, loops, map_statements, rewr
 
 from .split_vectors import accumulates, widest_bits
 
-# Most rows of the versions of a tile of an open number of rows, the largest first: a product of 2 to 7 rows by 768 x 768 takes
-# 0.7 of the time of its whole tile of 13 (Zen 4), and each version is code to compile.
-MAX_ROWS_OF_VERSIONS = (9, 6, 3)
+# Versions of a tile of an open number of rows, each of so many parts of them: a product of 2 to 7 rows by 768 x 768 takes 0.7 of
+# the time of its whole tile of 13 (Zen 4), and each version is code to compile.
+VERSIONS = 4
 
 Ranges = dict[str, Interval]
 Extents = dict[str, Expr]  # of loops, the outermost first
@@ -251,18 +251,19 @@ def _by_rows(body: Stmt, ranges: Ranges) -> Stmt:
     """`body`, a partial tile whose number of rows is open, in versions for at most so many: unrolled rows that are not there cost
     as much as those that are."""
     result = body
-    for count in MAX_ROWS_OF_VERSIONS:
+    for parts in range(VERSIONS - 1, 0, -1):
         excluded: list[Expr] = []
-        fewer = _of_rows(body, count, excluded)
+        fewer = _of_rows(body, parts, excluded)
         if excluded:
             result = If(simplify(conjunction(*dict.fromkeys(excluded)), ranges), fewer, result)
     return result
 
 
-def _of_rows(s: Stmt, count: int, excluded: list[Expr]) -> Stmt:
-    """`s` with unrolled loops clipped to `count` iterations. `excluded` gets the conditions under which guards fail in others."""
+def _of_rows(s: Stmt, parts: int, excluded: list[Expr]) -> Stmt:
+    """`s` with unrolled loops clipped to `parts` of VERSIONS parts. `excluded` gets the conditions under which guards fail in
+    the others."""
     match s:
-        case For(var, Const(int(extent)), body, Kind.UNROLLED) if extent > count:
+        case For(var, Const(int(extent)), body, Kind.UNROLLED) if 0 < (count := extent * parts // VERSIONS):
             elsewhere = {x.name for x in loops(body)}
 
             def above(c: Expr) -> Expr | None:
@@ -271,8 +272,8 @@ def _of_rows(s: Stmt, count: int, excluded: list[Expr]) -> Stmt:
 
             if found := _common(body, above):
                 excluded.append(Unary("not", substitute(found[0], {var: Const(count, var.dtype)})))
-                return s.with_(extent=Const(count), body=_of_rows(body, count, excluded))
-    return map_statements(s, lambda c: _of_rows(c, count, excluded))
+                return s.with_(extent=Const(count), body=_of_rows(body, parts, excluded))
+    return map_statements(s, lambda c: _of_rows(c, parts, excluded))
 
 
 def _exchanged(node: N, atom: Expr, other: Expr) -> N:

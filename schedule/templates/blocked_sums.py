@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, extent
@@ -22,7 +23,6 @@ from .low_precision import has_dots
 from .marks import done, share_out
 
 NAME = "sums of blocks"
-MAX_VECTORS = 8  # vectors of columns in a tile: twice as many sums as hide the latency of additions on a Zen 4
 # Most vectors of columns in a tile of dot products, by any number of rows, so that all read one packed order. For one row, two
 # vectors of three digits hide the latency of dot products.
 DOT_VECTORS = 2
@@ -106,7 +106,7 @@ def build(s: OpenSchedule, found: BlockedSums) -> None:
     result, sums, lanes = found.result.name, found.sums.name, machine.lanes(32)
     after = epilogue(s, result)
     columns, rows = extent(found.columns), size(found.rows)
-    most = max(1, min(MAX_VECTORS, machine.registers // (REGISTERS_A_SUM * rows)))
+    most = max(1, min(2 * ceil(machine.fmas * machine.core.latency), machine.registers // (REGISTERS_A_SUM * rows)))
     fitting = [v for v in range(1, most + 1) if columns % (v * lanes) == 0]
     width = s.choose(
         f"{result} columns",

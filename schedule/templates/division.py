@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from math import ceil, log2
+from math import ceil, inf
 
-HALF_COST = 1 / 40  # fraction of the tiles that blocks of half the size have to save
-MAX_EMPTY = 1 / 16  # fraction of the tiles that may be empty room before other sizes of blocks are tried
-MIN_EACH = 4  # least units a thread of which shares are about equal, however they divide
+MIN_EACH = 4  # least units a thread of which shares are about equal, however they divide: the largest is 1.25 x the mean at most
+
+
+def doubled(most: int) -> list[int]:
+    """The powers of two up to a number."""
+    return [1 << n for n in range(max(most, 0).bit_length())]
+
+
+def tried(first: int, most: int, unit: int = 1, limit: float = inf) -> list[int]:
+    """Sizes that are tried: `first`, which a formula gives, and the powers of two up to `most`, in units, up to a limit."""
+    return list(dict.fromkeys(int(min(n * unit, limit)) for n in (first, *doubled(most))))
 
 
 def shares_are_equal(units: int, threads: int) -> bool:
@@ -15,21 +23,11 @@ def shares_are_equal(units: int, threads: int) -> bool:
 
 
 def balanced(tiles: int, most: int, multiple: int) -> int:
-    """The number of tiles of a block, about `most`, with the least empty room in the blocks, whose number is a multiple of
-    `multiple`. Empty room needs guards, or is computed in vain. Where there is much, a block may be a quarter larger than `most`.
-    Where threads share blocks (`multiple` > 1), it may also be smaller, if that saves enough."""
+    """The number of tiles of a block, between half of `most` and `most`, with the least empty room in the blocks, whose number is
+    a multiple of `multiple`. Empty room needs guards, or is computed in vain."""
 
     def room(count: int) -> int:
         return ceil(ceil(tiles / count) / multiple) * multiple * count - tiles
 
-    def best(most: int) -> int:
-        least = max(1, (most + 1) // 2)
-        counts = {ceil(tiles / (ceil(ceil(tiles / n) / multiple) * multiple)) for n in range(least, most + 1)}
-        return min(counts, key=lambda n: (room(n), -n))
-
-    found = best(most)
-    if room(found) <= MAX_EMPTY * tiles:
-        return found
-    smaller = [most >> n for n in range(1, most.bit_length())] if multiple > 1 else []
-    others = map(best, (most * 5 // 4, *smaller))
-    return min((found, *others), key=lambda n: room(n) + max(0, log2(found / n)) * HALF_COST * tiles)
+    counts = {ceil(tiles / (ceil(ceil(tiles / n) / multiple) * multiple)) for n in range(max(1, (most + 1) // 2), most + 1)}
+    return min(counts, key=lambda n: (room(n), -n))

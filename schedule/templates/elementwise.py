@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import gcd
+from math import ceil, gcd
 
 from schedule.error import ScheduleError
 from schedule.machine import CACHE_LINE_BYTES
 from schedule.open_schedule import OpenSchedule, element_bits, extent, lane_bits
-from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
 from tir.arith.polynomial import linear, polynomial
@@ -17,13 +16,12 @@ from tir.traverse import loads, tree_size, variables, walk
 
 from ..rewriting.predicates import Bound, bound_on
 from .block_analysis import address, epilogue, is_elementwise, loop_length, loop_of, regular, size, stored, transpose_in_squares
+from .division import tried
 from .marks import done, share, stream, teams
 
-VECTORS_PER_STEP = (8, 1, 2, 4, 16)  # numbers of vectors in a step of a one-dimensional loop
 MAX_INLINED_NODES = 500  # most nodes of a block after inlining: each step over it takes longer, and two reads double a producer
 MAX_PIECES = 5  # most pieces of a loop that is cut where conditions change
-CHUNK_ELEMENTS = (1 << 14, 1 << 12, 1 << 16)  # numbers of elements of a one-dimensional loop that a thread takes at a time
-SQUARES_DOWN, SQUARES_ACROSS = (4, 1, 2, 8), (16, 4, 8, 32)  # numbers of squares in a block
+SQUARES_DOWN, SQUARES_ACROSS = 4, 16  # squares in a block of a transpose
 
 
 def matches(block: Block) -> bool:
@@ -60,7 +58,7 @@ def _count_reads(reader: Block, made: Block) -> int:
 def build(s: OpenSchedule, block: str) -> None:
     """Schedule an elementwise block that has its loops to itself: the axis that walks its output innermost, in vectors.
 
-    A single loop is cut into chunks for the threads. ScheduleError where a step is refused.
+    ScheduleError where a step is refused.
     """
     b = s.block(block)
     axes = {it.var.name: it for it in b.iters}
@@ -84,6 +82,8 @@ def build(s: OpenSchedule, block: str) -> None:
     elif loops:
         pieces = {blocks_below(s.loop(piece))[0].name: piece for piece in _cut_pieces(s, b, order, loops)}
         if len(loops) > 1:
+            lengths = (loop_length(s, piece) or 0 for piece in pieces.values())
+            lines = len(pieces) == 1 or not any(n * element_bits(b) % (8 * CACHE_LINE_BYTES) for n in lengths)
             for piece in pieces.values():
                 s.vectorize(piece)
             around = {next(iter(pieces)): loops[:-1]}
@@ -92,9 +92,6 @@ def build(s: OpenSchedule, block: str) -> None:
 
     def threads(new: OpenSchedule, count: int) -> None:
         for name, shared in around.items():
-            if count > 1 and len(order) == 1 and shared:
-                steps = [max(1, n // (VECTORS_PER_STEP[0] * lanes)) for n in CHUNK_ELEMENTS]
-                shared = new.split(shared[0], [None, new.choose(f"{name} chunk", steps, block=name, role=Role.PARALLEL)])[:1]
             if count > 1 and shared:
                 share(new, name, shared)
 
@@ -108,10 +105,11 @@ def build(s: OpenSchedule, block: str) -> None:
 def _vector_steps(s: OpenSchedule, block: str, loop: str, lanes: int) -> list[str]:
     """Walk a single loop in strips of some vectors; returns the loop around them, if there are several."""
     elements = loop_length(s, loop) or 0
-    widths = [n * lanes for n in VECTORS_PER_STEP if n * lanes < elements]
-    if elements <= VECTORS_PER_STEP[0] * lanes:
+    usual = s.target.machine.step_vectors * lanes
+    if elements <= usual:
         s.vectorize(loop)
         return []
+    widths = tried(usual // lanes, s.target.machine.registers // 2, lanes, elements)
     outer, strip = s.split(loop, [None, s.choose(f"{block} vectors", widths, block=block)])
     s.vectorize(strip)
     return [outer]
@@ -174,8 +172,8 @@ def _transpose_operand(s: OpenSchedule, block: str, loops: list[str], column: It
     The squares of a block, at the seed 4 by 16, follow each other, so that they are on the same pages. Returns the loops around
     the blocks."""
     tall, wide = (
-        s.choose(f"{block} {name}", list(dict.fromkeys(min(n, -(-extent(it) // side)) for n in numbers)), block=block)
-        for name, numbers, it in (("columns", SQUARES_DOWN, column), ("rows", SQUARES_ACROSS, row))
+        s.choose(f"{block} {name}", tried(n, 2 * n, limit=ceil(extent(it) / side)), block=block)
+        for name, n, it in (("columns", SQUARES_DOWN, column), ("rows", SQUARES_ACROSS, row))
     )
     c0, c1 = s.split(loop_of(column), [None, tall * side], preserve_unit_iters=False)
     r0, r1 = s.split(loops[-1], [None, wide * side], preserve_unit_iters=False)

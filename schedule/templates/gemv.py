@@ -19,16 +19,14 @@ from tir.ir import Block
 from tir.traverse import stores
 
 from .block_analysis import Contraction, at_axes, counted, epilogue, fuse_epilogue, last_axis, loop_of, merged, pairing, size
+from .division import doubled, tried
 from .gemm import shared_columns
 from .lanes import in_lanes
 from .marks import done, one_of, share, teams
+from .reduction import ROWS_PER_PASS
 
 NAME = "matrix and vector"
-ROWS_PER_PASS = (8, 2, 4, 16, 32)  # numbers of rows that are added to the result at a time: each is a stream from memory
-ROWS_AT_ONCE = (8, 4, 3, 2, 1)  # numbers of rows that are read at once
-VECTORS_PER_ROW = (8, 4, 2, 1, 16)  # numbers of vectors that are read of each row at a time
 SHARED_STREAMS = 2  # panels of `gemm` that are read at a time: with SHARED_VECTORS each, sums enough to hide their latency
-VECTORS_PER_TILE = (1, 2, 4, 8, 16, 32)  # numbers of vectors to which rows are added at a time
 
 
 def matches(block: Block) -> Contraction | None:
@@ -91,9 +89,10 @@ def _build_dot(s: OpenSchedule, c: Contraction, threads: int) -> None:
         if threads > 1:
             share(s, c.block, [loop_of(c.columns[0])])
         return
-    numbers = [n for n in ROWS_AT_ONCE if n == 1 or (rows % (n * threads) == 0 and rows > n)]
-    together = max((n for n in numbers if n <= machine.memory.streams), default=1)
-    fitting = [n * lanes for n in VECTORS_PER_ROW if 2 * n * lanes <= length]
+    most = machine.memory.streams
+    numbers = [n for n in range(most, 0, -1) if n == 1 or (rows % (n * threads) == 0 and rows > n)]
+    together = numbers[0]
+    fitting = [n * lanes for n in doubled(min(machine.registers // 2, length // (2 * lanes)))]
     most = max(1, machine.registers // (2 * together)) * lanes
     seed = max((n for n in fitting if n <= most and length % n == 0), default=lanes)
     width = s.choose(f"{c.block} lanes", fitting, seed=seed, block=c.block)
@@ -133,16 +132,14 @@ def _read_rows(s: OpenSchedule, c: Contraction, threads: int, together: int, wid
 def _add_rows(s: OpenSchedule, c: Contraction, threads: int) -> None:
     """Loops: columns of a thread; groups of rows; tiles of columns; rows of a group; lanes.
 
-    At the seed a tile fills at most half of the registers, and the tiles are as equal as can be. On a Zen 5, eight rows of 1 KiB
-    at a time came at 51 GB/s from memory, four of 256 bytes at 37.
+    At the seed a tile fills at most half of the registers, and the tiles are as equal as can be.
     """
     machine = s.target.machine
     rows, columns, lanes = extent(c.reduction[0]), extent(c.columns[0]), machine.lanes(c.bits)
     vectors = ceil(columns / (lanes * threads))
     wide = ceil(vectors / ceil(2 * vectors / machine.registers))
-    widths = list(dict.fromkeys(min(n * lanes, columns) for n in (wide, *VECTORS_PER_TILE)))
-    width = s.choose(f"{c.block} columns", widths, block=c.block)
-    count = s.choose(f"{c.block} rows", list(dict.fromkeys(min(n, rows) for n in ROWS_PER_PASS)), block=c.block)
+    width = s.choose(f"{c.block} columns", tried(wide, machine.registers, lanes, columns), block=c.block)
+    count = s.choose(f"{c.block} rows", tried(ROWS_PER_PASS, 4 * ROWS_PER_PASS, limit=rows), block=c.block)
     each = -(-columns // (width * threads))  # tiles of a thread
     j0, j1, j2 = s.split(loop_of(c.columns[0]), [None, each, width], preserve_unit_iters=False)
     k0, k1 = s.split(loop_of(c.reduction[0]), [None, count], preserve_unit_iters=False)
@@ -162,7 +159,7 @@ def _build_panels(s: OpenSchedule, c: Contraction, threads: int) -> None:
     lanes = machine.lanes(c.bits)
     vectors, most = ceil(columns / lanes), ceil(machine.fmas * machine.core.latency)
     panels = ceil(ceil(vectors / most) / threads) * threads
-    widths = [min(n, vectors) * lanes for n in (ceil(vectors / panels), *VECTORS_PER_TILE)]
+    widths = tried(ceil(vectors / panels), machine.registers, lanes, vectors * lanes)
     together: list[int] = []
     if c.right.buffer.name in s.shared:
         widths.insert(0, shared_columns(c, machine))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule
 
-PARTIAL_REGISTERS = 4  # registers of partial results at one load a cycle: they hide the latency of a sum, some four cycles
-OTHER_PARTIAL_REGISTERS = (1, 2, 3, 8)  # numbers of registers that are tried as well
+from .division import tried
 
 
 def in_lanes(s: OpenSchedule, block: str, width: int) -> str:
@@ -20,11 +19,14 @@ def in_lanes(s: OpenSchedule, block: str, width: int) -> str:
 
 def partial_results(s: OpenSchedule, block: str, length: int, lanes: int) -> int:
     """The number of partial results of a reduction of `length` steps, two vectors or more: an open choice."""
-    machine: CPU = s.target.machine
-    loaded = int(machine.core.latency * machine.loads)  # vectors loaded while a sum waits for the one before
-    options = [n * lanes for n in (PARTIAL_REGISTERS, *OTHER_PARTIAL_REGISTERS) if 2 * n * lanes <= length]
-    seed = partial_width(length, lanes, min(loaded, machine.registers // 2))
-    return s.choose(f"{block} lanes", options, seed=seed, block=block)
+    seed = partial_width(length, lanes, summing_registers(s.target.machine))
+    return s.choose(f"{block} lanes", tried(seed // lanes, length // (2 * lanes), lanes), block=block)
+
+
+def summing_registers(machine: CPU) -> int:
+    """Registers of sums that hide the latency of an addition, of vectors loaded while a sum waits for the one before; half of
+    all at most."""
+    return min(int(machine.core.latency * machine.loads), machine.registers // 2)
 
 
 def partial_width(length: int, lanes: int, registers: int) -> int:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, Unpack
 
 from schedule.error import ScheduleError, listing
+from schedule.machine import CACHE_LINE_BYTES, PAGE_BYTES
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent
 from schedule.open_trace import ChoiceKey, Role
 from schedule.schedule import Schedule
@@ -14,13 +15,13 @@ from tir.ir import NOT_SPATIAL, Block, Const, Kind, PrimFunc, Store, buffer_nbyt
 from tir.traverse import axis_loops, blocks, loaded_names, loads, loops, loops_to, stores, variables, walk_stmts
 
 from .block_analysis import stored
+from .division import doubled
 
 UNROLL_LIMITS = (0, 16, 64, 512)  # most statements that an unrolled innermost reduction makes, or an iteration of it
 # Statements at the seed, enough that jumps take little, also where another thread shares the front end of a core. On such a
 # rented machine, a tile of 12 accumulators that jumped at each step of the sum ran at 0.7 of its speed.
 UNROLLED_STATEMENTS = 64
-PREFETCH_DISTANCES = (4, 16)  # iterations by which loads from memory are fetched ahead
-PACKED_DISTANCE = 32  # iterations of two vectors of 64 bytes: a page, at whose end hardware prefetchers stop
+PACKED_DISTANCE = PAGE_BYTES // (2 * CACHE_LINE_BYTES)  # iterations of two lines: a page, at whose end hardware prefetchers stop
 ANNOTATION_DEFAULTS = {"schedule": "static", "chunk": 0, "prefetch": ()}  # behaviour of a loop without these annotations
 CHUNK_SIZES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
 
@@ -119,11 +120,11 @@ def stream(s: OpenSchedule, name: str, stages: Sequence[str] = ()) -> None:
     block = s.block(name)
     if not isinstance(block.body, Store) or block.is_reduction or not s.get_loops(name):
         return
-    size, l3 = traffic(s.func, block, *map(s.block, stages)), s.target.machine.l3_bytes
-    if 4 * size <= l3:
+    size, machine = traffic(s.func, block, *map(s.block, stages)), s.target.machine
+    if size <= machine.l2:
         return
     values: tuple[str | tuple[str, ...], ...] = ((), stored(block).buffer.name)
-    if 2 * size > l3:
+    if 2 * size > machine.l3_bytes:  # other data, and other processes, have the rest
         values = values[::-1]
     seed = () if s.scheduled.get(name) == Stage.FUSED else values[0]
     past = s.choose(f"{name} stores", values, seed=seed, block=name, role=Role.PRAGMA)
@@ -148,11 +149,11 @@ def prefetch(s: OpenSchedule, block: str) -> None:
     inner = [x.name for x in loops_to(s.func.body, block) if x.name in reduce_loops and x.kind is Kind.SERIAL]
     packed = _packed_constants(s, block)
     if inner and packed:
-        values = ((), *(tuple((n, ahead) for n in packed) for ahead in (PACKED_DISTANCE, *PREFETCH_DISTANCES)))
+        values = ((), *(tuple((n, ahead) for n in packed) for ahead in doubled(PACKED_DISTANCE)[:1:-1]))
         ahead = s.choose(f"{block} prefetch", values, seed=values[1], block=block, role=Role.PRAGMA)
         s.annotate(inner[-1], "prefetch", ahead)
     elif large and inner:
-        values = ((), *(tuple((n, ahead) for n in large) for ahead in PREFETCH_DISTANCES))
+        values = ((), *(tuple((n, ahead) for n in large) for ahead in doubled(PACKED_DISTANCE)[2:]))
         annotate_choice(s, inner[-1], "prefetch", f"{block} prefetch", values, block=block, role=Role.PRAGMA)
 
 

@@ -105,9 +105,10 @@ def _is_cheap(block: Block, rank: int) -> bool:
 def build(s: OpenSchedule, found: Rows) -> None:
     """Schedule the stages of a computation by rows: one loop over rows (threads), vectors along each row. ScheduleError where a
     step is refused."""
-    axes, bits = s.block(found.last).iters, lane_bits(s.block(found.last))
+    machine, bits = s.target.machine, lane_bits(s.block(found.last))
+    work = sum(size(s.block(name).iters) for name in (*found.stages, found.last))
     loops = nest(s, found)
-    share_out(s, found.last, loops[:-1], size(axes), s.target.machine.softmax_cycles(bits))
+    share_out(s, found.last, loops[:-1], work, machine.core.latency / machine.lanes(bits))
     stages = [b.name for b in blocks_below(s.func.body) if b.name in found.stages]
     stream(s, found.last, stages)
 
