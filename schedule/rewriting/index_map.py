@@ -19,7 +19,7 @@ from tir.arith.simplify import simplify
 from tir.ir import Binary, Const, Expr, PrimFunc, Var, are_axis_separators, as_index, is_script_name
 from tir.script import ScriptError
 from tir.script import tir as namespace
-from tir.script.expressions import ExpressionReader
+from tir.script.expressions import Expressions
 from tir.script.printer import expr_text
 from tir.script.source import Source, python_tree
 from tir.traverse import blocks, rewrite, substatements, substitute, variables
@@ -197,9 +197,9 @@ def parsed_function(text: str, func: PrimFunc, dtypes: Sequence[str], what: str)
             hint=f"lambda {', '.join(f'i{n}' for n in range(rank))}: ...",
         )
     inputs = tuple(Var(name, dtype) for name, dtype in zip(names, dtypes, strict=True))
-    evaluator = ExpressionReader(Source("<index map>", (text,)), {"T": namespace}, live=False)
-    evaluator.scope.names.update({v.name: v for v in (*func.sizes, *inputs)})
-    evaluator.scope.variables.update(v.name for v in inputs)
+    evaluator = Expressions(Source("<index map>", (text,)), {"T": namespace}, live=False)
+    for v in (*func.sizes, *inputs):
+        evaluator.scopes.bind(v.name, v)
     try:
         return inputs, evaluator.value(tree.body)
     except (ScriptError, TypeError, RecursionError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..ir import Expr, Var
 from . import ir, tir
 from .error import ScriptError
-from .expressions import ExpressionReader
+from .expressions import Expressions
 from .source import Source, python_tree
 
 
@@ -17,5 +17,5 @@ def read_condition(text: str, visible: Mapping[str, Var]) -> Expr:
         node = python_tree(text.strip(), mode="eval").body
     except SyntaxError as e:
         raise ScriptError(f"it is not an expression: {e.msg}", "<condition>") from None
-    reader = ExpressionReader(Source("<condition>", (text.strip(),)), {"T": tir, "I": ir, **visible}, live=False)
-    return reader.condition(reader.value(node), node)
+    reader = Expressions(Source("<condition>", (text.strip(),)), {"T": tir, "I": ir, **visible}, live=False)
+    return reader.condition(node)

@@ -1,108 +1,96 @@
-"""Subscripts of a script: elements and regions of buffers."""
+"""Subscripts of a script: elements and regions of buffers, and items of Python's values."""
 
 from __future__ import annotations
 
 import ast
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..arith.simplify import simplify
-from ..ir import Buffer, Const, Expr, Load, Range, Region, binary
+from ..ir import Buffer, Const, Expr, Load, Region, binary
 from . import namespace
-from .context import FunctionContext
 from .values import Handle, Pointer
-from .views import ArrayView, Reshaped, Subview, as_view
+from .views import ArrayView, Reshaped, as_view
+
+if TYPE_CHECKING:
+    from .expressions import Expressions
 
 
-class Elements(FunctionContext):
-    def subscript(self, node: ast.Subscript) -> Any:
-        base = self.array(node.value)
-        if (view := as_view(base)) is not None:
-            nodes = self.index_nodes(node)
-            if self.lane is None and any(isinstance(n, ast.Slice) for n in nodes):
-                return self.region(view, nodes, node)
-            return Load(*self.element(view, node))
-        if isinstance(base, (tuple, list, dict, str, range)):
-            key = self.value(node.slice) if not isinstance(node.slice, ast.Slice) else self.python_slice(node.slice)
-            return self.guard(operator.getitem, node, base, key)
-        if isinstance(base, namespace.Annotation):
-            raise self.error(f"`{self.text(node)}` {base.place}", node)
-        if isinstance(base, Expr):
-            raise self.error(f"`{self.text(node.value)}` is a scalar and has no elements", node)
-        if isinstance(base, Handle):
-            raise self.error(
-                f"`{base.name}` is a handle and has no elements", node, f"A = T.match_buffer({base.name}, (128,)) first"
-            )
-        if not self.live:
-            raise self.error(f"`{self.text(node)}` cannot be read: nothing is executed in a text", node)
-        return self.guard(operator.getitem, node, base, self.value(node.slice))
+def subscript(read: Expressions, node: ast.Subscript) -> Any:
+    base = array(read, node)
+    if (view := as_view(base)) is not None:
+        nodes = index_nodes(node)
+        if read.lane is None and any(isinstance(n, ast.Slice) for n in nodes):
+            return _region(read, view, nodes, node)
+        return Load(*element(read, view, node))
+    if isinstance(base, (tuple, list, dict, str, range)):
+        return read.guard(operator.getitem, node, base, _key(read, node.slice))
+    if isinstance(base, namespace.Annotation):
+        raise read.error(f"`{read.text(node)}` {base.place}", node)
+    if isinstance(base, Expr):
+        raise read.error(f"`{read.text(node.value)}` is a scalar and has no elements", node)
+    if isinstance(base, Handle):
+        hint = f"A = T.match_buffer({base.name}, (128,)) first"
+        raise read.error(f"`{base.name}` is a handle and has no elements", node, hint)
+    if not read.live:
+        raise read.error(f"`{read.text(node)}` cannot be read: nothing is executed in a text", node)
+    return read.guard(operator.getitem, node, base, read.value(node.slice))
 
-    def python_slice(self, node: ast.Slice) -> slice:
-        return slice(*(None if n is None else self.value(n) for n in (node.lower, node.upper, node.step)))
 
-    def index_nodes(self, node: ast.Subscript) -> list[ast.expr]:
-        return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+def array(read: Expressions, node: ast.Subscript) -> Any:
+    """The value that a subscript indexes; memory as the buffer behind it."""
+    value = read.value(node.value)
+    return value.array if isinstance(value, Pointer) else value
 
-    def array(self, node: ast.expr) -> Any:
-        """A value to be indexed; memory as the buffer behind it."""
-        value = self.value(node)
-        return value.array if isinstance(value, Pointer) else value
 
-    def element(self, base: ArrayView, node: ast.Subscript) -> tuple[Buffer, tuple[Expr, ...]]:
-        """The buffer and the indices that a subscript means."""
-        indices = self.indices(self.index_nodes(node))
-        self.rank(base, len(indices), node)
-        return base.buffer, base.indices(indices, self.ranges, self.lets)
+def _key(read: Expressions, node: ast.expr) -> Any:
+    if isinstance(node, ast.Slice):
+        return slice(*(None if n is None else read.value(n) for n in (node.lower, node.upper, node.step)))
+    return read.value(node)
 
-    def rank(self, base: ArrayView, found: int, node: ast.Subscript) -> None:
-        wanted = len(base.shape)
-        if found != wanted:
-            name, shape = self.text(node.value), ", ".join(map(str, base.shape))
-            rank = f"{wanted} dimension{'s' * (wanted != 1)}"
-            given = "1 index is" if found == 1 else f"{found} indices are"
-            hint = f"its shape is ({shape}{',' * (wanted == 1)})" + (f"; write {name}[()]" if wanted == 0 else "")
-            raise self.error(f"`{name}` has {rank}, but {given} given", node, hint)
 
-    def region(self, base: ArrayView, nodes: list[ast.expr], node: ast.Subscript) -> Region:
-        """A subscript with slices."""
-        if isinstance(base, Reshaped) and base.shape != base.buffer.shape:
-            raise self.error(
-                f"a region of `{self.text(node.value)}`, which is another view of `{base.buffer.name}`, cannot be kept",
-                node,
-                f"state the region of `{base.buffer.name}`",
-            )
-        self.rank(base, len(nodes), node)
-        ranges: list[Range] = []
-        for n, extent in zip(nodes, base.shape, strict=True):
-            if isinstance(n, ast.Slice):
-                if n.step is not None:
-                    raise self.error("a region has no steps", n, "state the whole range")
-                start = Const(0) if n.lower is None else self.index(n.lower)
-                stop = extent if n.upper is None else self.index(n.upper)
-                ranges.append(Range(start, self.between(start, stop)))
-            else:
-                at = self.index(n)
-                ranges.append(Range(at, Const(1, at.dtype)))
-        if isinstance(base, Subview):
-            starts = base.indices([r.min for r in ranges], self.ranges, self.lets)
-            extents: list[Expr] = [Const(1)] * len(starts)
-            for d, r in zip(base.dims, ranges, strict=True):
-                extents[d] = r.extent
-            ranges = [Range(s, e) for s, e in zip(starts, extents, strict=True)]
-        return Region(base.buffer, tuple(ranges))
+def index_nodes(node: ast.Subscript) -> list[ast.expr]:
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
-    def as_region(self, value: Any) -> Any:
-        """An element or a whole buffer as a region; any other value as it is."""
-        match value:
-            case Load(buffer, indices):
-                return Region(buffer, tuple(Range(i, Const(1, i.dtype)) for i in indices))
-            case Buffer(shape=shape):
-                return Region(value, tuple(Range(Const(0, d.dtype), d) for d in shape))
-            case _:
-                return value
 
-    def between(self, start: Expr, stop: Expr) -> Expr:
-        """stop - start."""
-        if start.is_zero:
-            return stop
-        return simplify(binary("-", stop, start))
+def element(read: Expressions, view: ArrayView, node: ast.Subscript) -> tuple[Buffer, tuple[Expr, ...]]:
+    """The buffer and the indices that a subscript means."""
+    indices = read.indices(index_nodes(node))
+    _need_rank(read, view, len(indices), node)
+    return view.buffer, view.indices(indices, read.facts.ranges, read.facts.lets)
+
+
+def _need_rank(read: Expressions, view: ArrayView, found: int, node: ast.Subscript) -> None:
+    wanted = len(view.shape)
+    if found != wanted:
+        name, shape = read.text(node.value), ", ".join(map(str, view.shape))
+        rank = f"{wanted} dimension{'s' * (wanted != 1)}"
+        given = "1 index is" if found == 1 else f"{found} indices are"
+        hint = f"its shape is ({shape}{',' * (wanted == 1)})" + (f"; write {name}[()]" if wanted == 0 else "")
+        raise read.error(f"`{name}` has {rank}, but {given} given", node, hint)
+
+
+def _region(read: Expressions, view: ArrayView, nodes: list[ast.expr], node: ast.Subscript) -> Region:
+    """The region of a subscript with slices."""
+    if isinstance(view, Reshaped) and view.shape != view.buffer.shape:
+        name = view.buffer.name
+        reason = f"a region of `{read.text(node.value)}`, which is another view of `{name}`, cannot be kept"
+        raise read.error(reason, node, f"state the region of `{name}`")
+    _need_rank(read, view, len(nodes), node)
+    starts: list[Expr] = []
+    extents: list[Expr] = []
+    for n, extent in zip(nodes, view.shape, strict=True):
+        if not isinstance(n, ast.Slice):
+            starts.append(read.index(n))
+            extents.append(Const(1, starts[-1].dtype))
+            continue
+        if n.step is not None:
+            raise read.error("a region has no steps", n, "state the whole range")
+        starts.append(Const(0) if n.lower is None else read.index(n.lower))
+        extents.append(between(starts[-1], extent if n.upper is None else read.index(n.upper)))
+    return view.region(starts, extents)
+
+
+def between(start: Expr, stop: Expr) -> Expr:
+    """stop - start."""
+    return stop if start.is_zero else simplify(binary("-", stop, start))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from ..traverse import fresh
-from .values import Scope
+from .scopes import Scope
 
 BUFFERS = ("match_buffer", "alloc_buffer", "allocate", "allocate_const", "decl_buffer", "Buffer", "sblock_alloc_buffer")
 
@@ -21,23 +21,32 @@ class SourceNames:
         self._reserved = {p.arg for p in node.args.args}  # of things other than loops
         self._iters: set[str] = set()
         self._views: dict[str, set[str]] = {}
-        for n in ast.walk(node):
-            self._scan(n)
+        self._scan(node.body)
         self._reserved |= self._iters
         self.source |= self._reserved
 
-    def _scan(self, node: ast.AST) -> None:
-        """Note the names that a statement binds, and the shapes of views of memory."""
-        made: ast.expr | None = None
-        match node:
-            case ast.For(target=target) | ast.AnnAssign(target=target):
-                bound = _targets(target)
-            case ast.Assign(targets=targets, value=made):
-                bound = [name for t in targets for name in _targets(t)]
-            case ast.withitem(context_expr=made, optional_vars=target):
-                bound = [] if target is None else _targets(target)
-            case _:
-                return
+    def _scan(self, statements: list[ast.stmt]) -> None:
+        """Note the names that statements bind, and the shapes of views of memory."""
+        for s in statements:
+            match s:
+                case ast.For(target=target, body=body, orelse=orelse):
+                    self._bound(target)
+                    self._scan([*body, *orelse])
+                case ast.AnnAssign(target=target):
+                    self._bound(target)
+                case ast.Assign(targets=[target], value=value):
+                    self._bound(target, value)
+                case ast.With(items=items, body=body):
+                    for item in items:
+                        self._bound(item.optional_vars, item.context_expr)
+                    self._scan(body)
+                case ast.If(body=body, orelse=orelse):
+                    self._scan([*body, *orelse])
+
+    def _bound(self, target: ast.expr | None, made: ast.expr | None = None) -> None:
+        """Note the names that are bound to what a call makes."""
+        items = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+        bound = [n.id for n in items if isinstance(n, ast.Name)]
         self.source.update(bound)
         match made:
             case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="axis"))):
@@ -80,9 +89,3 @@ class SourceNames:
         """The name of an iteration variable or a let: other scopes may use it again."""
         around = scope.variables_around()
         return self._fresh(wanted, around) if wanted in self.taken or wanted in around else wanted
-
-
-def _targets(node: ast.expr) -> list[str]:
-    """The names that an assignment to `node` binds."""
-    items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
-    return [n.id for n in items if isinstance(n, ast.Name)]

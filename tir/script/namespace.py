@@ -52,6 +52,14 @@ class ForeignForm(Form):
     """A function unknown to the IR."""
 
 
+class LoopForm(Form):
+    """The range of a `for`."""
+
+
+class AxisForm(Form):
+    """A declaration of iteration variables."""
+
+
 class Type:
     """An element type: `T.float32(x)` converts or makes a constant, `n: T.int32` declares, `n = T.int32()` is a new size."""
 
@@ -78,12 +86,12 @@ class Type:
 _NO_NAMES_OF_SCRIPTS = frozenset(globals())  # the imports and classes above
 
 _DECLARES = "stands alone to the right of `=`"
-_DECLARES_OR_WITH = "stands to the right of `=`, or in a `with ... as`"
+_BINDS = "stands to the right of `=`, or in a `with ... as`"
 _LOOP = "is the range of a `for`"
 _WITH = "stands in a `with`"
 _STATEMENT = "stands alone as a statement"
 _VALUE = "is an expression"
-
+_VECTOR = "stands in a statement on vectors"
 
 # The parameters of declarations of buffers, of loops, and of axes.
 _STATES = (
@@ -92,61 +100,36 @@ _STATES = (
 ).format
 _SPAN = "(start, stop=None, *, annotations=None, dtype=None)"
 _AXIS = "(dom, binding, dtype=None)"
+_THREADS = "(start, stop=None, thread=None, *, annotations=None, dtype=None)"
+_MEMORY = "(extents, dtype='float32', scope='global', condition=None, annotations=None)"
 
 Buffer = Annotation(
-    "Buffer" + _STATES("shape", 0, ""),
-    "declares a parameter, or a view: V = T.Buffer(shape, data=A.data)",
+    "Buffer" + _STATES("shape", 0, ""), "declares a parameter, or a view: V = T.Buffer(shape, data=A.data)",
     "A parameter that is an array, or with `data` another view of an array's elements.",
-)
-handle = Annotation(
-    "handle(dtype='void', storage_scope='global')", "declares a parameter", "A parameter that `T.match_buffer` gives a shape."
-)
+)  # fmt: skip
+handle = Annotation("handle(dtype='void', storage_scope='global')", "declares a parameter", "An array with `T.match_buffer`.")
 match_buffer = Form(
-    "match_buffer" + _STATES("param, shape=None", -1, "default"),
-    _DECLARES,
-    "The array behind a handle parameter, or in a block a window of another buffer.",
+    "match_buffer" + _STATES("param, shape=None", -1, "default"), _DECLARES, "The array of a handle, or a window."
 )
-alloc_buffer = Form(
-    "alloc_buffer" + _STATES("shape", -1, "default"), _DECLARES, "A buffer of the block around, or of the function."
-)
-decl_buffer = Form(
-    "decl_buffer" + _STATES("shape", 0, ""),
-    _DECLARES_OR_WITH,
-    "A buffer that exists for the statements that follow; with `data`, another view of an array's elements.",
-)
-allocate = Form(
-    "allocate(extents, dtype='float32', scope='global', condition=None, annotations=None)",
-    _DECLARES_OR_WITH,
-    "Memory for the statements that follow, to be seen through `T.Buffer(shape, data=...)`.",
-)
+alloc_buffer = Form("alloc_buffer" + _STATES("shape", -1, "default"), _DECLARES, "A buffer of the block around, or the function.")
+decl_buffer = Form("decl_buffer" + _STATES("shape", 0, ""), _BINDS, "A buffer for what follows, or a view of `data`.")
+allocate = Form("allocate" + _MEMORY, _BINDS, "Memory for what follows, to be seen through `T.Buffer(shape, data=...)`.")
 allocate_const = Form(
-    "allocate_const(data, dtype='float32', extents=None, annotations=None)",
-    _DECLARES_OR_WITH,
-    "Memory that holds the numbers of a list, to be seen through `T.Buffer(shape, data=...)`.",
+    "allocate_const(data, dtype='float32', extents=None, annotations=None)", _BINDS, "Memory that holds the numbers of a list."
 )
-grid = Form("grid(*extents)", _LOOP, "Nested serial loops.")
-serial = Form("serial" + _SPAN, _LOOP, "A loop whose iterations run in order.")
-parallel = Form("parallel" + _SPAN, _LOOP, "A loop whose iterations run on several threads.")
-vectorized = Form("vectorized" + _SPAN, _LOOP, "A loop whose iterations are the lanes of a vector.")
-unroll = Form("unroll" + _SPAN, _LOOP, "A loop whose iterations are written out.")
-thread_binding = Form(
-    "thread_binding(start, stop=None, thread=None, *, annotations=None, dtype=None)",
-    _LOOP,
-    'A loop whose iterations are threads of a GPU: `thread` is "blockIdx.x", "threadIdx.y", "vthread.x", ...',
+launch_thread = Form("launch_thread(thread, extent)", _BINDS, "A GPU thread axis for the statements that follow.")
+env_thread = Form("env_thread(thread_tag, dtype='int32')", _DECLARES, "The name of a GPU thread axis, for `T.launch_thread`.")
+var = Form("var(dtype='int32', name='')", _DECLARES, "A symbolic size.")
+grid = LoopForm("grid(*extents)", _LOOP, "Nested serial loops.")
+serial = LoopForm("serial" + _SPAN, _LOOP, "A loop whose iterations run in order.")
+parallel = LoopForm("parallel" + _SPAN, _LOOP, "A loop whose iterations run on several threads.")
+vectorized = LoopForm("vectorized" + _SPAN, _LOOP, "A loop whose iterations are the lanes of a vector.")
+unroll = LoopForm("unroll" + _SPAN, _LOOP, "A loop whose iterations are written out.")
+thread_binding = LoopForm(
+    "thread_binding" + _THREADS, _LOOP, 'A loop over threads of a GPU: "blockIdx.x", "threadIdx.y", "vthread.x", ...'
 )
 block = Form("block(name='', no_realize=False)", _WITH, 'A block: `with T.block("C"):`.')
 init = Form("init()", _WITH, "The statements of a block that run before the first iteration of its reduction.")
-LetStmt = Form(
-    "LetStmt(value, type_annotation=None, *, var=None)",
-    "stands in a `with ... as`",
-    "Bind a name to a value: `with T.LetStmt(i * 4) as x:`.",
-)
-let = Form(
-    "let(var, value, body=None)",
-    "stands in a `with`, or binds a name within an expression",
-    "Bind a name to a value: `with T.let(x, i * 4):`, or `T.let(x, i * 4, x + x)` within an expression.",
-)
-Let = Form("Let(body, where)", "binds names within an expression", "`T.Let(x + x, where={x: i * 4})`.")
 where = Form("where(predicate)", _STATEMENT, "The condition, over loop variables, under which a block runs.")
 reads = Form("reads(*regions)", _STATEMENT, "The regions that a block reads.")
 writes = Form("writes(*regions)", _STATEMENT, "The regions that a block writes.")
@@ -154,16 +137,15 @@ block_attr = Form("block_attr(attrs)", _STATEMENT, "Annotations of a block.")
 func_attr = Form("func_attr(attrs)", _STATEMENT, "Attributes of the function.")
 evaluate = Form("evaluate(value)", _STATEMENT, "Evaluate an expression for its effect.")
 assume = Form("assume(condition)", _STATEMENT, "A condition on the sizes, checked at each call.")
-attr = Form(
-    "attr(node, attr_key, value)",
-    "stands alone as a statement or in a `with`",
-    "A remark to the compiler: ignored if it cannot change the result, else refused.",
-)
-launch_thread = Form("launch_thread(thread, extent)", _DECLARES_OR_WITH, "A GPU thread axis for the statements that follow.")
-env_thread = Form("env_thread(thread_tag, dtype='int32')", _DECLARES, "The name of a GPU thread axis, for `T.launch_thread`.")
-var = Form("var(dtype='int32', name='')", _DECLARES, "A symbolic size.")
-ramp = Form("ramp(base, stride, lanes)", "stands in a statement on vectors", "The vector `base`, `base + stride`, ...")
-broadcast = Form("broadcast(value, lanes)", "stands in a statement on vectors", "A vector of one value.")
+attr = Form("attr(node, attr_key, value)", f"{_STATEMENT} or in a `with`", "A remark: ignored if without effect, else refused.")
+LetStmt = Form("LetStmt(value, type_annotation=None, *, var=None)", "stands in a `with ... as`", "`with T.LetStmt(i * 4) as x:`.")
+let = Form(
+    "let(var, value, body=None)", f"{_WITH}, or binds a name within an expression",
+    "Bind a name to a value: `with T.let(x, i * 4):`, or `T.let(x, i * 4, x + x)` within an expression.",
+)  # fmt: skip
+Let = Form("Let(body, where)", "binds names within an expression", "`T.Let(x + x, where={x: i * 4})`.")
+ramp = Form("ramp(base, stride, lanes)", _VECTOR, "The vector `base`, `base + stride`, ...")
+broadcast = Form("broadcast(value, lanes)", _VECTOR, "A vector of one value.")
 truncdiv = Form("truncdiv(a, b)", _VALUE, "a / b toward zero; `//` where both are provably not negative.")
 truncmod = Form("truncmod(a, b)", _VALUE, "The remainder of `truncdiv`.")
 
@@ -171,18 +153,14 @@ truncmod = Form("truncmod(a, b)", _VALUE, "The remainder of `truncdiv`.")
 class axis:
     """The iteration variables of a block."""
 
-    spatial = Form(
-        "spatial" + _AXIS,
-        _DECLARES,
-        "A data-parallel axis of the given extent (or (start, stop)), bound to an expression of loop variables.",
+    spatial = AxisForm(
+        "spatial" + _AXIS, _DECLARES, "A data-parallel axis of an extent (or (start, stop)), bound to an expression of loops."
     )
-    reduce = Form("reduce" + _AXIS, _DECLARES, "An axis of a commutative reduction.")
-    opaque = Form("opaque" + _AXIS, _DECLARES, "An axis of which nothing is known.")
-    scan = Form("scan" + _AXIS, _DECLARES, "An axis whose iterations run in order.")
-    remap = Form(
-        "remap(kinds, bindings, dtype=None)",
-        _DECLARES,
-        'Several axes, each bound to a loop and as long: `vi, vk = T.axis.remap("SR", [i, k])`.',
+    reduce = AxisForm("reduce" + _AXIS, _DECLARES, "An axis of a commutative reduction.")
+    opaque = AxisForm("opaque" + _AXIS, _DECLARES, "An axis of which nothing is known.")
+    scan = AxisForm("scan" + _AXIS, _DECLARES, "An axis whose iterations run in order.")
+    remap = AxisForm(
+        "remap(kinds, bindings, dtype=None)", _DECLARES, 'Axes as long as loops: `vi, vk = T.axis.remap("SR", [i, k])`.'
     )
     S, R = spatial, reduce
 
@@ -200,9 +178,7 @@ _FOREIGN = """
     ptx_arrive_barrier_expect_tx create_barriers tvm_thread_allreduce start_profile_intrinsic end_profile_intrinsic
 
     tvm_access_ptr address_of type_annotation tvm_stack_make_array tvm_stack_make_shape tvm_stack_alloca tvm_struct_get"""
-globals().update(
-    {name: ForeignForm(f"{name}(*args, dtype='')", _STATEMENT, "A function unknown to the IR.") for name in _FOREIGN.split()}
-)
+globals().update({name: ForeignForm(f"{name}(*args, dtype='')", _STATEMENT, "Unknown to the IR.") for name in _FOREIGN.split()})
 
 # --- values ------------------------------------------------------------------------------------------------------------
 

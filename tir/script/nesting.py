@@ -64,29 +64,12 @@ def _deep(text: str) -> list[tuple[int, int]]:
     return found if not opened and _CUT.format("") not in text else []
 
 
-def _parenthesised(opening: str, text: str, first: int, inner: str) -> Any:
-    """The expression of a piece of text in parentheses, with its positions in the whole text."""
-    line = text.count("\n", 0, first)
-    column = len(text[text.rfind("\n", 0, first) + 1 : first].encode()) - len(opening)
-    try:
-        found = parse_nested(f"{opening}{inner}\n)", mode="eval").body
-    except SyntaxError as error:
-        if error.offset is not None and error.lineno == 1:
-            error.offset += column
-        error.lineno = (error.lineno or 1) + line
-        error.end_lineno = None
-        raise
-    last = inner.count("\n") + 1
-    for n in ast.walk(found):
-        if isinstance(n, (ast.expr, ast.arg, ast.keyword)):
-            assert n.end_lineno is not None and n.end_col_offset is not None, "a parsed node has its end"
-            if n.end_lineno == last + 1:  # ends with the parenthesis, which stands on a line of its own here
-                n.end_lineno, n.end_col_offset = last, len(inner[inner.rfind("\n") + 1 :].encode()) + 1
-                n.end_col_offset += len(opening) if last == 1 else 0
-            n.col_offset += column if n.lineno == 1 else 0
-            n.end_col_offset += column if n.end_lineno == 1 else 0
-            n.lineno, n.end_lineno = n.lineno + line, n.end_lineno + line
-    return found
+def _parenthesised(function: str, text: str, first: int, inner: str) -> Any:
+    """The tree of a piece of text in parentheses, after a `function` unless that is "", with positions in the whole text."""
+    line, column = text.count("\n", 0, first), len(text[text.rfind("\n", 0, first) + 1 : first - 1].encode())
+    # Inside of a parenthesis, line breaks and spaces have no meaning: here they put the piece where it is in the text.
+    before = f"({function}" + ("\n" * line + " " * column if line else " " * (column - 1 - len(function)))
+    return parse_nested(f"{before}({inner}))", mode="eval").body
 
 
 class _Joining(ast.NodeTransformer):
@@ -98,11 +81,11 @@ class _Joining(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.Call:
         match node.args:
             case [ast.Name(name)] if name in self._found and not node.keywords:
-                call = _parenthesised("_(", *self._found[name])
+                call = _parenthesised("_", *self._found[name])
                 node.args, node.keywords = call.args, call.keywords
                 node.func = self.visit(node.func)
                 return node
         return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return _parenthesised("(", *self._found[node.id]) if node.id in self._found else node
+        return _parenthesised("", *self._found[node.id]) if node.id in self._found else node

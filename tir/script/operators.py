@@ -5,14 +5,20 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Const, Expr, binary, negative
 from ..te import elementwise
 from . import namespace
-from .context import MAX_BITS, MAX_ITEMS, FunctionContext
 from .source import syntax
 from .values import is_python_value
+
+if TYPE_CHECKING:
+    from .expressions import Expressions
+
+# Texts may come from files of others: these limits bound the time and the memory of Python's computations in them.
+MAX_BITS = 1024  # of a number: the largest float has as many
+MAX_ITEMS = 100_000  # of a tuple, a list or a string
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -69,65 +75,64 @@ def on_python(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     return function(a, b)
 
 
-class OperatorReader(FunctionContext):
-    def operate(self, a: Any, b: Any, node: ast.BinOp) -> Any:
-        """A binary operator: on numbers Python's, else a node."""
-        function = _BINARY[type(node.op)]
-        if is_python_value(a) and is_python_value(b):
-            return self.guard(on_python, node, function, a, b)
-        a, b = self.checked(a, node.left), self.checked(b, node.right)
-        if function is operator.matmul:
-            raise self.error("`@` is not in the dialect", node)
-        return self.guard(function, node, a, b)
+def operate(read: Expressions, node: ast.BinOp) -> Any:
+    """The value of a binary operator: on numbers Python's, else a node."""
+    a, b, function = read.value(node.left), read.value(node.right), _BINARY[type(node.op)]
+    if is_python_value(a) and is_python_value(b):
+        return read.guard(on_python, node, function, a, b)
+    a, b = read.convert.number(a, node.left), read.convert.number(b, node.right)
+    if function is operator.matmul:
+        raise read.error("`@` is not in the dialect", node)
+    return read.guard(function, node, a, b)
 
-    def unary(self, op: ast.unaryop, value: Any, node: ast.UnaryOp) -> Any:
-        if is_python_value(value):
-            return self.guard(_UNARY[type(op)], node, value)
-        value = self.checked(value, node.operand)
-        match op:
-            case ast.UAdd():
-                return value
-            case ast.USub():
-                if isinstance(value, Const) and value.dtype != "bool":
-                    return self.guard(namespace.Type(value.dtype), node, -value.value)
-                return self.guard(negative, node, value)
-            case ast.Not():
-                return self.guard(elementwise.logical_not, node, value)
-            case _:
-                return self.guard(elementwise.bitwise_not, node, value)
 
-    def logic(self, op: str, nodes: list[ast.expr]) -> Any:
-        """`and` and `or`, to the left; conditions known to Python are decided as Python does."""
-        result = self.value(nodes[0])
-        for n in nodes[1:]:
-            if not isinstance(result, Expr):
-                if bool(result) != (op == "and"):
-                    return result
-                result = self.value(n)
-                continue
-            other = self.checked(self.value(n), n)
-            result = self.guard(binary, n, op, result, other)
-        return result
+def unary(read: Expressions, node: ast.UnaryOp) -> Any:
+    value = read.value(node.operand)
+    if is_python_value(value):
+        return read.guard(_UNARY[type(node.op)], node, value)
+    value = read.convert.number(value, node.operand)
+    match node.op:
+        case ast.UAdd():
+            return value
+        case ast.USub() if isinstance(value, Const) and value.dtype != "bool":
+            return read.guard(namespace.Type(value.dtype), node, -value.value)
+    ours = {ast.USub: negative, ast.Not: elementwise.logical_not, ast.Invert: elementwise.bitwise_not}[type(node.op)]
+    return read.guard(ours, node, value)
 
-    def compare(self, node: ast.Compare) -> Any:
-        """Comparisons; a chain `a < b < c` means `a < b and b < c`."""
-        result: Any = None
-        left_node: ast.expr = node.left
-        left = self.value(left_node)
-        for op, right_node in zip(node.ops, node.comparators, strict=True):
-            right = self.value(right_node)
-            sign, python = _COMPARE[type(op)]
-            known = not isinstance(left, Expr) and not isinstance(right, Expr)
-            if not sign and not known:
-                raise self.error(f"`{syntax(op)}` does not compare expressions", node)
-            if not sign or (known and is_python_value(left) and is_python_value(right)):
-                part: Any = self.guard(python, node, left, right)
-            else:
-                left, right = self.checked(left, left_node), self.checked(right, right_node)
-                part = self.guard(binary, node, sign, left, right)
-            if result is None or (not isinstance(result, Expr) and result):
-                result = part
-            elif isinstance(result, Expr):
-                result = self.guard(binary, node, "and", result, part)
-            left, left_node = right, right_node
-        return result
+
+def logic(read: Expressions, node: ast.BoolOp) -> Any:
+    """The value of `and` and `or`, to the left; conditions known to Python are decided as Python does."""
+    op = "and" if isinstance(node.op, ast.And) else "or"
+    result = read.value(node.values[0])
+    for n in node.values[1:]:
+        if isinstance(result, Expr):
+            result = read.guard(binary, n, op, result, read.number(n))
+        elif bool(result) != (op == "and"):
+            return result
+        else:
+            result = read.value(n)
+    return result
+
+
+def compare(read: Expressions, node: ast.Compare) -> Any:
+    """The value of comparisons; a chain `a < b < c` means `a < b and b < c`."""
+    result: Any = None
+    left_node: ast.expr = node.left
+    left = read.value(left_node)
+    for op, right_node in zip(node.ops, node.comparators, strict=True):
+        right = read.value(right_node)
+        sign, python = _COMPARE[type(op)]
+        known = not isinstance(left, Expr) and not isinstance(right, Expr)
+        if not sign and not known:
+            raise read.error(f"`{syntax(op)}` does not compare expressions", node)
+        if not sign or (known and is_python_value(left) and is_python_value(right)):
+            part: Any = read.guard(python, node, left, right)
+        else:
+            left, right = read.convert.number(left, left_node), read.convert.number(right, right_node)
+            part = read.guard(binary, node, sign, left, right)
+        if result is None or (not isinstance(result, Expr) and result):
+            result = part
+        elif isinstance(result, Expr):
+            result = read.guard(binary, node, "and", result, part)
+        left, left_node = right, right_node
+    return result

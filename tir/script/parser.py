@@ -17,10 +17,10 @@ from ..ir import PrimFunc, with_deep_recursion
 from . import ir as namespace_ir
 from . import namespace
 from .error import ScriptError
-from .expressions import ExpressionReader
+from .expressions import Expressions
+from .functions import read_function
 from .module import Module
 from .source import Source, python_tree
-from .statements import FunctionReader
 
 R = TypeVar("R")
 
@@ -41,15 +41,13 @@ def parse(source: str, filename: str = "<script>") -> PrimFunc | Module:
 
 def _parsed(text: Source) -> PrimFunc | Module:
     captured: dict[str, Any] = {"T": namespace, "I": namespace_ir}
-    outside = ExpressionReader(text, captured, live=False)
+    outside = Expressions(text, captured, live=False)
     functions: list[PrimFunc] = []
     modules: list[Module] = []
     for s in _statements(text):
         match s:
             case ast.Import() | ast.ImportFrom():
                 _import(s, captured)
-            case ast.Expr(value=ast.Constant()) | ast.Pass():
-                pass
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
@@ -58,15 +56,19 @@ def _parsed(text: Source) -> PrimFunc | Module:
             case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values) and all(
                 isinstance(n, ast.Name) for n in names
             ):
-                captured |= dict(zip([n.id for n in names], outside.items(values), strict=True))  # type: ignore[attr-defined]
-            case ast.FunctionDef():
-                _decorated(s, "prim_func", outside)
-                functions.append(FunctionReader(text, captured, live=False).function(s))
+                captured |= dict(zip(map(outside.identifier, names), outside.items(values), strict=True))
             case ast.ClassDef():
-                _decorated(s, "ir_module", outside)
-                modules.append(_module(s, text, captured, outside))
+                _need_decorator(s, "I.ir_module", text)
+                members = [
+                    f
+                    for item in s.body
+                    for f in _definition(item, text, captured, "a module holds functions under @T.prim_func, and nothing else")
+                ]
+                modules.append(Module({f.name: f for f in members}, s.name))
             case _:
-                raise text.error("only imports, constants, functions and modules stand at the top of a script", s)
+                functions += _definition(
+                    s, text, captured, "only imports, constants, functions and modules stand at the top of a script"
+                )
     match functions, modules:
         case [func], []:
             return func
@@ -77,6 +79,19 @@ def _parsed(text: Source) -> PrimFunc | Module:
         case _, []:
             return Module({f.name: f for f in functions})
     raise ScriptError("a script holds one module, or functions outside of one", text.filename)
+
+
+def _definition(s: ast.stmt, text: Source, captured: Mapping[str, Any], fault: str) -> list[PrimFunc]:
+    """The function that a statement defines; none where it says nothing, as a docstring and the attributes of a module."""
+    match s:
+        case ast.FunctionDef():
+            _need_decorator(s, "T.prim_func", text)
+            return [read_function(text, captured, False, s)]
+        case ast.Expr(value=ast.Constant()) | ast.Pass():
+            return []
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="module_attrs" | "module_global_infos"))):
+            return []
+    raise text.error(fault, s)
 
 
 def _not_too_deep(filename: str, read: Callable[[], R]) -> R:
@@ -125,7 +140,7 @@ def _parse_function(function: Callable, around: Mapping[str, Any]) -> PrimFunc:
         definition = _statements(source)[0]
         if not isinstance(definition, ast.FunctionDef):
             raise source.error("@T.prim_func stands above a `def`", definition)
-        return FunctionReader(source, captured, live=True).function(definition)
+        return read_function(source, captured, True, definition)
 
     return _not_too_deep(filename, read)
 
@@ -144,7 +159,8 @@ def _statements(source: Source) -> list[ast.stmt]:
         known = 0 <= line - source.first < len(source.lines)
         shown = source.lines[line - source.first] if known else (e.text or "").rstrip("\n")
         raise ScriptError(f"not Python: {e.msg}", source.filename, line, start, end, shown) from None
-    ast.increment_lineno(tree, before)
+    if before:
+        ast.increment_lineno(tree, before)
     return tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
 
 
@@ -157,28 +173,11 @@ def _import(s: ast.Import | ast.ImportFrom, captured: dict[str, Any]) -> None:
                 captured[alias.asname or alias.name] = space
 
 
-def _decorated(s: ast.FunctionDef | ast.ClassDef, name: str, outside: ExpressionReader) -> None:
-    """Check that `@T.prim_func` (or `@I.ir_module`) is the only decorator."""
+def _need_decorator(s: ast.FunctionDef | ast.ClassDef, name: str, text: Source) -> None:
+    """Refuse any decorators but `T.prim_func` of a function, or `I.ir_module` of a class."""
     names = [ast.unparse(d.func if isinstance(d, ast.Call) else d).split(".")[-1] for d in s.decorator_list]
-    if names != [name]:
+    if names != [name.split(".")[-1]]:
         what = "function" if isinstance(s, ast.FunctionDef) else "class"
-        above = f"@{'T' if name == 'prim_func' else 'I'}.{name}"
         relax = any(ast.unparse(d).startswith(("R.", "relax.")) for d in s.decorator_list)
         hint = "functions of relax are not read; take them out, the others stand for themselves" if relax else None
-        raise outside.error(f"{above} belongs above the {what} `{s.name}`, and nothing else", s, hint)
-
-
-def _module(s: ast.ClassDef, text: Source, captured: dict[str, Any], outside: ExpressionReader) -> Module:
-    functions: dict[str, PrimFunc] = {}
-    for item in s.body:
-        match item:
-            case ast.FunctionDef():
-                _decorated(item, "prim_func", outside)
-                functions[item.name] = FunctionReader(text, captured, live=False).function(item)
-            case ast.Pass() | ast.Expr(value=ast.Constant()):
-                pass
-            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="module_attrs" | "module_global_infos"))):
-                pass
-            case _:
-                raise text.error("a module holds functions under @T.prim_func, and nothing else", item)
-    return Module(functions, s.name)
+        raise text.error(f"@{name} belongs above the {what} `{s.name}`, and nothing else", s, hint)

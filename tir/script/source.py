@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,13 +40,19 @@ class Source:
             end = len(text)
         return ScriptError(reason, self.filename, number, start, end, text, hint)
 
-    def segment(self, node: ast.AST) -> str | None:
-        """The text of a node, where it stands on one line."""
+    def text(self, node: ast.AST) -> str:
+        """The text of a node, on one line."""
         number, end = getattr(node, "lineno", None), getattr(node, "end_col_offset", None)
         if number is None or end is None or node.end_lineno != number or not 0 <= number - self.first < len(self.lines):  # type: ignore[attr-defined]
-            return None
-        line = self.lines[number - self.first].encode()
-        return line[node.col_offset : end].decode(errors="ignore")  # type: ignore[attr-defined]
+            return ast.unparse(node)
+        return self.lines[number - self.first].encode()[node.col_offset : end].decode(errors="ignore") or ast.unparse(node)  # type: ignore[attr-defined]
+
+    def guard(self, function: Callable[..., Any], node: ast.AST, *args: Any, **kwargs: Any) -> Any:
+        """`function(*args)`, its TypeError or ValueError reported at `node`."""
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, ValueError, ArithmeticError, LookupError) as e:
+            raise self.error(str(e) if not isinstance(e, KeyError) else f"there is no {e}", node) from None
 
 
 def _characters(text: str, offset: int) -> int:

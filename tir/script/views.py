@@ -10,7 +10,7 @@ from typing import Any
 from ..arith.intervals import Interval
 from ..arith.polynomial import as_constant, polynomial
 from ..arith.simplify import simplify
-from ..ir import Address, Buffer, Const, Expr, Foreign, Text, Var, as_index, binary
+from ..ir import Address, Buffer, Const, Expr, Foreign, Range, Region, Text, Var, as_index, binary
 from ..traverse import divisions, substitute, walk
 
 _ACCESS = {"r": 1, "w": 2, "rw": 3, "wr": 3}  # the mode of a pointer, as tvm_access_ptr has it
@@ -36,6 +36,10 @@ class ArrayView(ABC):
     @abstractmethod
     def indices(self, indices: Sequence[Expr], ranges: Mapping[str, Interval], lets: Mapping[str, Expr]) -> tuple[Expr, ...]:
         """The indices in the buffer of the element at `indices`; `//` and `%` stay only where they cannot be resolved."""
+
+    def region(self, starts: Sequence[Expr], extents: Sequence[Expr]) -> Region:
+        """The region of the buffer that a box of the view is, of a view that keeps its indices."""
+        return Region(self.buffer, tuple(map(Range, starts, extents)))
 
     def access_ptr(self, access_mask: Any, ptr_type: str = "handle", *, offset: Any = 0, extent: Any = None) -> Foreign:
         """A pointer to the elements, for a foreign call. ValueError where the mode of access is unknown."""
@@ -107,6 +111,12 @@ class Subview(ArrayView):
             if not index.is_zero:
                 result[d] = index if start.is_zero else binary("+", start, index)
         return tuple(result)
+
+    def region(self, starts: Sequence[Expr], extents: Sequence[Expr]) -> Region:
+        found: list[Expr] = [Const(1)] * len(self.starts)
+        for d, extent in zip(self.dims, extents, strict=True):
+            found[d] = extent
+        return Region(self.buffer, tuple(map(Range, self.indices(starts, {}, {}), found)))
 
 
 def as_view(value: Any) -> ArrayView | None:
