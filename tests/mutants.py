@@ -1,6 +1,7 @@
 """Mutants: `make mutants` changes one thing at a time in what decides about programs, and a test has to fail each time.
 
-A mutant turns one comparison round, drops one refusal, or takes the element beside in one index. All stand in one copy of the
+A mutant turns one comparison round, drops one refusal (an error, or None or False where a condition holds), or takes the element
+beside in one index. All stand in one copy of the
 repository, each behind a switch. There the tests are collected once, and run once with all switches off, which tells the tests that
 reach each mutant; this is kept for test files and sources that stay as they are. Then a process is forked for each mutant that was
 drawn, turns it on, and runs tests that reach it: the ones named after the module first. What no test notices is printed as a change
@@ -17,7 +18,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from difflib import unified_diff
@@ -54,6 +55,23 @@ NO_EFFECT = {
         "schedule/legality/iter_map.py",
         "plain = all((c >= 0) and len(m) == 1 and type(m[0]) is Var for m, c in terms.items())  # counts from 0",
     ): "no coefficient of a polynomial is 0",
+    (
+        "schedule/legality/axis_windows.py",
+        "limits.append((simplify(substitute(x.loops, zeros), ranges), scale if (first <= inner) else extent, x.bound))",
+    ): "the first outer term has the extent of the window as its coefficient",
+    (
+        "schedule/legality/iter_map.py",
+        "elif len(m) == 1 and type(m[0]) is Var and m[0].name in self.sizes and (c >= 0):",
+    ): "no coefficient of a polynomial is 0",
+    ("schedule/legality/requirements.py", "if (other.order >= leaf.order):"): "each leaf has an order of its own",
+    (
+        "schedule/legality/requirements.py",
+        "late = (other.order >= leaf.order) and name not in other.writes",
+    ): "each leaf has an order of its own",
+    (
+        "schedule/legality/requirements.py",
+        "if inside and ((other.order >= writer.order) or not _final(scope, other, loops, seen | {name})):",
+    ): "no block writes its inputs",
     (
         "codegen/passes/guards.py",
         'case (Binary("//", a, Const(int(n))),) if factor == 1 and (n >= 0):',
@@ -108,18 +126,16 @@ def mutants(file: str, source: str, first: int = 0) -> Iterator[Mutant]:
 def switched(source: str, first: int) -> str:
     """A file in which all of its mutants stand, numbered from `first`: each takes effect while `mutant_switch` says so."""
     tree = ast.parse(source)
-    changes = {node: (n, new) for n, (node, _, new) in enumerate(_changes(tree), first)}
+    changes = defaultdict(list)
+    for number, (node, _, new) in enumerate(_changes(tree), first):
+        changes[node].append((ast.parse(f"is_on({number})", mode="eval").body, new))
 
     class Switch(ast.NodeTransformer):
         def visit(self, node):
-            node = self.generic_visit(node)
-            if node not in changes:
-                return node
-            number, new = changes[node]
-            on = ast.parse(f"is_on({number})", mode="eval").body
-            if isinstance(node, ast.expr):
-                return ast.IfExp(on, new, node)
-            return ast.If(ast.UnaryOp(ast.Not(), on), [node], [])
+            result = self.generic_visit(node)
+            for on, new in changes.get(node, ()):
+                result = ast.IfExp(on, new, result) if isinstance(node, ast.expr) else ast.If(on, [new], [result])
+            return result
 
     tree = Switch().visit(tree)
     start = sum(isinstance(s, ast.Expr) or (isinstance(s, ast.ImportFrom) and s.module == "__future__") for s in tree.body[:2])
@@ -135,10 +151,13 @@ def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str, ast.A
         if node in texts:
             continue
         match node:
-            case ast.Compare(left, [op], right) if type(op) in OTHERS:
-                yield node, "comparison", ast.Compare(left, [OTHERS[type(op)]()], right)
+            case ast.Compare(left, signs, right):
+                for n, sign in enumerate(signs):
+                    yield node, "comparison", ast.Compare(left, [*signs[:n], OTHERS[type(sign)](), *signs[n + 1 :]], right)
             case ast.Raise():
                 yield node, "refusal", ast.Pass()
+            case ast.If(_, [ast.Return(None | ast.Constant(None | False)) as answer], []):
+                yield answer, "refusal", ast.Pass()
             case ast.Expr(ast.Call(ast.Name(function))) if function.lstrip("_").startswith(("need", "refuse")):
                 yield node, "refusal", ast.Pass()
             case ast.Subscript(_, ast.Constant(int(n)) as index):
@@ -168,6 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="files whose path contains this")
+    parser.add_argument("--tests", nargs="+", default=TESTS, help="files and folders")
     options = parser.parse_args(arguments)
     copy = _copy(BUILD / "copy")
     every: list[Mutant] = []
@@ -176,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (copy / file).write_text(switched(source, len(every)))
         every += mutants(file, source, len(every))
     sample = drawn([m for m in every if options.only in m.file and m.has_effect], options.count, options.seed)
-    tally = _tried(sample, options.jobs, copy)
+    tally = _tried(sample, options.tests, options.jobs, copy)
     share = tally["noticed"] / max(len(sample), 1)
     counts = ", ".join(f"{tally[result]} {result}" for result in ("noticed", "survived", "not reached"))
     print(f"{len(sample)} of {len(every)} mutants, seed {options.seed}: {counts}, {share:.1%} noticed")
@@ -189,11 +209,11 @@ def _copy(to: Path) -> Path:
     return shutil.copytree(ROOT, to, ignore=shutil.ignore_patterns("build", ".*", "__pycache__"))
 
 
-def _tried(sample: Sequence[Mutant], jobs: int, copy: Path) -> Counter[str]:
+def _tried(sample: Sequence[Mutant], tests: Sequence[str], jobs: int, copy: Path) -> Counter[str]:
     """The number of mutants by result, from a run of `mutant_trials` in the copy."""
     plan, results = BUILD / "plan.json", BUILD / "results.json"
     drawn = [asdict(m) for m in sample]
-    plan.write_text(json.dumps({"tests": TESTS, "mutants": drawn, "seconds": SECONDS, "jobs": jobs, "results": str(results)}))
+    plan.write_text(json.dumps({"tests": tests, "mutants": drawn, "seconds": SECONDS, "jobs": jobs, "results": str(results)}))
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "tests.mutant_trials", str(plan)]
     if subprocess.run(command, cwd=copy, env=environment).returncode:

@@ -25,6 +25,9 @@ def changes(source):
     ("x = not (a in b)", ("comparison", "x = not ((a not in b))")),
     ("x = 'é' is b", ("comparison", "x = ('é' is not b)")),
     ("raise ValueError(x)", ("refusal", "pass")),
+    ("if x: return None", ("refusal", "if x: pass")),
+    ("if x: return", ("refusal", "if x: pass")),
+    ("if x: return False", ("refusal", "if x: pass")),
     ("need_no_lanes(x)", ("refusal", "pass")),
     ("_refuse_other(x)", ("refusal", "pass")),
     ("x = y[0]", ("index", "x = y[1]")),
@@ -34,9 +37,15 @@ def test_changes(line, changed):
     assert changes(line) == [changed]
 
 
-@pytest.mark.parametrize("line", ["x = a < b < c", "x = y[k]", "x = y[1:]", "f(x)", "x.need(y)", "x = f'{y[0]}'", "x = y['0']"])
+@pytest.mark.parametrize(
+    "line", ["if x: return 0", "if x: return True", "x = y[k]", "x = y[1:]", "f(x)", "x.need(y)", "x = f'{y[0]}'", "x = y['0']"]
+)
 def test_what_is_left_alone(line):
     assert changes(line) == []
+
+
+def test_each_comparison_of_a_chain_is_turned():
+    assert [line for _, line in changes("x = 0 <= a < b")] == ["x = (0 < a < b)", "x = (0 <= a <= b)"]
 
 
 def test_statements_of_several_lines_are_dropped_whole():
@@ -55,6 +64,7 @@ def test_statements_of_several_lines_are_dropped_whole():
     ("x = [3 > 3]", [[False], [True]]),
     ("x = [[1, 0][0] < 1]", [[False], [True], [True]]),
     ("x = [4, 5]; x[-1] += 1", [[4, 6], [5, 5]]),
+    ("x = [n for n in range(4) if 0 < n < 3]", [[1, 2], [0, 1, 2], [1, 2, 3]]),
     ("x = 0; need(x); x = 1", [None, 1]),
     ("x = 'é' if (n := 2) < 3 else n", ["é", "é"]),
 ])  # fmt: skip
@@ -131,21 +141,21 @@ def repository(tmp_path, monkeypatch):
     for name in ("mutant_switch.py", "mutant_trials.py"):
         shutil.copy(Path(__file__).with_name(name), tmp_path / "tests")
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\npythonpath = .\n")
-    settings = {"ROOT": tmp_path, "BUILD": tmp_path / "build", "MUTATED": ("plain",), "TESTS": ("tests",), "SECONDS": 1}
+    settings = {"ROOT": tmp_path, "BUILD": tmp_path / "build", "MUTATED": ("plain",), "SECONDS": 1}
     for name, value in settings.items():
         monkeypatch.setattr(f"tests.mutants.{name}", value)
     return tmp_path
 
 
 def test_what_no_test_notices_is_printed(repository, capfd):
-    assert main(["--jobs", "4"]) == 1
+    assert main(["--jobs", "4", "--tests", "tests"]) == 1
     out = capfd.readouterr().out
     assert "not reached: index, plain/m.py:17\n" in out and "survived: index, plain/m.py:13\n" in out
     assert "-    return x[0]\n+    return x[1]" in out
     assert out.splitlines()[-1] == "4 of 4 mutants, seed 0: 2 noticed, 1 survived, 1 not reached, 50.0% noticed"
     other = "from plain.m import last\n\n\ndef test_last():\n    assert last('ab') == 'b'\n"
     (repository / "tests" / "test_other.py").write_text(other)
-    main(["--jobs", "4"])  # what the first file's tests reach is known
+    main(["--jobs", "4", "--tests", "tests"])  # what the first file's tests reach is known
     assert "3 noticed, 1 survived, 0 not reached" in capfd.readouterr().out
 
 
@@ -153,5 +163,5 @@ def test_what_no_test_notices_is_printed(repository, capfd):
 def test_tests_that_fail_without_a_change_are_told(test, repository, capfd):
     (repository / "tests" / "test_m.py").write_text(test)
     with pytest.raises(RuntimeError, match="the tests fail without a change"):
-        main(["--jobs", "1"])
+        main(["--jobs", "1", "--tests", "tests"])
     assert "abc" in capfd.readouterr().out
