@@ -157,7 +157,7 @@ def _symbolic_window(
     _, count = radix
     domain = it.domain
     kept = [c for c in conjuncts(block.predicate) if not mine & variables(c)]
-    if not prove(it.extent <= count, {}, (*facts, it.var >= 0)) or not all(
+    if not prove(it.extent <= count, {}, facts) or not all(
         prove(c, {}, domain) for c in conjuncts(block.predicate) if mine & variables(c)
     ):
         return None

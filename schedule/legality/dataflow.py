@@ -88,12 +88,13 @@ class Leaf:
     def quoted(self) -> str:
         return f"`{self.stmt.name}`" if type(self.stmt) is Block else self.name
 
-    def at(self, level: int) -> Stmt | None:
-        """The statement number `level` on the path to the leaf, itself included; None beyond it."""
-        return self.above[level] if level < len(self.above) else self.stmt if level == len(self.above) else None
+    @property
+    def path(self) -> tuple[Stmt, ...]:
+        """The path from the root of the scope to it, inclusive."""
+        return (*self.above, self.stmt)
 
     def under(self, stmt: Stmt) -> bool:
-        return self.stmt is stmt or any(s is stmt for s in self.above)
+        return any(s is stmt for s in self.path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +287,7 @@ def facts_of(scope: BlockScope, loops: Iterable[For]) -> list[Expr]:
 def span(scope: BlockScope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:
     """The leaves from one path to the other: under the first differing statement of each, and between them."""
     n = len(shared(a, b))
-    orders = [leaf.order for leaf in scope.leaves if (s := leaf.at(n)) is a[n] or s is b[n]]
+    orders = [leaf.order for leaf in scope.leaves if leaf.under(a[n]) or leaf.under(b[n])]
     return list(scope.leaves[min(orders) : max(orders) + 1])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from tir.analysis.context import Access
+from tir.analysis.context import Access, Context, accesses
 from tir.analysis.dependence import (
     GREATER,
     LESS,
@@ -21,7 +21,7 @@ from tir.analysis.dependence import (
 )
 from tir.arith.injectivity import tried_injective
 from tir.arith.polynomial import polynomial, to_expr
-from tir.ir import NOT_SPATIAL, NOTHING, Axis, Block, For, If, Kind, Seq, Stmt, Store, Var, conjuncts
+from tir.ir import NOT_SPATIAL, NOTHING, Axis, Block, For, Kind, Stmt, Store, Var, conjuncts
 from tir.traverse import (
     axis_loops,
     has_foreign_calls,
@@ -29,10 +29,8 @@ from tir.traverse import (
     loops_in,
     perfect_nest,
     stores,
-    substatements,
     substitute,
     variables,
-    walk_stmts,
 )
 
 from ..error import ScheduleError
@@ -123,12 +121,15 @@ def _need_spatial_block(
                 hint=hint,
             )
     distinct = instances.distinct(place, place, {loop.name: LESS}) or _distinct_within_guards(unit, place, loop, instances)
-    same = [a for a in unit.accesses if a.is_store and loop.name not in variables(*a.indices, *a.conditions)]
-    if distinct and (not same or any(type(s) is If for s in walk_stmts(block.body))):  # of a condition: one iteration may do it
-        return
+    same = {
+        n.buffer.name
+        for n, at in accesses(block, Context(bindings=unit.env))
+        if type(n) is Store and loop.name not in variables(*map(at.closed, (*n.indices, *at.conditions, *at.otherwise)))
+    }  # of a condition on the loop: one iteration may do it
     if distinct and block.writes is not None and has_foreign_calls(block.body) and _stated_apart(unit, loop, instances):
         return
-    written = [a for a in (same if distinct else unit.accesses) if a.is_store and a.buffer.name not in own()]
+    left = same if distinct else {a.buffer.name for a in unit.accesses}
+    written = [a for a in unit.accesses if a.is_store and a.buffer.name in left and a.buffer.name not in own()]
     if not written:
         return
     if distinct or loop.name not in variables(*place):
@@ -151,11 +152,9 @@ def _distinct_within_guards(unit: Unit, place: Indices, loop: For, instances: In
     assert isinstance(block, Block)
     conditions = conjuncts(substitute(block.predicate, unit.env))
     places, limited, _ = limited_sums([polynomial(e) for e in place], conditions, names)
-    if not limited:
-        return False
     whole = tuple(map(to_expr, places))
     below = [*instances.below_loops, *(number for number, _ in limited)]
-    return Instances(instances.around, [loop], below, [whole]).distinct(whole, whole, {loop.name: LESS})
+    return bool(limited) and Instances(instances.around, [loop], below, [whole]).distinct(whole, whole, {loop.name: LESS})
 
 
 def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances: Instances, how: str) -> ScheduleError:
@@ -185,8 +184,6 @@ def _has_disjoint_iterations(path: list[Stmt]) -> bool:
     loop = last_loop(path)
     chain, inner = perfect_nest(loop)
     if type(inner) is not Block or loop.name in axis_loops(inner, *NOT_SPATIAL):
-        return False
-    if any(type(s) not in (Store, Seq) for part in substatements(inner) for s in walk_stmts(part)):
         return False
     driven = {it.var.name for it in inner.iters if loop.name in variables(it.binding)}
     if not all(driven <= variables(*s.indices) for s in stores(inner)):

@@ -12,8 +12,8 @@ from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjunction, conjuncts
-from tir.traverse import axis_loops, loops_in, pure_reduction_loops, stores, substatements, substitute, variables, walk_stmts
+from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Region, Stmt, Store, Var, conjunction, conjuncts
+from tir.traverse import axis_loops, loops_in, pure_reduction_loops, stores, substatements, substitute, variables
 
 from ..error import ScheduleError
 from ..primitive import KIND_WORDS, is_parameter
@@ -119,7 +119,7 @@ def need_unchanged_inputs(scope: BlockScope, leaf: Leaf, targets: Iterable[tuple
     """
     for target in targets:
         _need_shared_inputs(scope, leaf, shared(leaf.above, target))
-        for other in running_between(scope, (*leaf.above, leaf.stmt), target):
+        for other in running_between(scope, leaf.path, target):
             if other is not leaf and other.writes & leaf.inputs:
                 need_final_inputs(scope, leaf, other)
 
@@ -179,12 +179,10 @@ def _final(scope: BlockScope, writer: Leaf, loops: set[str], seen: set[str]) -> 
         if it.axis is Axis.OPAQUE or (it.axis is Axis.REDUCE and variables(it.binding) & loops):
             return False
     if block.init is None and writer.reads & writer.writes:
-        # The update of a decomposed reduction: its init must run in the same iterations.
-        if not block.is_reduction:
-            return False
+        # The update of a decomposed reduction: an init must write what it reads, in the same iterations.
         for name in writer.reads & writer.writes:
-            earlier = [w for w in scope.writers(name) if w.order < writer.order]
-            if not any(loops <= {loop.name for loop in w.loops} for w in earlier):
+            earlier = [w for w in scope.writers(name) if w.order < writer.order and loops <= {loop.name for loop in w.loops}]
+            if not any(writes_all_reads(scope, w, writer, name) for w in earlier):
                 return False
     for name in writer.inputs - seen:
         for other in scope.writers(name):
@@ -230,8 +228,6 @@ def need_safe_domain(scope: BlockScope, leaf: Leaf, conditions: Sequence[Expr], 
 def in_bounds(block: Block, ranges: Mapping[str, Interval]) -> bool:
     """True where every access in a block is provably within its buffer at all points of the block's domain."""
     parts = substatements(block)
-    if any(isinstance(s, For | Block | Let) for part in parts for s in walk_stmts(part)):
-        return False
     domain = tuple(it.var < it.extent for it in block.iters if type(it.extent) is not Const)
     return all(
         prove(i >= 0, ranges, around.selected) and prove(i < dim, ranges, (*around.selected, *domain))
@@ -362,10 +358,10 @@ def need_late_readers(scope: BlockScope, leaf: Leaf, target: For) -> None:
             late = other.order > leaf.order and name not in other.writes
             if late and name in scope.outputs:
                 # The old contents of a parameter can be seen where something else is read than what has been computed.
-                common = shared((*leaf.above, leaf.stmt), (*other.above, other.stmt))
+                common = shared(leaf.path, other.path)
                 around: list[Stmt] = [*loops_in(common)]
                 free = {**scope.ranges, **ranges_of(around)}
-                mine, theirs = ((*x.above, x.stmt)[len(common)] for x in (leaf, other))
+                mine, theirs = (x.path[len(common)] for x in (leaf, other))
                 late = accessed(theirs, free, (name,))[0].get(name) == accessed(mine, free, (name,))[1].get(name)
             if not late:
                 raise ScheduleError(

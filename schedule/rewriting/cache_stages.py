@@ -152,7 +152,7 @@ def place_behind(scope: BlockScope, writer: Leaf, readers: list[Leaf], name: str
     """The place after the nest of a buffer's only writer, under the same `if`, in the loops shared with a reader.
 
     Refuses a buffer that is private to iterations of a parallel loop around the writer alone, if several write one element."""
-    whole = (*writer.above, writer.stmt)
+    whole = writer.path
     inside = max((n + 1 for n, s in enumerate(whole) if type(s) is If), default=0)
     common = whole[: inside + 1] if type(whole[inside]) is Seq else whole[:inside]
     for r in readers:
@@ -186,9 +186,9 @@ def _need_one_for_all(scope: BlockScope, writer: Leaf, loop: For, name: str) -> 
 
 def _between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tuple[Stmt, ...], int]:
     """The innermost path common to all writers and consumers, and the position there after the last writer."""
-    common = (*writers[0].above, writers[0].stmt)
+    common = writers[0].path
     for other in (*writers, *consumers):
-        common = shared(common, (*other.above, other.stmt))
+        common = shared(common, other.path)
     last = max(writers, key=lambda w: w.order)
     place = {id(x): next(n for n, s in enumerate(statements_of(common[-1])) if x.under(s)) for x in (*writers, *consumers)}
     written = max(place[id(w)] for w in writers)

@@ -77,7 +77,7 @@ def cache_write(
     need_read_later(readers, leaf)
     moved = named_readers(readers, target.name, consumer_blocks or ())
     guard = next((n for n, s in reversed([*enumerate(leaf.above)]) if type(s) is If), None)
-    branch = None if guard is None else leaf.at(guard + 1)
+    branch = None if guard is None else leaf.path[guard + 1]
     for r in moved:
         certain = branch is None or r.under(branch)
         if target.name in scope.outputs and not (certain and writes_all_reads(scope, leaf, r, target.name)):

@@ -54,7 +54,7 @@ def compute_inline(func: PrimFunc, block: BlockName, preserve_unit_iters: bool =
     if not consumers and len(scope.leaves) == 1:
         raise ScheduleError(f"`{block}` is all there is, and cannot be removed", (producer, "never read"))
     need_read_later(consumers, leaf)
-    need_unchanged_inputs(scope, leaf, [(*c.above, c.stmt) for c in consumers])
+    need_unchanged_inputs(scope, leaf, [c.path for c in consumers])
     need_safe_domain(scope, leaf, [c for group in conditions_on_axes(scope, leaf) for c in group], what)
 
     name = store.buffer.name

@@ -159,7 +159,7 @@ def _need_nothing_between(scope: BlockScope, first: Leaf, last: Leaf, output: st
     """Refuse if a statement between the two blocks writes inputs of the epilogue, or uses its output."""
     if output in first.reads:
         raise _refusal(f"{first.quoted} reads `{output}`, which {last.quoted} writes", last.name, (first.stmt, f"reads {output}"))
-    for leaf in running_between(scope, (*first.above, first.stmt), (*last.above, last.stmt)):
+    for leaf in running_between(scope, first.path, last.path):
         if leaf is first or leaf is last:
             continue
         changed = sorted(leaf.writes & last.inputs)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from schedule import ScheduleError
 from schedule.legality.dataflow import BlockScope, Leaf, locate
 from tests.schedule.legality.nests import block, i, k, loops, n, reduce, spatial, stored, v0, v1
 from tir.ir import Block, Buffer, Const, For, Kind, PrimFunc, Stmt, Var, nest, seq
@@ -33,3 +36,11 @@ def alone(b: Block, **extents) -> tuple[BlockScope, Leaf]:
 
 def named(scope: BlockScope, name: str) -> Leaf:
     return next(x for x in scope.leaves if x.name == name)
+
+
+def refusal(function, *args, **more) -> str:
+    """The reason, the notes at lines of the program, and the hint."""
+    with pytest.raises(ScheduleError) as caught:
+        function(*args, **more)
+    error = caught.value
+    return " | ".join([error.reason, ", ".join(note for _, note in error.marks), str(error.hint)])

@@ -3,9 +3,13 @@
 import pytest
 
 from schedule import Schedule, ScheduleError
+from schedule.legality import dataflow
 from tests.programs import chain, matmul
 from tests.schedule.harness import Checked, same_numbers
-from tir.ir import PrimFunc
+from tests.schedule.legality.nests import block, i, j, k, n, spatial, stored, v0
+from tests.schedule.legality.programs import A, T, X, Y, copy, located, named, over, refusal, total
+from tir.assumptions import assumptions
+from tir.ir import For, If, Kind, PrimFunc, Seq, nest
 from tir.script import parse
 from tir.verify import verify
 
@@ -196,3 +200,67 @@ for k, l in T.grid(8, 5):
     s.compute_at("P", "k", preserve_unit_loops=True)
     assert verify(s.func).ok, verify(s.func)
     same_numbers(func, s.func)
+
+
+def two_nests():
+    return located("B", over(j, over(i, copy("B", T, A))), over(k, copy("C", X, T, k)), copy("D", Y, T, n))
+
+
+def test_loops_around_a_block():
+    scope, leaf = two_nests()
+    assert [dataflow.loop_around(leaf, scope.func, name) for name in "ji"] == [0, 1]
+    expected = "`k` is not a loop around `B`; these are `j` and `i` | the loop, the block | None"
+    assert refusal(dataflow.loop_around, leaf, scope.func, "k") == expected
+    hint = "add_unit_loop('D') makes one"
+    assert refusal(dataflow.loop_around, named(scope, "D"), scope.func, "k").endswith(f"| the loop, the block | {hint}")
+
+
+def test_loops_to_move_under():
+    scope, leaf = two_nests()
+    root = scope.root
+    assert isinstance(root, Seq)
+    assert dataflow.locate_loop(scope, leaf, "k") == (root.stmts[1], (root, root.stmts[1]))
+    hint = "blocks move into other nests; reorder changes the order of the loops around one"
+    assert refusal(dataflow.locate_loop, scope, leaf, "j") == f"`B` is under `j` already | the loop, the block | {hint}"
+    scope, leaf = located("B", over(i, copy("B", T, A)), over(j, over(k, copy("C", X, T, k)), kind=Kind.VECTORIZED))
+    reason = "`j` is vectorized, and nothing can be moved into its lanes"
+    assert refusal(dataflow.locate_loop, scope, leaf, "k") == f"{reason} | vectorized | vectorize afterwards"
+
+
+def test_leaves_of_conditions():
+    func = located("D", copy("D", Y, X, n), If(n < 5, over(i, copy("B", T, A)), copy("C", X, T, n)))[0].func
+    scope, leaf = dataflow.locate(func, "C", under_conditions=True)
+    assert [x.name for x in scope.leaves] == ["D", "B", "C"]
+    assert scope.leaf(leaf.stmt) is leaf and leaf.path[-1] is leaf.stmt and leaf.under(scope.through[0])
+    assert [x.name for x in dataflow.locate(func, "D")[0].leaves] == ["D", "a statement outside of blocks"]
+
+
+def test_leaves_between_two_places():
+    scope, leaf = located("B", *(over(x, copy(name, T, A, x)) for x, name in zip((n, i, j, k), "CBDE", strict=True)))
+    assert [x.name for x in dataflow.span(scope, leaf.path, named(scope, "D").path)] == ["B", "D"]
+    assert [x.name for x in dataflow.span(scope, named(scope, "E").path, leaf.path)] == ["B", "D", "E"]
+
+
+def test_facts_about_extents():
+    outer = block(spatial(n, i), body=For(j, n, nest([(k, 9)], copy("B", T, A, k))), name="O")
+    scope, leaf = located("B", For(i, n, outer))
+    assert [str(c) for c in dataflow.facts_of(scope, leaf.loops)] == ["v0 < n", "j < n", *map(str, assumptions(scope.func))]
+
+
+def test_buffers_of_a_block():
+    (b, bare), own = (block(body=total(X, **more), name="O") for more in ({"init": stored(X, v0)}, {})), copy("P", T, A)
+    names = [list(dataflow.used_buffers(x, written)) for x in (b.body, bare.body, own) for written in (False, True)]
+    assert names == [["A"], ["X"], ["X", "A"], ["X"], ["A"], ["T"]]
+    assert dataflow.buffer_of(own, "A", written=False) is dataflow.buffer_of(own, 0, written=False) is A
+    for number in (-1, 1):
+        reason = f"`P` reads 1 buffer(s), `A`: number {number} does not exist"
+        hint = "numbers start at 0; a name does as well"
+        assert refusal(dataflow.buffer_of, own, number, False) == f"{reason} | the block | {hint}"
+    expected = "`P` writes no buffer called `A`, but `T` | writes `T` | None"
+    assert refusal(dataflow.buffer_of, own, "A", True) == expected
+    assert dataflow.named_buffer(own, "T") is T
+    assert refusal(dataflow.named_buffer, own, "X") == "`P` uses no buffer called `X`, but `T` and `A` | here | None"
+    inside = block(body=own, allocs=(T,), name="O")
+    expected = "`T` is allocated inside of `O`, and nothing outside has it | allocates T | name a block or loop inside of `O`"
+    assert refusal(dataflow.buffer_of, inside, "T", True) == refusal(dataflow.need_outside, inside, "T") == expected
+    dataflow.need_outside(inside, "A")

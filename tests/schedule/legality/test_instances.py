@@ -74,6 +74,7 @@ def test_ends_that_loops_leave_out(b, extents, window, conditions):
     (block(spatial(7, i)), {"i": 7, "j": n}, [], ["n >= 1"]),
     (block(spatial(7, i * 2)), {"i": 4}, [], ["v0 == i * 2"]),
     (block(spatial(25, i * j)), {"i": 5, "j": 5}, [], ["v0 == i * j"]),
+    (block(spatial(n, n - 1 - i)), {"i": n}, [], ["v0 == n - 1 - i"]),
     (block(spatial(7, i), spatial(7, i)), {"i": 7}, [], ["v1 == i"]),
     (block(spatial(16, i * 4 + j), where=(j < 3,)), {"i": 4, "j": 4}, [], ["j < 3"]),
     (block(spatial(7, i // 5), spatial(5, i % 5), where=(i < 33,)), {"i": 35}, [], ["i < 33"]),

@@ -18,7 +18,7 @@ from schedule.legality.iter_map import (
 )
 from tests.schedule.legality.nests import block, i, j, k, loops, n, opaque, reduce, spatial
 from tir.arith.polynomial import polynomial, to_expr
-from tir.ir import NOTHING, Block, Const, Expr, For, Var
+from tir.ir import FALSE, NOTHING, Block, Const, Expr, For, Var
 
 
 def mapped(b: Block, outer: list[For], inner: list[For]) -> IterMap:
@@ -106,6 +106,7 @@ def test_a_loop_or_part_that_no_axis_needs_is_refused(binding):
 
 @pytest.mark.parametrize(("condition", "reason", "hint"), [
     (i.not_equal(3), "the condition `i != 3` is not an upper bound", None),
+    (FALSE, "the condition `T.bool(False)` is not an upper bound", None),
     (i >= 2, "the left of `i * -1 < -1` is not a sum of loops", BEFORE_FUSE),
     (i * j < 2, "the left of `i * j < 2` is not a sum of loops", BEFORE_FUSE),
     (i // 3 < 2, "the left of `i // 3 < 2` is not a sum of loops", BEFORE_FUSE),

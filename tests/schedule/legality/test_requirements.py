@@ -7,18 +7,10 @@ import pytest
 from schedule import ScheduleError
 from schedule.legality import requirements as must
 from tests.schedule.legality.nests import block, i, j, k, loops, n, opaque, reduce, spatial, stored, t, v0, v1
-from tests.schedule.legality.programs import A, T, U, X, Y, alone, copy, located, named, over, total
+from tests.schedule.legality.programs import A, T, U, X, Y, alone, copy, located, named, over, refusal, total
 from tir.ir import Block, Buffer, Const, Evaluate, For, If, Kind, Range, Region, Select, Stmt, Var, all_zero, nest, seq
 
 ONE = Const(1.0, "float32")
-
-
-def refusal(function, *args, **more) -> str:
-    """The reason, the notes at lines of the program, and the hint."""
-    with pytest.raises(ScheduleError) as caught:
-        function(*args, **more)
-    error = caught.value
-    return " | ".join([error.reason, ", ".join(note for _, note in error.marks), str(error.hint)])
 
 
 IN_ANY_ORDER = "if the order does not matter, declare `v1` as T.axis.spatial, or T.axis.reduce if it adds up"
@@ -144,6 +136,7 @@ def ordered(name: str, loop: Var, target: Buffer) -> Block:
     [block(reduce(9, j), body=SUM.body, init=stored(T, 0), name="C")],
     [block(spatial(9, j), body=stored(T, v0, value=T[v0] + 1), name="C")],
     [over(k, SUM)],
+    [copy("D", T, A, j), over(i, over(k, total(T, name="C")))],  # starts one element again, and adds to all
     [over(i, ordered("D", i, U)), copy("C", T, U, j)],
     [copy("C", T, U, j), copy("D", U, A, j)],
 ])  # fmt: skip
@@ -164,8 +157,10 @@ def test_inputs_that_are_final():
     need_finished(copy("C", T, A, j))
     need_finished(block(body=stored(T, 0), name="D"), over(k, SUM))
     need_finished(over(k, SUM.with_(init=stored(T, 0))))
+    need_finished(over(i, copy("D", T, A)), block(spatial(9, j), body=stored(T, v0, value=T[v0] + 1), name="C"))
     need_finished(over(i, copy("D", U, A)), copy("C", T, U, j))
-    scope, leaf = located("B", over(k, copy("C", T, A, k)), over(i, copy("B", Y, T)))
+    part = block(spatial(9, k), body=stored(X, v0, value=A[v0]), where=(k < 5,), name="C")
+    scope, leaf = located("B", over(k, part), over(i, copy("B", Y, X)))
     must.need_final_inputs(scope, leaf, named(scope, "C"))
 
 
@@ -194,7 +189,8 @@ def test_accesses_in_bounds():
     assert inside(stored(X, v0 + 2, value=A[8 - v0])) and inside(stored(X, v0, value=chosen)) and inside(stored(V, v1))
     for out in (stored(X, v0 + 3), stored(X, v0 - 1), stored(V, v1 + 1), stored(V, v0), stored(X, v0, value=A[v0 - 1])):
         assert not inside(out)
-    assert not inside(over(i, stored(X, i))) and not inside(If(v0 >= 1, stored(X, v0 - 1)))  # is not looked into
+    assert inside(over(i, stored(X, 3))) and not inside(over(i, stored(X, i)))  # `i` may be anything
+    assert not inside(If(v0 >= 1, stored(X, v0 - 1)))  # is not looked into
 
 
 def test_single_stores():

@@ -162,22 +162,3 @@ def test_strides_in_quotation_marks():
     assert func == tir.script.parse(quoted.replace('strides=("s", "t"), ', "").replace(", strides=[13, 1]", ""))
     with pytest.raises(ScriptError, match="buffers are dense and row-major; strides are not in the dialect"):
         tir.script.parse(quoted.replace("[13, 1]", "[16, 1]"))
-
-
-def test_iterations_that_write_apart_as_stated_are_independent():
-    text = """
-for t, q in T.grid(6, 2):
-    with T.block("B"):
-        vt, vq = T.axis.remap("SS", [t, q])
-        T.reads(A[vt, 0:13])
-        T.writes(B[vt, 0:13])
-        T.evaluate(T.call_extern("int32", "f", A.access_ptr("r", offset=vt * 13), B.access_ptr("w", offset=vt * 13), vq))
-"""
-    s = Schedule(parsed(text))
-    outer, _ = s.split("t", [None, 4])
-    s.parallel(outer)
-    overlapping = text.replace("B[vt, 0:13]", "B[vt:vt + 2, 0:13]")
-    unstated = text.replace("        T.writes(B[vt, 0:13])\n", "")
-    for wrong, loop in ((text, "q"), (overlapping, "t"), (unstated, "t")):
-        with pytest.raises(ScheduleError, match=r"^parallel\(.*: every iteration of `.` writes the same elements of `B`"):
-            Schedule(parsed(wrong)).parallel(loop)
