@@ -29,6 +29,7 @@ from . import (
     depthwise,
     dots,
     elementwise,
+    few_rows,
     gemm,
     gemv,
     low_precision,
@@ -48,13 +49,16 @@ from .template import RefusedRule, SumOfProducts, Template, Verdict, warn_of
 
 __all__ = [
     "RefusedRule", "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict", "attention", "build", "conv2d", "depthwise",
-    "dots", "elementwise", "gemm", "gemv", "narrow", "only_reduces", "pixel_dots", "pixels", "pooling", "reduction",
+    "dots", "elementwise", "few_rows", "gemm", "gemv", "narrow", "only_reduces", "pixel_dots", "pixels", "pooling", "reduction",
     "low_precision", "rowwise", "schedule", "transposed", "warn_of", "winograd",
 ]  # fmt: skip
 
 # The default is the one of the fewest cycles; of several, the first.
 SUMS_OF_PRODUCTS = tuple(
-    map(SumOfProducts, (gemv, dots, low_precision, gemm, pixel_dots, pixels, conv2d, transposed, narrow, depthwise, pooling))
+    map(
+        SumOfProducts,
+        (gemv, dots, few_rows, low_precision, gemm, pixel_dots, pixels, conv2d, transposed, narrow, depthwise, pooling),
+    )
 )
 
 
@@ -191,19 +195,18 @@ def _schedule_with(s: OpenSchedule, name: str, label: str, build: Callable[..., 
 
 def _inline_permutations(s: Schedule) -> None:
     """Inline a copy that a matrix product alone reads, if it takes a part of an array, or permutes its dimensions. The product
-    packs its operands anyway. One of fewer than MIN_ROWS_TO_TRANSPOSE rows may read them in place, and keeps the copy."""
+    packs its operands anyway. One of fewer than MIN_ROWS_TO_TRANSPOSE rows may read a part in place; it keeps a copy whose last
+    dimension is another than that of the array."""
     for block in [b.name for b in blocks_below(s.func.body)][::-1]:
         copy, consumers = find_block(s.func, block), s.get_consumers(block)
         if len(consumers) != 1 or block in s.get_output_blocks() or not elementwise.matches(copy):
             continue
-        source, product = stored(copy).value, gemm.matches(find_block(s.func, consumers[0]))
-        if (
-            product is None
-            or extent(product.rows[-1]) < gemm.MIN_ROWS_TO_TRANSPOSE
-            or not isinstance(source, Load)
-            or not at_axes(source)
-        ):
+        made, product = stored(copy), gemm.matches(find_block(s.func, consumers[0]))
+        source = made.value
+        if product is None or not isinstance(source, Load) or not at_axes(source):
             continue
-        if source.buffer.name not in (product.left.buffer.name, product.right.buffer.name):
+        in_order = last_axis(source) == last_axis(Load(made.buffer, made.indices))
+        few = extent(product.rows[-1]) < gemm.MIN_ROWS_TO_TRANSPOSE and not in_order
+        if not few and source.buffer.name not in (product.left.buffer.name, product.right.buffer.name):
             with suppress(ScheduleError):
                 s.compute_inline(block)

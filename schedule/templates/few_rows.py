@@ -1,0 +1,78 @@
+"""Few rows times a matrix: as fast as the matrix comes from memory, where registers do not hold a whole row of results.
+
+Tiles of columns over the whole sum would read a short piece of each row of the matrix at a time, which prefetchers do not follow.
+So rows of the matrix far apart are added to the results together, from their begins to their ends. Each part of the matrix is
+then one stream, and the results stay in the first-level cache.
+"""
+
+from __future__ import annotations
+
+from math import ceil, inf
+
+from schedule.machine import CPU
+from schedule.open_schedule import OpenSchedule, extent
+from tir.ir import Block
+
+from . import gemm
+from .block_analysis import Contraction, epilogue, fuse_epilogue, last_axis, loop_of, size
+from .marks import done, share_out
+
+NAME = "few rows and a matrix"
+STREAMS = (8, 4)  # numbers of parts of the matrix; on a Zen 4, 576 columns came at 27 GB/s by 8 or 4, 22 by 2, 15 by 1
+MAX_VECTORS = 4  # most vectors of columns in a tile; with one to six, the same matrix came equally fast
+
+
+def matches(block: Block) -> Contraction | None:
+    """The block as a product by a matrix whose rows it walks, with one axis of the sum."""
+    c = gemm.matches(block)
+    return c if c is not None and len(c.reduction) == 1 and last_axis(c.right) == c.vector else None
+
+
+def suits(c: Contraction, processor: CPU) -> bool:
+    """True where the results are many and the rows few: reading the matrix takes longer than multiplying."""
+    vectors, rows = ceil(extent(c.columns[-1]) / processor.lanes(c.bits)), size(c.rows)
+    many = rows * vectors > processor.accumulators(vectors) and _streams(c) > 1
+    return many and rows * processor.fma_cycles(c.bits) < processor.read_cycles(c.bits, processor.l3 + 1)
+
+
+def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
+    """The estimated cycles on one core. Streams are prefetched, so a row of the matrix takes its multiply-adds, or loading it and
+    moving results; those that L1 does not hold are moved from L2, too. A matrix that is constant is packed."""
+    if c.right.buffer.name in constants:
+        return inf
+    rows, columns = size(c.rows), extent(c.columns[-1])
+    elements, nbytes, moved = columns * extent(c.reduction[0]), rows * columns * c.bits // 8, 2 * rows / _streams(c)
+    step = max(rows * processor.fma_cycles(c.bits), (1 + moved) / (processor.loads * processor.lanes(c.bits)))
+    far = moved * processor.read_cycles(c.bits, nbytes) if nbytes > processor.l1 else 0.0
+    return size((*c.batch, *c.columns[:-1])) * elements * (step + far)
+
+
+def _streams(c: Contraction) -> int:
+    """The number of parts of the matrix that are read together."""
+    return max((n for n in STREAMS if extent(c.reduction[0]) % n == 0), default=1)
+
+
+def build(s: OpenSchedule, c: Contraction) -> None:
+    """Schedule the product, whose loops are still as they were made, with its epilogue.
+
+    Loops, outermost first: batch, other columns and shares (threads); rows of a part; tiles of columns; parts; rows; lanes.
+    """
+    machine: CPU = s.target.machine
+    after, rows = epilogue(s, c.block), [loop_of(it) for it in c.rows]
+    most = max(1, min(MAX_VECTORS, machine.registers // (2 * size(c.rows))))
+    widths = [min(n * machine.lanes(c.bits), extent(c.columns[-1])) for n in (most, *range(1, MAX_VECTORS + 1))]
+    width = s.choose(f"{c.block} columns", list(dict.fromkeys(widths)), block=c.block)
+    tile, lane = s.split(loop_of(c.columns[-1]), [None, width])
+    part, step = s.split(loop_of(c.reduction[0]), [_streams(c), None])
+    outer, total = [loop_of(it) for it in (*c.batch, *c.columns[:-1])], cycles(c, machine)
+    if size((*c.batch, *c.columns[:-1])) % (threads := machine.threads(total)):
+        share, tile = s.split(tile, [threads, None])
+        outer.append(share)
+    s.reorder(*outer, step, tile, part, *rows, lane)
+    s.vectorize(lane)
+    for loop in (part, *rows):
+        s.unroll(loop)
+    if outer:
+        fuse_epilogue(s, after, outer[-1])
+        share_out(s, c.block, outer, c.work, total / c.work)
+    done(s, c.block)

@@ -1,0 +1,69 @@
+"""Few rows times a matrix: parts of the matrix are streams, and results are those of any other schedule."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import tir
+from schedule import templates
+from schedule.primitive import find_block
+from schedule.templates import few_rows, gemm
+from tests.codegen.harness import ONE, TWO
+from tir import te
+
+
+def product(batch, rows, columns, steps, room=0, constant=False):
+    """The products of rows (batch, rows, steps) by the first columns of matrices (batch, steps, columns + room), plus 1."""
+    A, B = te.placeholder((batch, rows, steps), name="A"), te.placeholder((batch, steps, columns + room), name="B")
+    part = te.compute((batch, steps, columns), lambda b, k, j: B[b, k, j], name="part")
+    k = te.reduce_axis((0, steps), name="k")
+    C = te.compute((batch, rows, columns), lambda b, i, j: te.sum(A[b, i, k] * part[b, k, j], axis=k), name="C")
+    D = te.compute((batch, rows, columns), lambda b, i, j: C[b, i, j] + 1, name="D")
+    return te.create_prim_func([A, B, D], constants=[B] if constant else [])
+
+
+def chosen(func, target=ONE):
+    """True where the default schedule reads parts of the matrix together."""
+    return any("few rows" in rule for rule in templates.decided(func, tir.Target(target)).rules)
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 577, 64), (1, 2, 1021, 12), (7, 1, 700, 40), (2, 4, 1300, 8), (1, 3, 1000, 109)])
+@pytest.mark.parametrize("target", [ONE, TWO])
+def test_products(shape, target):
+    batch, rows, columns, steps = shape
+    rng = np.random.default_rng(rows)
+    A, B = (rng.integers(-4, 5, s).astype("float32") for s in ((batch, rows, steps), (batch, steps, columns + 1)))
+    D = np.full((batch, rows, columns), np.nan, "float32")
+    func = product(*shape, room=1)
+    tir.build(tir.default_schedule(func, target).func, target)(A, B, D)
+    np.testing.assert_array_equal(D, A @ B[:, :, :columns] + 1)
+    assert chosen(func, f"{target} -mcpu znver4") == (steps % 4 == 0)
+
+
+def test_the_matrix_is_read_in_place_along_its_rows():
+    """A part of a larger array is not copied, and a stream goes on from one row to the next."""
+    s = tir.default_schedule(product(3, 3, 576, 64, room=1), f"{ONE} -mcpu znver4")
+    assert "alloc_buffer((3, 64, 576))" not in s.script
+    found = re.search(r"T\.axis\.reduce\(64, (\w+) \* 8 \+ (\w+)\)", s.script)
+    assert found is not None and s.get_loops("C").index(found[2]) < s.get_loops("C").index(found[1])
+
+
+def test_short_rows_constants_and_many_rows_have_other_schedules():
+    target = f"{ONE} -mcpu znver4"
+    assert chosen(product(3, 3, 576, 64), target)
+    assert not chosen(product(3, 3, 64, 576), target)  # registers hold a row of results
+    assert not chosen(product(3, 3, 576, 64, constant=True), target)
+    assert not chosen(product(3, 30, 576, 64), target)
+
+
+def test_more_rows_are_never_faster():
+    machine = tir.Target("llvm -mcpu znver4 -num-cores 1").machine
+
+    def cycles(rows):
+        return few_rows.cycles(gemm.matches(find_block(product(3, rows, 576, 64), "C")), machine)
+
+    found = [cycles(rows) for rows in range(2, 9)]
+    assert found == sorted(found)
