@@ -96,3 +96,13 @@ def refuse_overlap(name: str, written: Mapping[str, np.ndarray], others: Mapping
         for other, (begin, end) in spans.items():
             if other != what and begin < spans[what][1] and spans[what][0] < end:
                 raise GraphError(f"{name}: {what} overlaps {other} in memory; pass another array")
+
+
+def overlap(spans: Sequence[tuple[int, int, bool]]) -> bool:
+    """True where a span of memory that is written overlaps another one; spans are sorted by their begins."""
+    end = written_end = 0
+    for begin, after, written in spans:
+        if begin < (end if written else written_end) and begin < after:
+            return True
+        end, written_end = max(end, after), max(written_end, after if written else 0)
+    return False

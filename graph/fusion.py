@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from schedule.templates.gemm import MIN_ROWS_TO_TRANSPOSE
 from tir import te
@@ -30,6 +31,7 @@ from .loops import loops_of
 from .ops import definition, function_name, placeholder, tensors
 from .places import places
 
+MAX_KNOWN_GROUPS = 1024  # groups whose functions are kept; a network has some dozen different ones at each of its sizes
 MAX_NAME_LETTERS = 200  # of a group's name: its kernel's name, which is a little longer, must do as the name of a file
 
 
@@ -214,7 +216,19 @@ def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
     """The group of calls in order, of which only the last is read elsewhere. Inputs in `constant` are constants of its function.
 
     Calls and inputs are ordered by a walk from the last call through its operands, first to last, whatever the graph's order.
+    Groups that are equal but for names have one function, which is made once.
     """
+    values = dict.fromkeys(v for c in calls for v in (*c.values, *c.outputs))
+    names = {v: Value(f"v{n}", v.shape, v.dtype) for n, v in enumerate(values)}
+    renamed = tuple(replace(c.with_inputs(names), outputs=tuple(names[v] for v in c.outputs)) for c in calls)
+    found = _group_of(renamed, frozenset(names[v] for v in names.keys() & constant))
+    back = {own: v for v, own in names.items()}
+    own = (replace(c.with_inputs(back), outputs=tuple(back[v] for v in c.outputs)) for c in found.calls)
+    return Group(tuple(own), tuple(back[v] for v in found.inputs), tuple(back[v] for v in found.outputs), found.func)
+
+
+@lru_cache(MAX_KNOWN_GROUPS)
+def _group_of(calls: tuple[Call, ...], constant: frozenset[Value]) -> Group:
     maker = {v: c for c in calls for v in c.outputs}
     depth: dict[Value, int] = {}  # calls on the longest path within the group to each value that it makes
     for call in calls:

@@ -14,6 +14,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -25,6 +26,7 @@ from codegen.runtime import openmp
 from codegen.runtime.memory import DECLINED, address, aligned_memory
 from tir.dtypes import storage
 
+from .arguments import overlap
 from .ir import Graph, GraphError, Value
 from .network import Entry, Network
 from .sizes import OpenGraph, OpenInput
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 MAGIC = b"tirmodel"
 FORMAT = 2  # version of the description; a file of another one is refused
 LENGTH_BYTES = 8  # bytes of the length of the description
+WRITTEN_BYTES = 1 << 25  # bytes that are written at a time: Linux keeps parts of a file in large pages if it gets them at once
 PAGE_BYTES = 4096  # bytes of a page of memory: weights begin at one, so that they can be mapped
 
 
@@ -75,7 +78,7 @@ class _File:
         self.source: Path | bytes = path
         with path.open("rb") as opened:
             self.description = _description(opened, path)
-            self.memory = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+            self.memory = _mapped(opened)
         if missing := lacking_features(self.description["features"]):
             raise UnsupportedProcessor(f"{path} is for `{self.description['target']}`, which cannot run here: {missing}")
         self.weights = _weights(path, self.description, self.memory)
@@ -156,18 +159,28 @@ class Saved(Network):
 def plain_entry(network: Network, written: bool) -> Entry:
     """The entry of a network as a function of arrays, which are checked here."""
     entry, first = network._functions[0], len(network._blocks) + 1  # after the weights and the arena
-    types = [(v.shape, np.dtype(storage(v.dtype))) for v in (*network.inputs, *network.made)]
+    weights = [*map(address, network._blocks)]
+    values = [*((v, v.name in network.donated.values()) for v in network.inputs), *((v, written) for v in network.made)]
+    types = [(v.shape, np.dtype(storage(v.dtype)), changed) for v, changed in values]
+    several = any(changed for _, changed in values)
 
     def run(*arrays: Any) -> int:
         if len(arrays) != first + len(types):
             return DECLINED
-        for a, (shape, dtype) in zip(arrays[first:], types, strict=True):
-            fits = type(a) is np.ndarray and a.shape == shape and a.dtype == dtype
-            if not (fits and a.flags.c_contiguous and a.flags.aligned):
+        for a, (shape, dtype, changed) in zip(arrays[first:], types, strict=True):
+            if not (type(a) is np.ndarray and a.shape == shape and a.dtype == dtype):
                 return DECLINED
-        return entry(*map(address, arrays))
+            flags = a.flags
+            if not (flags.c_contiguous and flags.aligned and (flags.writeable or not changed)):
+                return DECLINED
+        addresses = [*map(address, arrays[first - 1 :])]
+        if several:
+            spans = zip(addresses[1:], arrays[first:], values, strict=True)
+            if overlap(sorted((begin, begin + a.nbytes, changed) for begin, a, (_, changed) in spans)):
+                return DECLINED
+        return entry(*weights, *addresses)
 
-    return (lambda *arrays: DECLINED) if written or network.donated else run
+    return run
 
 
 class _SavedProgram(TableProgram):
@@ -282,15 +295,24 @@ def _weights(path: Path, description: Mapping[str, Any], memory: mmap.mmap) -> n
         if not beside.exists():
             raise GraphError(f"{path} needs its weights, the file {beside.name} beside it")
         with beside.open("rb") as file:
-            memory, begin = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), 0
+            memory, begin = _mapped(file), 0
     if len(memory) < begin + nbytes:
         raise GraphError(f"{path}: weights are cut off, expected {nbytes:,} bytes")
     return np.frombuffer(memory, np.uint8, nbytes, begin)
 
 
+def _mapped(file: BinaryIO) -> mmap.mmap:
+    """The memory of a whole file, in large pages where the system has them."""
+    memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without large pages
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
 def complete(path: Path, description: Mapping[str, Any], weights: Iterable[bytes | memoryview] = ()) -> None:
     """Append a description, and before it the weights if there are any, to a library or to object files."""
-    with path.open("ab") as file:
+    with path.open("ab", WRITTEN_BYTES) as file:
         begin = None
         for piece in weights:
             if begin is None:

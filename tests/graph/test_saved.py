@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from onnx import helper
 import tir
 from codegen import ExportError, UnsupportedProcessor
 from graph import Builder, GraphError, Model, OpenGraph, OpenModel
+from graph.arguments import overlap
 from graph.onnx import load_onnx
 from graph.sizes import OpenInput
 from tests.codegen.c_programs import CC, has_openmp, needs_cc
@@ -268,6 +270,53 @@ def test_refused_outputs(case):
         with pytest.raises(GraphError, match=message):
             call()
     assert (x == 1).all()
+
+
+def test_arrays_of_a_loaded_model_are_checked_at_once(tmp_path, monkeypatch):
+    """Those that fit go to the code as they are, donated ones too; others are looked at again, and refused with a reason."""
+    builder = Builder("test")
+    x, u, at = (
+        builder.input("x", (1, 7, 3), "float32"),
+        builder.input("u", (1, 2, 3), "float32"),
+        builder.input("at", (1,), "int64"),
+    )
+    made = builder("TensorScatter", x, u, at, axis=1)
+    graph = builder.graph(y=made, z=builder("ReduceSum", made, keepdims=0))
+    net = tir.load(tir.compile(graph, ONE, donate={"x": "y"}).save(tmp_path / "net.model"))
+    x, u, at, z = np.zeros((1, 7, 3), "float32"), np.ones((1, 2, 3), "float32"), np.array([4]), np.empty((), "float32")
+    with monkeypatch.context() as patched:
+        patched.setattr(type(net), "_called_at", None)  # the closer look
+        assert net(x, u, at)[0] is x and x[0, 4:6].all() and x.sum() == 6
+        assert net(x, u, np.array([0]), out=z)[1] is z and z == 12
+    fixed = x.copy()
+    fixed.flags.writeable = False
+    parts = np.zeros(21 + 5, "float32")
+    for given, message in (
+        ((fixed, u, at), "input `x` is written but the array is read-only"),
+        ((parts[:21].reshape(1, 7, 3), parts[20:].reshape(1, 2, 3), at), "input `x` overlaps input `u` in memory"),
+    ):
+        with pytest.raises(GraphError, match=message):
+            net(*given)
+
+
+@pytest.mark.parametrize(("spans", "found"), [
+    ([(0, 9, False), (2, 3, False), (9, 12, True)], False),
+    ([(0, 9, False), (2, 3, False), (8, 12, True)], True),
+    ([(0, 9, True), (2, 3, False), (9, 12, False)], True),
+    ([(0, 9, False), (1, 4, False), (4, 4, True)], False),  # nothing is written
+    ([(0, 4, True), (4, 9, True), (9, 9, False)], False),
+    ([], False),
+])  # fmt: skip
+def test_overlaps(spans, found):
+    assert overlap(spans) == found
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="the system has no large pages")
+def test_files_are_mapped_in_large_pages(tmp_path):
+    net = tir.load(relu().save(tmp_path / "large.model"))
+    found = Path("/proc/self/smaps").read_text().split("large.model")
+    flags = [next(line for line in maps.splitlines() if line.startswith("VmFlags")) for maps in found[1:]]
+    assert any(" hg" in line for line in flags), (flags, net)
 
 
 def test_refused_files(tmp_path, monkeypatch):
