@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -109,10 +107,6 @@ def test_a_model_that_is_kept_is_loaded_and_writes_the_same_text(tmp_path, monke
         assert [int(t) for (t,) in found.generate(PROMPTS[:1], 20)] == continued(checkpoint, PROMPTS[0], 20)
         if not start:
             monkeypatch.setattr("examples.generate.generation.network", None)  # not needed again
-    for n in range(kept.MAX_KEPT_MODELS):
-        os.utime(tmp_path / "model", ns=(n, n))
-        kept.keep(SimpleNamespace(save=lambda file: shutil.copy(tmp_path / "model", file)), tmp_path / f"other {n}")
-    assert {f.name for f in tmp_path.iterdir()} == {f"other {n}" for n in range(kept.MAX_KEPT_MODELS)}
 
 
 def test_the_name_of_a_kept_model_follows_from_its_files_and_options(tmp_path, monkeypatch):
@@ -124,6 +118,15 @@ def test_the_name_of_a_kept_model_follows_from_its_files_and_options(tmp_path, m
     others = [kept.kept_file(model, None, 1, 512), kept.kept_file(model, "llvm -mcpu haswell", 1, 256)]
     model.write_bytes(b"12345678")
     assert len({first, *others, kept.kept_file(model, None, 1, 256)}) == 4
+    for n in range(kept.MAX_KEPT_MODELS + 2):
+        (old := first.with_name(f"other {n}")).touch()
+        os.utime(old, ns=(n, n))
+    os.utime(model, ns=(0, 0))
+    found = kept.kept_file(model, None, 1, 256)
+    assert {f.name for f in first.parent.iterdir()} == {f"other {n}" for n in range(3, kept.MAX_KEPT_MODELS + 2)}
+    found.touch()
+    os.utime(found, ns=(-1, -1))  # the oldest, but the one that is asked for
+    assert kept.kept_file(model, None, 1, 256) == found and found.exists()
     (tmp_path / "cache" / "tir" / "generate").chmod(0o777)
     with pytest.warns(UserWarning, match="the compiled model is not kept, and each start compiles it anew"):
         assert kept.kept_file(model, None, 1, 256) is None

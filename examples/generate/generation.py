@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import numpy as np
 import tir
 
 from .checkpoint import Checkpoint
-from .kept import keep
 from .network import caches, donated, network
 
 WINDOW = 64  # positions by which the length that attention reads grows: each length needs a table of its own
@@ -63,8 +63,11 @@ class Generator:
             graph = network(checkpoint, batch, self.room, row_bits)
             sizes = {"tokens": (1, block), "length": (min(WINDOW, self.room), self.room)}
             compiled = tir.compile(graph, target, sizes=sizes, donate=donated(config))
-            self.model = compiled if kept is None else keep(compiled, kept)
-        self.caches = [np.zeros(shape, np.float32) for shape in caches(config, batch, self.room).values()]
+            self.model = compiled if kept is None else tir.load(compiled.save(kept))
+        shapes = caches(config, batch, self.room)
+        ends = np.cumsum([prod(shape) for shape in shapes.values()])
+        parts = np.split(np.zeros(ends[-1], np.float32), ends[:-1])  # one block, which lies in large pages
+        self.caches = [part.reshape(shape) for part, shape in zip(parts, shapes.values(), strict=True)]
 
     def step(self, ids: np.ndarray, at: np.ndarray, last: np.ndarray) -> np.ndarray:
         """Scores (batch, vocabulary) after token `last` (batch) of `ids` (batch, tokens), which begin at places `at` (batch)."""

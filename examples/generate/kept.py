@@ -16,7 +16,7 @@ MAX_KEPT_MODELS = 4  # most files, each with all weights of a model; the oldest 
 
 def kept_file(model: Path, target: str | None, *options: Any) -> Path | None:
     """The file of a compiled model, whose name is a hash of all that it depends on: the files of the model, the target, `options`
-    and the compiler. None, with a warning, where the cache cannot be used."""
+    and the compiler. Files of older models are removed. None, with a warning, where the cache cannot be used."""
     try:
         folder = ObjectCache(default_path().parent / "generate").path
     except OSError as error:
@@ -26,12 +26,8 @@ def kept_file(model: Path, target: str | None, *options: Any) -> Path | None:
     state = [(str(f.resolve()), (about := f.stat()).st_size, about.st_mtime_ns) for f in files]
     packages = (Path(__file__).parent, Path(graph.__file__).parent)
     sources = compiler_sources(*(str(f) for package in packages for f in sorted(package.rglob("*.py"))))
-    return folder / data_key([sources, str(tir.Target("llvm" if target is None else target)), state, *options])
-
-
-def keep(model: Any, file: Path) -> Any:
-    """The model loaded from `file`, after it was written there; the oldest files beside it are removed."""
-    model.save(file)
-    for old in sorted(file.parent.iterdir(), key=lambda f: -f.stat().st_mtime_ns)[MAX_KEPT_MODELS:]:
+    found = folder / data_key([sources, str(tir.Target("llvm" if target is None else target)), state, *options])
+    others = sorted((f for f in folder.iterdir() if f != found), key=lambda f: -f.stat().st_mtime_ns)
+    for old in others[MAX_KEPT_MODELS - 1 :]:
         old.unlink(missing_ok=True)
-    return tir.load(file)
+    return found
