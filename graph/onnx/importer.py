@@ -42,11 +42,6 @@ from .weights import weights
 if TYPE_CHECKING:
     import onnx
 
-MOVING_OPERATORS = (  # operators that give elements as they are, of narrow types too
-    "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Split",
-    "Squeeze", "Tile", "Transpose", "Unsqueeze",
-)  # fmt: skip
-PRODUCTS = ("Conv", "Gemm", "MatMul")  # operators that are computed in integers where both operands are quantised
 FOLDING_ERRORS = (  # of ONNX's evaluator
     ArithmeticError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
@@ -85,7 +80,8 @@ class Importer(Builder):
         self.proto, self.file, self.folder = model.graph, file, folder
         self.opsets = {domain_of(o.domain): o.version for o in model.opset_import}
         self.problems: list[str] = []
-        self.weights = {name for n in self.proto.node if n.op_type in PRODUCTS for name in n.input[:2]}
+        products = [n for n in self.proto.node if any(o.integers for o in alternatives(operator_of(n)))]
+        self.weights = {name for n in products for name in n.input[:2]}
         self.read = names_read(self.proto.node) | {o.name for o in self.proto.output}
         self.taken = {*self.read, *(name for n in self.proto.node for name in n.output), *(i.name for i in self.proto.input)}
 
@@ -199,7 +195,7 @@ class Importer(Builder):
                 return kinds[1]
             case "QuantizeLinear":
                 return own if own in NARROW else "".join(kinds[2:])
-            case operator if operator in MOVING_OPERATORS or not any(kinds):
+            case _ if not any(kinds) or any(o.keeps or o.moves for o in alternatives(operator_of(node))):
                 return next(filter(None, kinds), "")
         raise ValueError(f"it does not take {next(filter(None, kinds))}; cast it")
 

@@ -184,7 +184,7 @@ def steps_of(moved: Sequence[SlidingWindow]) -> list[te.ReduceAxis]:
     return [te.reduce_axis((0, w.kernel), f"r{n}") for n, w in enumerate(moved)]
 
 
-@operator("Conv", sums=True, bias=2, halves=1)
+@operator("Conv", sums=True, bias=2, channels=1, integers=True, halves=1)
 def conv(
     x, weight, bias=None, *, kernel_shape=None, strides=None, dilations=None, pads=None, auto_pad="NOTSET", group=1,
     output_dtype=None,
@@ -226,7 +226,7 @@ def _biased(x: te.Tensor, bias: te.Tensor | None, dtype: str) -> te.Tensor:
     return te.compute(x.shape, lambda *i: (x[i] + wide(bias[i[1]])).astype(dtype), name="biased")
 
 
-@operator("ConvTranspose", sums=True, bias=2, halves=1)
+@operator("ConvTranspose", sums=True, bias=2, channels=1, halves=1)
 def conv_transpose(
     x, weight, bias=None, *, kernel_shape=None, strides=None, dilations=None, pads=None, auto_pad="NOTSET", group=1,
     output_padding=None, output_shape=None,

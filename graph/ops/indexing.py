@@ -47,7 +47,7 @@ def compress(apply, x, *, condition, axis=None):
     return apply("Gather", apply("Reshape", x, shape=(-1,)) if axis is None else x, indices, axis=axis or 0)
 
 
-@operator("GatherElements", 11)
+@operator("GatherElements", 11, keeps=True)
 def gather_elements(x, indices, *, axis=0):
     """The elements of `x` at the places of `indices`, with its elements as the indices along `axis`."""
     (along,) = normal_axes([axis], x.ndim)
@@ -65,7 +65,7 @@ def _inside(what: str, x: te.Tensor, other: te.Tensor, but: Sequence[int]) -> No
         raise ValueError(f"{what} of {list(shape_of(x))} do not lie in {list(shape_of(other))}")
 
 
-@operator("GatherND", 11)
+@operator("GatherND", 11, keeps=True)
 def gather_nd(x, indices, *, batch_dims=0):
     """The parts of `x` at the indices that are rows of `indices`, within each batch."""
     need("the indices", indices, dtype="integer", ranks=range(batch_dims + 1, 9))

@@ -54,7 +54,7 @@ def reshape(x, *, shape, allowzero=0):
     return _viewed(x, wanted)
 
 
-@operator("Flatten", view=True)
+@operator("Flatten", view=True, keeps=True)
 def flatten(x, *, axis=1):
     """A matrix: dimensions before `axis` are rows."""
     if not -x.ndim <= axis <= x.ndim:
@@ -63,7 +63,7 @@ def flatten(x, *, axis=1):
     return _viewed(x, [prod(shape_of(x)[:first]), prod(shape_of(x)[first:])])
 
 
-@operator("Squeeze", operands={1: "axes"}, view=True)
+@operator("Squeeze", operands={1: "axes"}, view=True, keeps=True)
 def squeeze(x, *, axes=None):
     shape = shape_of(x)
     gone = [n for n, e in enumerate(shape) if e == 1] if axes is None else normal_axes(axes, x.ndim)
@@ -72,7 +72,7 @@ def squeeze(x, *, axes=None):
     return _viewed(x, [e for n, e in enumerate(shape) if n not in gone])
 
 
-@operator("Unsqueeze", operands={1: "axes"}, view=True)
+@operator("Unsqueeze", operands={1: "axes"}, view=True, keeps=True)
 def unsqueeze(x, *, axes):
     extents = iter(shape_of(x))
     rank = x.ndim + len(axes)
@@ -80,7 +80,7 @@ def unsqueeze(x, *, axes):
     return _viewed(x, [1 if n in new else next(extents) for n in range(rank)])
 
 
-operator("Identity", view=True)(lambda x: _viewed(x, shape_of(x)))
+operator("Identity", view=True, keeps=True)(lambda x: _viewed(x, shape_of(x)))
 
 
 @operator("BitCast", 26, view=True)
@@ -111,7 +111,7 @@ def transpose(x, *, perm=None):
     return te.compute(shape, lambda *i: x[tuple(i[order.index(n)] for n in range(x.ndim))], name="transpose")
 
 
-@operator("Concat", 4)
+@operator("Concat", 4, keeps=True)
 def concat(*xs, axis):
     (along,) = normal_axes([axis], xs[0].ndim)
     shapes = [list(shape_of(x)) for x in xs]
@@ -188,7 +188,7 @@ def split(x, *, axis=0, split=None, num_outputs=None):
     return tuple(parts)
 
 
-@operator("Expand", 8, operands={1: "shape"})
+@operator("Expand", 8, operands={1: "shape"}, keeps=True)
 def expand(x, *, shape):
     """`x` broadcast with `shape`, in which an extent of 1 keeps that of `x`."""
     like = te.compute(shape, lambda *_: te.const(0, x.dtype), name="like")
@@ -257,7 +257,7 @@ def center_crop_pad(x, *, shape, axes=None):
     return pad(x, pads=(*before, *after))
 
 
-@operator("Tile", 6, operands={1: "repeats"})
+@operator("Tile", 6, operands={1: "repeats"}, keeps=True)
 def tile(x, *, repeats):
     if len(repeats) != x.ndim:
         raise ValueError(f"{list(repeats)} are not numbers for {x.ndim} dimension(s)")

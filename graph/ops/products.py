@@ -16,7 +16,7 @@ from .elementwise import at, same_type
 from .registry import narrow, need, operator, shape_of, wide
 
 
-@operator("MatMul", sums=True, linear=True, halves=1)
+@operator("MatMul", sums=True, linear=True, channels=-1, integers=True, halves=1)
 def matmul(a, b, *, output_dtype=None):
     """numpy's matmul: the last two dimensions are matrices, the others are broadcast; a vector is a row, or a column. The result
     is of a's type, or `output_dtype`."""
@@ -58,7 +58,7 @@ def scaled(x: Expr, factor: float) -> Expr:
     return (real * te.const(factor, real.dtype)).astype(x.dtype)
 
 
-@operator("Gemm", 7, bias=2, halves=1)
+@operator("Gemm", 7, bias=2, channels=-1, integers=True, halves=1)
 def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0, output_dtype=None):
     """alpha A B + beta C, with A and B transposed by `transA` and `transB`, and C broadcast; of A's type, or `output_dtype`."""
     need("A", a, (None, None), "number")

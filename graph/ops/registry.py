@@ -89,6 +89,7 @@ class Operator:
 
     view          it has the elements of its first input in their order, so that it needs no kernel
     moves         elements of its results are those of its first input, at strides from an offset on
+    keeps         elements of its results are elements of its inputs, of the same type
     monotone      elements of its result are some of its first input, chosen by their order, so that it commutes with scaling
     changes       it changes some elements of its first input, by `te.scatter`, so that it can do so in place
     commutative   its two inputs may be exchanged
@@ -96,6 +97,8 @@ class Operator:
     sums          elements of its result are sums, which begin with 0 and are never -0, unless there are further inputs than two
     bias          the position of its last input, which is added to such sums, times `alpha` where that is an attribute
     linear        it is linear in each of its two inputs, unless there are further ones
+    channels      the dimension of its result that counts the output channels of its second input, the weights
+    integers      it is computed in integers where its first two inputs are quantised
     halves        the least number of results with which it reads and writes 16-bit floats, computing in float32; 0 for never
     """
 
@@ -107,6 +110,7 @@ class Operator:
     composite: bool = False
     view: bool = False
     moves: bool = False
+    keeps: bool = False
     monotone: bool = False
     changes: bool = False
     commutative: bool = False
@@ -114,6 +118,8 @@ class Operator:
     sums: bool = False
     bias: int | None = None
     linear: bool = False
+    channels: int | None = None
+    integers: bool = False
     halves: int = 0
 
     def unknown(self, given: Iterable[str]) -> list[str]:

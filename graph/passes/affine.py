@@ -7,6 +7,7 @@ import numpy as np
 from tir import dtypes
 
 from ..ir import Call, Graph, Value, rounded
+from ..ops import definition
 from .rewriting import Rewriting, parted, rewrite
 
 ONE, ZERO = np.ones(()), np.zeros(())
@@ -74,8 +75,7 @@ def _into_weights(r: Rewriting, source: Value, factor: np.ndarray, shift: np.nda
     if linear is None or weight is None:
         return None
     product = linear.operator == "MatMul"
-    axis = 1 if linear.operator.startswith("Conv") else len(result.shape) - 1
-    f, g, b = (_by_channel(a, result.shape, axis) for a in (factor, shift, ZERO if bias is None else bias))
+    f, g, b = (_by_channel(a, result.shape, definition(linear).channels) for a in (factor, shift, ZERO if bias is None else bias))
     if f is None or g is None or b is None or (product and (weight.ndim != 2 or (bias is None and (f == 1).all()))):
         return None
     name, (x, w) = result.name, linear.values[:2]
@@ -90,7 +90,8 @@ def _into_weights(r: Rewriting, source: Value, factor: np.ndarray, shift: np.nda
 
 def _linear(r: Rewriting, source: Value) -> tuple[Call | None, np.ndarray | None]:
     """The convolution or product that makes a value, and its bias in float64; no call where the bias is not constant."""
-    linear, constant = r.producer(source, "Conv", "ConvTranspose", "Gemm", "MatMul"), None
+    made, constant = r.producers.get(source), None
+    linear = made if made is not None and definition(made).channels is not None else None
     if (added := r.producer(source, "Add")) is not None:  # the bias of a product
         constant, product = parted(added, lambda v: v.name in r.constants)
         fits = product is not None and product.shape == source.shape and r.read_once(product)
@@ -102,13 +103,13 @@ def _linear(r: Rewriting, source: Value) -> tuple[Call | None, np.ndarray | None
     if (array := r.known(constant)) is None:
         return None, None
     bias = array.astype(np.float64) * linear.attribute("beta", 1.0)
-    return linear, bias.reshape(-1, *(1,) * (len(source.shape) - 2)) if linear.operator.startswith("Conv") else bias
+    return linear, bias.reshape(-1, *(1,) * (len(source.shape) - 2)) if definition(linear).channels == 1 else bias
 
 
-def _by_channel(array: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray | None:
+def _by_channel(array: np.ndarray, shape: tuple[int, ...], axis: int | None) -> np.ndarray | None:
     """The numbers along an axis of an array broadcast to a shape; None unless they are the same along the other axes."""
     own = (1,) * (len(shape) - array.ndim) + array.shape
-    if not shape or any(extent > 1 and n != axis for n, extent in enumerate(own)):
+    if not shape or axis is None or any(extent > 1 and n != axis % len(shape) for n, extent in enumerate(own)):
         return None
     return np.broadcast_to(array.reshape(-1), (shape[axis],))
 

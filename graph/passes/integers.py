@@ -24,6 +24,7 @@ from tir import dtypes
 
 from ..fusion import group_of
 from ..ir import Attribute, Call, Graph, Value
+from ..ops import definition
 from ..ops.channels_last import CHANNELS_OF_PIXEL, SIGN_OFFSET
 from ..ops.convolution import SlidingWindow
 from .rewriting import Rewriting, rewrite, windows_of
@@ -136,7 +137,7 @@ def _fitting(array: np.ndarray) -> str | None:
 
 
 def _rule(r: Rewriting, call: Call, choose: Choice) -> Value | None:
-    if call.operator not in ("Conv", "MatMul", "Gemm") or any(0 in v.shape for v in call.values):
+    if not definition(call).integers or any(0 in v.shape for v in call.values):
         return None
     a, b = (quantised(r, v) for v in call.values[:2])
     if a is None or b is None:

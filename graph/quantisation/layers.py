@@ -10,6 +10,7 @@ import numpy as np
 
 from ..ir import Call, Graph, Value
 from ..loops import loops_of
+from ..ops import definition
 from ..passes.integers import MAX_BIAS
 from ..passes.quantised import keeps_elements
 from ..passes.rewriting import Rewriting, rewrite, windows_of
@@ -69,7 +70,7 @@ def layers_of(graph: Graph) -> list[Layer]:
     found = []
     repeated = {v for loop in loops_of(graph) for v in loop.values}
     for call in graph.calls:
-        if call.operator not in ("Conv", "MatMul", "Gemm") or call.outputs[0] in repeated:
+        if not definition(call).integers or call.outputs[0] in repeated:
             continue
         if any(v.dtype != "float32" for v in call.values):
             continue
