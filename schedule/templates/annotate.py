@@ -13,7 +13,7 @@ from tir.traverse import blocks, loops_to, stores, variables, walk_stmts
 from ..rewriting.edits import statements_of
 from . import elementwise, normal_form
 from .block_analysis import driven_axes, size, walks_memory
-from .marks import UNROLL_LIMITS, annotate_shares, parallel, prefetch, stream
+from .marks import annotate_shares, choose_unroll, parallel, prefetch, stream
 from .pack_branches import choose_packs
 
 MIN_VECTOR_BITS = 256  # least bits of half a register for which vectors of halves are tried
@@ -240,7 +240,5 @@ def _choose_packs(state: OpenSchedule, tiled: list[str], shared: str | None, the
 
 def _unroll(state: OpenSchedule, block: str) -> None:
     """Choose how far the innermost reductions of a tiled block are unrolled."""
-    tiled = state.tiled(block)
-    if tiled is not None and tiled.pragma is not None:
-        most = state.choose(f"{block} unroll", UNROLL_LIMITS, seed=tiled.statements, block=block, role=Role.PRAGMA)
-        state.annotate(tiled.pragma, "pragma_auto_unroll_max_step", most)
+    if (tiled := state.tiled(block)) is not None:
+        choose_unroll(state, block, tiled.pragma, seed=tiled.statements)

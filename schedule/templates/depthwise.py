@@ -20,7 +20,7 @@ from . import elementwise
 from .block_analysis import at_axes, contraction, epilogue, fuse_epilogue, loop_of, made_for, size, stored, stride
 from .conversion import read_converted
 from .division import balanced
-from .marks import UNROLL_LIMITS, done, one_of, share_out
+from .marks import UNROLL_LIMITS, choose_unroll, done, one_of, share_out
 
 NAME = "depthwise convolution"
 LESS_CODE = 1 / 6  # fraction of the cycles that a tile of fewer rows may cost: its code, longer than its data, is read too
@@ -154,8 +154,7 @@ def build(s: OpenSchedule, c: Windows) -> None:
         _place_padding(s, c.block, padding, h0, "inline")
     if len(kernel) > 1:
         s.unroll(kernel[-1])
-    most = s.choose(f"{c.block} unroll", UNROLL_LIMITS, seed=UNROLL_LIMITS[-1], block=c.block, role=Role.PRAGMA)
-    s.annotate(kernel[0], "pragma_auto_unroll_max_step", most)
+    choose_unroll(s, c.block, kernel[0], seed=UNROLL_LIMITS[-1])
     s.unroll(h2)
     s.vectorize(w1)
     share_out(s, c.block, [*outer, h0], c.work, machine.loaded_fma_cycles(c.bits))

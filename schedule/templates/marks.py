@@ -115,6 +115,15 @@ def annotate_choice(s: OpenSchedule, loop: str, key: str, name: str, options: Se
         s.annotate(loop, key, s.choose(name, options, **about))
 
 
+def choose_unroll(
+    s: OpenSchedule, block: str, loop: str | None, options: Sequence[int] = UNROLL_LIMITS, seed: int | None = None
+) -> None:
+    """Leave open the most statements that unrolling in a loop of a block, if there is one, may make."""
+    if loop is not None:
+        most = s.choose(f"{block} unroll", options, seed=seed, block=block, role=Role.PRAGMA)
+        s.annotate(loop, "pragma_auto_unroll_max_step", most)
+
+
 def stream(s: OpenSchedule, name: str, stages: Sequence[str] = ()) -> None:
     """Leave open whether a block stores a parameter past the caches, where the data of its loops may be too large for L3."""
     block = s.block(name)

@@ -7,16 +7,17 @@ that depend on them are left to sampling. The innermost loop may always be vecto
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from functools import partial
 from heapq import heappop, heappush
 
 from schedule.open_schedule import OpenSchedule, Stage
 from schedule.open_trace import Role
 from schedule.templates.annotate import roots
-from schedule.templates.marks import fuse_all
+from schedule.templates.marks import choose_unroll, fuse_all, parallel
 from tir.ir import NOT_SPATIAL, Block, For, Kind
 from tir.traverse import axis_loops, blocks, iterations, loops_to, walk_stmts
 
-UNROLL_LIMITS = (0, 16, 64, 512)  # maximum number of statements in an unrolled nest
 MAX_VECTOR_ITERATIONS = 16  # maximum number of iterations fused into a vector
 MAX_DEPTHS = 4  # maximum number of choices for how many loops are parallel
 MAX_PLACEMENTS = 8  # maximum number of combinations of compute locations in a sketch
@@ -24,13 +25,16 @@ MAX_PLACEMENTS = 8  # maximum number of combinations of compute locations in a s
 
 def annotate(state: OpenSchedule) -> None:
     """Ansor's annotation, with compute locations."""
-    placed = _placements(state)
-    state.branch("compute locations", {label: _finisher(steps) for label, steps in placed}, role=Role.LOCATION)
+    ways = {label: partial(annotate_in_place, places=places) for label, places in _placements(state)}
+    state.branch("compute locations", ways, role=Role.LOCATION)
 
 
-def annotate_in_place(state: OpenSchedule) -> None:
-    """Ansor's annotation, without compute locations: each stage stays where the rules put it."""
-    _annotate(state)
+def annotate_in_place(state: OpenSchedule, places: Sequence[tuple[str, str]] = ()) -> None:
+    """Ansor's annotation, with stages at these places, (block, loop) pairs; the others stay where the rules put them."""
+    for block, loop in places:
+        state.compute_at(block, loop, preserve_unit_loops=True)
+    for nest in roots(state):
+        _annotate_nest(state, nest)
 
 
 # --- compute locations ---------------------------------------------------------------------------------------------------
@@ -91,23 +95,7 @@ def _candidates(state: OpenSchedule, block: str) -> list[str]:
     return found
 
 
-def _finisher(steps: tuple[tuple[str, str], ...]):
-    """The branch that moves stages to these places and annotates the result."""
-
-    def way(state: OpenSchedule) -> None:
-        for block, loop in steps:
-            state.compute_at(block, loop, preserve_unit_loops=True)
-        _annotate(state)
-
-    return way
-
-
 # --- parallel, unrolled, vectorised ----------------------------------------------------------------------------------------
-
-
-def _annotate(state: OpenSchedule) -> None:
-    for nest in roots(state):
-        _annotate_nest(state, nest)
 
 
 def _annotate_nest(state: OpenSchedule, nest: str) -> None:
@@ -116,24 +104,13 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     if not stages:
         return
     loops = outer_spatial(state.loop(nest), {v for b in stages for v in axis_loops(state.block(b), *NOT_SPATIAL)})
-    chain = [loop.name for loop in loops]
-    if not chain or state.target.num_cores == 1:
-        _finish_nest(state, stages)
-        return
-
-    def parallel(depth: int):
-        def way(new: OpenSchedule) -> None:
-            new.parallel(fuse_all(new, chain[:depth]))
-            _finish_nest(new, stages)
-
-        return way
-
+    chain = [loop.name for loop in loops] if state.target.num_cores > 1 else []
     # First the least number of loops with over 16 iterations a thread, by their known extents; then the numbers nearest to it.
     enough = next((n for n in range(1, len(chain)) if iterations(loops[:n]) > 16 * state.target.num_cores), len(chain))
     depths = sorted(range(1, len(chain) + 1), key=lambda n: (abs(n - enough), -n))[:MAX_DEPTHS]
     owner = next((b for b in stages if state.tiled(b) is not None), stages[-1])
-    ways = {f"{n} parallel": parallel(n) for n in depths}
-    if not state.branch(f"parallel loops of {stages[-1]}", ways, block=owner, role=Role.PARALLEL):
+    ways = {f"{n} parallel": partial(_finish_nest, stages=stages, shared=chain[:n]) for n in depths}
+    if not ways or not state.branch(f"parallel loops of {stages[-1]}", ways, block=owner, role=Role.PARALLEL):
         _finish_nest(state, stages)
 
 
@@ -148,12 +125,13 @@ def outer_spatial(loop: For, reduced: set[str]) -> list[For]:
     return chain
 
 
-def _finish_nest(state: OpenSchedule, stages: list[str]) -> None:
+def _finish_nest(state: OpenSchedule, stages: list[str], shared: Sequence[str] = ()) -> None:
+    """Have threads share the `shared` loops; then unroll and vectorise the loops of the stages."""
+    if shared:
+        parallel(state, shared)
     for block in stages:
         if state.block(block).is_reduction and state.scheduled.get(block) != Stage.UNROLLED:
-            first = _own_loop(state, block)
-            if first is not None:
-                _unroll(state, block, first)
+            choose_unroll(state, block, _own_loop(state, block))
     for block in stages:
         if state.scheduled.get(block) != Stage.UNROLLED:
             _vectorize(state, block)
@@ -163,11 +141,6 @@ def _own_loop(state: OpenSchedule, block: str) -> str | None:
     """The outermost loop that encloses a stage alone, or None."""
     loops = loops_to(state.func.body, block)
     return next((x.name for x in loops if sum(isinstance(s, Block) for s in walk_stmts(x)) == 1), None)
-
-
-def _unroll(state: OpenSchedule, block: str, loop: str) -> None:
-    most = state.choose(f"unroll {block}", UNROLL_LIMITS, block=block, role=Role.PRAGMA)
-    state.annotate(loop, "pragma_auto_unroll_max_step", most)
 
 
 def _vectorize(state: OpenSchedule, block: str) -> None:
@@ -186,13 +159,11 @@ def _vectorize(state: OpenSchedule, block: str) -> None:
             own.pop()
             break
     names = [x.name for x in own]
-
-    def vector(count: int):
-        def way(new: OpenSchedule) -> None:
-            new.vectorize(fuse_all(new, names[:count][::-1]))
-
-        return way
-
     if names:
         counts = range(1, max(2, len(names)))
-        state.branch(f"vector of {block}", {f"{n} vectorised": vector(n) for n in counts}, block=block)
+        ways = {f"{n} vectorised": partial(_vectorize_fused, loops=names[:n][::-1]) for n in counts}
+        state.branch(f"vector of {block}", ways, block=block)
+
+
+def _vectorize_fused(state: OpenSchedule, loops: Sequence[str]) -> None:
+    state.vectorize(fuse_all(state, loops))

@@ -13,10 +13,10 @@ from tir.ir import Axis, Call, Const, Store, Var
 from tir.traverse import axis_loops, blocks, loads, stores, walk
 
 from ..block_analysis import epilogue, loop_length
-from ..marks import fuse_all
+from ..marks import choose_unroll, fuse_all
 from ..template import Template, Verdict
 from . import transposes
-from .launch import choose_unroll, has_threads
+from .launch import has_threads
 
 THREADS = (128, 32, 64, 256, 512, 1024)
 MAX_SEED_THREADS = 256  # threads of a block, at most

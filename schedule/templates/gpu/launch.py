@@ -94,12 +94,6 @@ def choose_pipeline(
     s.annotate(grid, "resident_blocks", resident)
 
 
-def choose_unroll(s: OpenSchedule, block: str, loop: str, options: tuple[int, ...], seed: int | None = None) -> None:
-    """Leave open the most statements that unrolling in a loop of a block may make."""
-    most = s.choose(f"{block} unroll", options, seed=seed, block=block, role=Role.PRAGMA)
-    s.annotate(loop, "pragma_auto_unroll_max_step", most)
-
-
 def choose_row_order(s: OpenSchedule, block: str, copy: str, nbytes: int) -> None:
     """Leave open the order in which the rows of a tile are copied. Rows four apart are better where two of them are 128 bytes,
     which are stored at once: the next row begins 80 bytes on, in banks of the first."""

@@ -24,7 +24,7 @@ from tir.memory import WARP
 from tir.traverse import loads, stored_names, stores
 
 from ..block_analysis import Contraction, at_axes, contraction, last_axis, reuses_data, size, stored
-from ..marks import fuse_all
+from ..marks import choose_unroll, fuse_all
 from ..template import Template, Verdict
 from .launch import (
     accumulate,
@@ -32,7 +32,6 @@ from .launch import (
     bind_group,
     choose_pipeline,
     choose_row_order,
-    choose_unroll,
     grouped,
     inline_producers,
     lanes_of,
