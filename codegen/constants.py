@@ -34,29 +34,12 @@ from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.bounds import ranges_of
 from tir.assumptions import ASSUMED
 from tir.constants import CONSTANTS, constants
-from tir.ir import (
-    Axis,
-    Block,
-    Buffer,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    If,
-    Iter,
-    Kind,
-    Let,
-    PrimFunc,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    annotated,
-    annotation,
-    buffer_nbytes,
-    conjuncts,
-    seq,
-)
+from tir.ir.blocks import Axis, Block, Iter
+from tir.ir.buffers import Buffer, buffer_nbytes
+from tir.ir.expressions import Const, Expr, Var, conjuncts
+from tir.ir.functions import PrimFunc
+from tir.ir.nodes import annotated, annotation
+from tir.ir.statements import Evaluate, For, If, Kind, Let, Seq, Stmt, Store, seq
 from tir.traverse import blocks, fresh, loads, move_accesses, names, rewrite_statements, stores, substitute, variables, walk_stmts
 
 from .passes.free_variables import accessed_buffers

@@ -18,28 +18,12 @@ from tir.arith.bounds import ranges_of
 from tir.arith.polynomial import polynomial
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import choice_to_int, formula, may_be_zero, symbolic_min
-from tir.ir import (
-    COMPARISONS,
-    LOGICAL,
-    Axis,
-    Binary,
-    Block,
-    Call,
-    Const,
-    Expr,
-    For,
-    Kind,
-    Let,
-    Load,
-    Node,
-    PrimFunc,
-    Select,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-    annotation,
-)
+from tir.ir.blocks import Axis, Block
+from tir.ir.buffers import Load
+from tir.ir.expressions import COMPARISONS, LOGICAL, Binary, Call, Const, Expr, Select, Unary, Var
+from tir.ir.functions import PrimFunc
+from tir.ir.nodes import Node, annotation
+from tir.ir.statements import For, Kind, Let, Stmt, Store
 from tir.traverse import children, substitute, variables, walk, walk_stmts
 
 

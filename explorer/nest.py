@@ -6,23 +6,11 @@ from html import escape
 
 from tir.arith.bounds import extent_range
 from tir.arith.simplify import simplify
-from tir.ir import (
-    TRUE,
-    Allocate,
-    Block,
-    Buffer,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    If,
-    Kind,
-    Let,
-    PrimFunc,
-    Seq,
-    Stmt,
-    Store,
-)
+from tir.ir.blocks import Block
+from tir.ir.buffers import Buffer
+from tir.ir.expressions import TRUE, Const, Expr
+from tir.ir.functions import PrimFunc
+from tir.ir.statements import Allocate, Evaluate, For, If, Kind, Let, Seq, Stmt, Store
 from tir.script.printer import expr_text
 from tir.traverse import loops, substitute
 

@@ -5,26 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .arith.simplify import simplify
-from .ir import (
-    NOTHING,
-    Allocate,
-    Axis,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Let,
-    PrimFunc,
-    Seq,
-    Stmt,
-    annotated,
-    annotation,
-    conjunction,
-    conjuncts,
-    seq,
-)
+from .ir.blocks import Axis, Block
+from .ir.buffers import Buffer
+from .ir.expressions import Const, Expr, conjunction, conjuncts
+from .ir.functions import PrimFunc
+from .ir.nodes import annotated, annotation
+from .ir.statements import NOTHING, Allocate, For, If, Let, Seq, Stmt, seq
 from .traverse import (
     accessed_names,
     axis_loops,

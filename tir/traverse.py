@@ -12,36 +12,15 @@ from math import prod
 from operator import is_
 from typing import TypeVar
 
-from .ir import (
-    MAX_DEPTH,
-    MAX_NODES,
-    Address,
-    Allocate,
-    Axis,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    For,
-    Foreign,
-    If,
-    Kind,
-    Let,
-    Load,
-    Node,
-    Opaque,
-    PrimFunc,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    make_room,
-)
+from .ir.blocks import Axis, Block
+from .ir.buffers import Buffer, Load
+from .ir.depth import MAX_DEPTH, MAX_NODES, make_room
+from .ir.expressions import Binary, Call, Cast, Const, Expr, Select, Var
+from .ir.foreign import Address, Foreign, Opaque
+from .ir.functions import PrimFunc
 from .ir.memo import memoized
+from .ir.nodes import Node
+from .ir.statements import Allocate, For, If, Kind, Let, Seq, Stmt, Store
 
 # The result of a rewrite: a node of the same sort as the given one (expression, statement, function).
 N = TypeVar("N", bound=Node)

@@ -20,27 +20,11 @@ from tir.arith.intervals import UNBOUNDED, Interval
 from tir.arith.polynomial import polynomial
 from tir.arith.simplify import simplify, wraps
 from tir.intrinsics import INTRINSICS
-from tir.ir import (
-    Allocate,
-    Block,
-    Buffer,
-    Call,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    If,
-    Kind,
-    Let,
-    Load,
-    PrimFunc,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    const_shape,
-)
+from tir.ir.blocks import Block
+from tir.ir.buffers import Buffer, Load, const_shape
+from tir.ir.expressions import Call, Const, Expr, Select, Var
+from tir.ir.functions import PrimFunc
+from tir.ir.statements import Allocate, Evaluate, For, If, Kind, Let, Seq, Stmt, Store
 from tir.script.printer import stmt_text
 from tir.traverse import children, fresh, loads, substatements, substitute, variables, walk
 

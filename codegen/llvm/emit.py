@@ -16,30 +16,13 @@ from tir import dtypes
 from tir.arith.bounds import extent_range
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify, wraps
-from tir.ir import (
-    Allocate,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    If,
-    Kind,
-    Let,
-    Opaque,
-    PrimFunc,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    annotation,
-    conjunction,
-    conjuncts,
-    const_shape,
-)
+from tir.ir.blocks import Block
+from tir.ir.buffers import Buffer, const_shape
+from tir.ir.expressions import Binary, Call, Const, Expr, Var, conjunction, conjuncts
+from tir.ir.foreign import Opaque
+from tir.ir.functions import PrimFunc
+from tir.ir.nodes import annotation
+from tir.ir.statements import Allocate, Evaluate, For, If, Kind, Let, Seq, Stmt, Store
 from tir.traverse import children, loads, stored_names, stores, substitute, variable_names, walk
 
 from ..passes.free_variables import scalar_ranges

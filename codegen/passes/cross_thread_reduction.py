@@ -11,29 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from tir.ir import (
-    Axis,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Const,
-    Expr,
-    For,
-    If,
-    Kind,
-    Load,
-    PrimFunc,
-    Select,
-    Stmt,
-    Store,
-    Var,
-    conjunction,
-    conjuncts,
-    guarded,
-    nest,
-    seq,
-)
+from tir.ir.blocks import Axis, Block
+from tir.ir.buffers import Buffer, Load
+from tir.ir.expressions import Binary, Call, Const, Expr, Select, Var, conjunction, conjuncts
+from tir.ir.functions import PrimFunc
+from tir.ir.statements import For, If, Kind, Stmt, Store, guarded, nest, seq
 from tir.memory import WARP
 from tir.traverse import (
     axis_loops,

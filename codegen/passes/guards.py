@@ -12,27 +12,9 @@ from tir.arith.polynomial import add, coefficient, constant, nonpositive, polyno
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify, wraps
 from tir.arith.statements import drop_implied_conditions, min_operands, simplify_tree
-from tir.ir import (
-    TRUE,
-    Allocate,
-    Binary,
-    Const,
-    Expr,
-    For,
-    If,
-    Kind,
-    Let,
-    PrimFunc,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-    conjunction,
-    conjuncts,
-    seq,
-)
+from tir.ir.expressions import TRUE, Binary, Const, Expr, Select, Unary, Var, conjunction, conjuncts
+from tir.ir.functions import PrimFunc
+from tir.ir.statements import Allocate, For, If, Kind, Let, Seq, Stmt, Store, seq
 from tir.traverse import N, divisions, fresh, loads, loops, map_statements, rewrite, stores, substitute, variables, walk
 
 from .split_vectors import accumulates, widest_bits

@@ -9,32 +9,12 @@ from tir.arith.bounds import bounds, ranges_of
 from tir.arith.injectivity import counts_once
 from tir.arith.simplify import simplify
 from tir.empty import inits_of_empty_reductions
-from tir.ir import (
-    Allocate,
-    Axis,
-    Binary,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Kind,
-    Let,
-    Load,
-    Node,
-    PrimFunc,
-    Seq,
-    Stmt,
-    Store,
-    annotated,
-    annotation,
-    as_int,
-    conjunction,
-    conjuncts,
-    guarded,
-    nest,
-    seq,
-)
+from tir.ir.blocks import Axis, Block
+from tir.ir.buffers import Buffer, Load
+from tir.ir.expressions import Binary, Const, Expr, as_int, conjunction, conjuncts
+from tir.ir.functions import PrimFunc
+from tir.ir.nodes import Node, annotated, annotation
+from tir.ir.statements import Allocate, For, Kind, Let, Seq, Stmt, Store, guarded, nest, seq
 from tir.traverse import (
     accessed_names,
     axis_loops,

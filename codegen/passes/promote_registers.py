@@ -13,33 +13,11 @@ from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, as_constant, nonpositive, polynomial, to_expr
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import (
-    Allocate,
-    Binary,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Kind,
-    Let,
-    Load,
-    Node,
-    PrimFunc,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-    annotation,
-    conjunction,
-    conjuncts,
-    const,
-    guarded,
-    nest,
-    seq,
-)
+from tir.ir.buffers import Buffer, Load
+from tir.ir.expressions import Binary, Const, Expr, Select, Unary, Var, conjunction, conjuncts, const
+from tir.ir.functions import PrimFunc
+from tir.ir.nodes import Node, annotation
+from tir.ir.statements import Allocate, For, If, Kind, Let, Seq, Stmt, Store, guarded, nest, seq
 from tir.traverse import (
     fresh,
     loads,

@@ -9,26 +9,10 @@ from typing import NamedTuple
 
 from tir.analysis.positions import position
 from tir.arith.polynomial import coefficient
-from tir.ir import (
-    Allocate,
-    Binary,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Kind,
-    Load,
-    PrimFunc,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    conjunction,
-    const_shape,
-    nest,
-    seq,
-)
+from tir.ir.buffers import Buffer, Load, const_shape
+from tir.ir.expressions import Binary, Const, Expr, Var, conjunction
+from tir.ir.functions import PrimFunc
+from tir.ir.statements import Allocate, For, If, Kind, Seq, Stmt, Store, nest, seq
 from tir.traverse import fresh, loads, map_statements, names, perfect_nest, stores, substitute, variables
 
 

@@ -6,25 +6,10 @@ from schedule.annotation_values import value_of
 from schedule.machine import AMPERE_CAPABILITY, compute_capability
 from tir import dtypes
 from tir.arith.simplify import simplify
-from tir.ir import (
-    Allocate,
-    Buffer,
-    Call,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    If,
-    Kind,
-    Load,
-    PrimFunc,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    conjunction,
-    seq,
-)
+from tir.ir.buffers import Buffer, Load
+from tir.ir.expressions import Call, Const, Expr, Select, conjunction
+from tir.ir.functions import PrimFunc
+from tir.ir.statements import Allocate, Evaluate, For, If, Kind, Seq, Stmt, Store, seq
 from tir.memory import SHARED
 from tir.traverse import fresh, loads, map_statements, names, rewrite, stores, substitute, walk_stmts, with_fresh_loops
 

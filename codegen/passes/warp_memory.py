@@ -19,26 +19,11 @@ from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import coefficient, polynomial, to_expr
 from tir.arith.simplify import simplify
-from tir.ir import (
-    Allocate,
-    Binary,
-    Buffer,
-    Call,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    If,
-    Kind,
-    Load,
-    PrimFunc,
-    Stmt,
-    Store,
-    Var,
-    annotation,
-    nest,
-    seq,
-)
+from tir.ir.buffers import Buffer, Load
+from tir.ir.expressions import Binary, Call, Const, Expr, Var
+from tir.ir.functions import PrimFunc
+from tir.ir.nodes import annotation
+from tir.ir.statements import Allocate, Evaluate, For, If, Kind, Stmt, Store, nest, seq
 from tir.memory import SHARED, WARP, WARP_SCOPE
 from tir.traverse import (
     children,

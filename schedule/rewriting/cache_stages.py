@@ -13,30 +13,11 @@ from tir.arith.bounds import bounds, ranges_of
 from tir.arith.intervals import UNBOUNDED, Interval, Ranges
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import (
-    IN_ANY_ORDER,
-    NOTHING,
-    TRUE,
-    Axis,
-    Binary,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Iter,
-    Let,
-    Load,
-    Node,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    conjunction,
-    conjuncts,
-    seq,
-)
+from tir.ir.blocks import Axis, Block, Iter
+from tir.ir.buffers import Buffer, Load
+from tir.ir.expressions import TRUE, Binary, Const, Expr, Var, conjunction, conjuncts
+from tir.ir.nodes import Node
+from tir.ir.statements import IN_ANY_ORDER, NOTHING, For, If, Let, Seq, Stmt, Store, seq
 from tir.memory import SCOPES
 from tir.nearest import did_you_mean, no_such
 from tir.traverse import (

@@ -8,31 +8,11 @@ from typing import Any
 from tir.arith.bounds import ranges_of, without_units
 from tir.arith.intervals import Ranges
 from tir.arith.simplify import simplify
-from tir.ir import (
-    TRUE,
-    Allocate,
-    Axis,
-    Binary,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Iter,
-    Kind,
-    Load,
-    PrimFunc,
-    Select,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-    as_expr,
-    cast,
-    conjunction,
-    const,
-    nest,
-)
+from tir.ir.blocks import Axis, Block, Iter
+from tir.ir.buffers import Buffer, Load
+from tir.ir.expressions import TRUE, Binary, Const, Expr, Select, Unary, Var, as_expr, cast, conjunction, const
+from tir.ir.functions import PrimFunc
+from tir.ir.statements import Allocate, For, Kind, Stmt, Store, nest
 from tir.traverse import loads, map_children, path_where, stores, substitute, walk
 
 from ..error import Mark, ScheduleError

@@ -11,36 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from tir import dtypes
 from tir.arrays import nearest
 from tir.intrinsics import INTRINSICS
-from tir.ir import (
-    COMPARISONS,
-    FALSE,
-    LOGICAL,
-    TRUE,
-    Allocate,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    If,
-    Kind,
-    Let,
-    Load,
-    PrimFunc,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-    annotation,
-    nest,
-    seq,
-)
+from tir.ir.blocks import Block
+from tir.ir.buffers import Buffer, Load
+from tir.ir.expressions import COMPARISONS, FALSE, LOGICAL, TRUE, Binary, Call, Cast, Const, Expr, Select, Unary, Var
+from tir.ir.functions import PrimFunc
+from tir.ir.nodes import annotation
+from tir.ir.statements import Allocate, Evaluate, For, If, Kind, Let, Seq, Stmt, Store, nest, seq
 from tir.traverse import names, stores, walk
 
 WIDE = "float64"

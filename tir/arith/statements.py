@@ -8,28 +8,11 @@ from operator import is_
 from typing import Any
 
 from ..empty import inits_of_empty_reductions, is_empty
-from ..ir import (
-    FALSE,
-    NOTHING,
-    TRUE,
-    Binary,
-    Block,
-    Const,
-    Expr,
-    For,
-    If,
-    Node,
-    PrimFunc,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Unary,
-    conjunction,
-    conjuncts,
-    guarded,
-    seq,
-)
+from ..ir.blocks import Block
+from ..ir.expressions import FALSE, TRUE, Binary, Const, Expr, Select, Unary, conjunction, conjuncts
+from ..ir.functions import PrimFunc
+from ..ir.nodes import Node
+from ..ir.statements import NOTHING, For, If, Seq, Stmt, Store, guarded, seq
 from ..traverse import loads, map_children, map_statements, walk
 from .bounds import bounds, extent_range, ranges_of
 from .intervals import Interval, Ranges

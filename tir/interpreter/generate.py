@@ -13,33 +13,12 @@ from .. import dtypes
 from ..arith.simplify import wraps
 from ..empty import inits_of_empty_reductions
 from ..intrinsics import SHIFTS
-from ..ir import (
-    IN_ANY_ORDER,
-    TRUE,
-    Allocate,
-    Axis,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    If,
-    Kind,
-    Let,
-    Load,
-    Opaque,
-    PrimFunc,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-)
+from ..ir.blocks import Axis, Block
+from ..ir.buffers import Buffer, Load
+from ..ir.expressions import TRUE, Binary, Call, Cast, Const, Expr, Select, Unary, Var
+from ..ir.foreign import Opaque
+from ..ir.functions import PrimFunc
+from ..ir.statements import IN_ANY_ORDER, Allocate, Evaluate, For, If, Kind, Let, Seq, Stmt, Store
 from ..script.printer import PRECEDENCE, last_index, stmt_text
 from ..traverse import axis_loops, blocks, fresh, loads, pure_reduction_loops, variables, walk
 from .errors import DivisionByZero, InterpreterError, InvalidShift, OutOfBounds, Uninitialised

@@ -5,28 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..constants import with_constants
-from ..ir import (
-    TRUE,
-    Axis,
-    Block,
-    Buffer,
-    Expr,
-    If,
-    Iter,
-    Let,
-    Load,
-    Node,
-    PrimFunc,
-    Select,
-    Stmt,
-    Store,
-    Var,
-    as_expr,
-    cast,
-    need_name,
-    nest,
-    seq,
-)
+from ..ir.blocks import Axis, Block, Iter
+from ..ir.buffers import Buffer, Load
+from ..ir.expressions import TRUE, Expr, Select, Var, as_expr, cast
+from ..ir.functions import PrimFunc
+from ..ir.names import need_name
+from ..ir.nodes import Node
+from ..ir.statements import If, Let, Stmt, Store, nest, seq
 from ..traverse import fresh, rewrite, substitute, walk
 from .reductions import Reduce, parts_of
 from .tensors import Compute, Operation, Placeholder, Scatter, Tensor, TensorRead

@@ -12,28 +12,11 @@ from tir.arith.polynomial import Polynomial, add, polynomial, scale, split_terms
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.assumptions import assumptions
-from tir.ir import (
-    TRUE,
-    Axis,
-    Binary,
-    Block,
-    Const,
-    Expr,
-    For,
-    If,
-    Iter,
-    PrimFunc,
-    Region,
-    Seq,
-    Stmt,
-    Var,
-    all_zero,
-    cast,
-    conjunction,
-    conjuncts,
-    nest,
-    seq,
-)
+from tir.ir.blocks import Axis, Block, Iter
+from tir.ir.buffers import Region
+from tir.ir.expressions import TRUE, Binary, Const, Expr, Var, all_zero, cast, conjunction, conjuncts
+from tir.ir.functions import PrimFunc
+from tir.ir.statements import For, If, Seq, Stmt, nest, seq
 from tir.traverse import axis_loops, blocks, perfect_nest, substitute, variables
 
 from ...error import ScheduleError, listing

@@ -11,34 +11,12 @@ from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Ranges
 from tir.arith.polynomial import Polynomial, add, as_constant, polynomial, split_terms, to_expr
 from tir.arith.simplify import simplify
-from tir.ir import (
-    TRUE,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    For,
-    If,
-    Iter,
-    Let,
-    Load,
-    Node,
-    PrimFunc,
-    Range,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-    as_int,
-    cast,
-    conjunction,
-    seq,
-)
+from tir.ir.blocks import Block, Iter
+from tir.ir.buffers import Buffer, Load, Range
+from tir.ir.expressions import TRUE, Binary, Call, Cast, Const, Expr, Select, Unary, Var, as_int, cast, conjunction
+from tir.ir.functions import PrimFunc
+from tir.ir.nodes import Node
+from tir.ir.statements import For, If, Let, Seq, Stmt, Store, seq
 from tir.nearest import did_you_mean
 from tir.traverse import blocks, loops, replace_buffers, rewrite, stored_names, substitute, walk, walk_stmts
 

@@ -6,22 +6,11 @@ from tir.arith.bounds import bounds, ranges_of, without_units
 from tir.arith.intervals import Ranges
 from tir.arith.polynomial import Polynomial, add, constant, polynomial, scale, to_expr
 from tir.arith.simplify import simplify
-from tir.ir import (
-    COMPARISONS,
-    Binary,
-    Block,
-    Buffer,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    PrimFunc,
-    Select,
-    Store,
-    conjunction,
-    conjuncts,
-    const,
-)  # fmt: skip
+from tir.ir.blocks import Block
+from tir.ir.buffers import Buffer, Load
+from tir.ir.expressions import COMPARISONS, Binary, Cast, Const, Expr, Select, conjunction, conjuncts, const
+from tir.ir.functions import PrimFunc
+from tir.ir.statements import Store  # fmt: skip
 from tir.traverse import loads, rewrite, variables, walk
 
 from ...error import ScheduleError

@@ -8,24 +8,11 @@ from contextlib import suppress
 from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
-from tir.ir import (
-    TRUE,
-    Axis,
-    Block,
-    Const,
-    Expr,
-    For,
-    If,
-    Iter,
-    Load,
-    PrimFunc,
-    Stmt,
-    Store,
-    Var,
-    all_zero,
-    conjunction,
-    conjuncts,
-)
+from tir.ir.blocks import Axis, Block, Iter
+from tir.ir.buffers import Load
+from tir.ir.expressions import TRUE, Const, Expr, Var, all_zero, conjunction, conjuncts
+from tir.ir.functions import PrimFunc
+from tir.ir.statements import For, If, Stmt, Store
 from tir.traverse import loads, rewrite, substitute, variables
 
 from ...error import ScheduleError, listing

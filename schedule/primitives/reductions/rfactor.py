@@ -7,25 +7,11 @@ from dataclasses import dataclass
 
 from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
-from tir.ir import (
-    TRUE,
-    Axis,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Iter,
-    Load,
-    PrimFunc,
-    Select,
-    Stmt,
-    Var,
-    all_zero,
-    conjunction,
-    conjuncts,
-    guarded,
-    seq,
-)
+from tir.ir.blocks import Axis, Block, Iter
+from tir.ir.buffers import Buffer, Load
+from tir.ir.expressions import TRUE, Expr, Select, Var, all_zero, conjunction, conjuncts
+from tir.ir.functions import PrimFunc
+from tir.ir.statements import For, Stmt, guarded, seq
 from tir.traverse import axis_loops, substitute, variables
 
 from ...error import ScheduleError, listing
