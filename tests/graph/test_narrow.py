@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import onnx
@@ -11,6 +13,7 @@ from onnx import TensorProto, helper
 from graph.ir import GraphError
 from graph.onnx import load_onnx
 from graph.ops.narrow import NARROW
+from graph.ops.registry import _TABLE
 from graph.reference import evaluate
 from tests.graph.onnx_backend import TirBackend
 
@@ -91,6 +94,11 @@ def test_quantised_numbers_move_as_they_are(kind):
 def test_other_operators_refuse_them():
     with pytest.raises(GraphError, match="Neg of opset 23: it does not take int4; cast it"):
         load_onnx(quantised("int4", "Neg"))
+
+
+def test_an_operator_takes_them_whose_definition_keeps_elements(monkeypatch):
+    monkeypatch.setitem(_TABLE, "Neg", [replace(o, keeps=True) for o in _TABLE["Neg"]])
+    assert "Neg" in {c.operator for c in load_onnx(quantised("int4", "Neg")).calls}
 
 
 def test_the_backend_takes_and_gives_them():
