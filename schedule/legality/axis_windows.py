@@ -17,7 +17,7 @@ from tir.arith.bounds import ranges_of
 from tir.arith.injectivity import counts_once
 from tir.arith.intervals import Ranges
 from tir.arith.mixed_radix import lower_factors, mixed_radix, split_variable
-from tir.arith.polynomial import Polynomial, add, as_constant, constant, linear, names_in, polynomial, split_terms, to_expr
+from tir.arith.polynomial import Polynomial, linear, names_in, polynomial, split_terms, to_expr
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import symbolic_min
@@ -247,14 +247,6 @@ def axes_with_own_loop(block: Block, loops: Iterable[For]) -> dict[str, For]:
     return result
 
 
-def affine_index(index: Expr, names: Iterable[str]) -> tuple[str, int] | None:
-    """(v, c) where an index is the iteration variable v of `names` plus the constant c; None otherwise."""
-    match linear(polynomial(index)):
-        case (name, 1, offset) if name in set(names):
-            return name, offset
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class TiledIndex:
     """An index `axis * tile + t + offset`, or without an axis `t + offset`: loops inside of the block take t over range(tile).
@@ -302,16 +294,6 @@ def _tiled(
         case (name, factor, 0) if factor == tile:
             return TiledIndex(name, tile, offset)
     return None
-
-
-def constant_difference(a: Expr, b: Expr) -> int | None:
-    """The constant a - b; None if it is not constant."""
-    return as_constant(add(polynomial(simplify(a)), polynomial(simplify(b)), -1))
-
-
-def plus_constant(e: Expr, by: int) -> Expr:
-    """`e` plus a constant, folded."""
-    return e if by == 0 else to_expr(add(polynomial(e), constant(by)), e.dtype)
 
 
 def in_elements(window: AxisWindow, index: TiledIndex) -> AxisWindow:

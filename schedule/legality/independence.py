@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+from tir.analysis.conflicts import Conflict, first_conflict, within
 from tir.analysis.context import Access, Context, accesses
 from tir.analysis.dependence import (
     GREATER,
@@ -14,11 +15,11 @@ from tir.analysis.dependence import (
     Unit,
     conflict_marks,
     conflicts,
-    find_collision,
     local_buffers,
     spatial_bindings,
     units,
 )
+from tir.analysis.program_points import constant_extents
 from tir.arith.injectivity import tried_injective
 from tir.arith.polynomial import polynomial, to_expr
 from tir.ir import NOT_SPATIAL, NOTHING, Axis, Block, For, Kind, Stmt, Store, Var, conjuncts
@@ -159,14 +160,15 @@ def _distinct_within_guards(unit: Unit, place: Indices, loop: For, instances: In
 
 def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances: Instances, how: str) -> ScheduleError:
     def witness() -> str | None:
-        found = find_collision(loop, instances.around, instances.below_loops, x, y)
-        if found is None:
+        placed = [within(a, [loop, *instances.below_loops], instances.around) for a in (x, y)]
+        found = first_conflict(placed, constant_extents(placed[0].loops[:1]), {outer.name: 1 for outer in instances.around})
+        if not isinstance(found, Conflict):
             return None
-        i, j, element = found
-        if x.is_store and y.is_store:
-            return f"{loop.name} = {min(i, j)} and {loop.name} = {max(i, j)} both write {x.at(element)}"
-        (i, verb), (j, other) = sorted([(i, x.verb), (j, y.verb)])
-        return f"{loop.name} = {i} {verb} {x.at(element)}, {loop.name} = {j} {other} it"
+        i, j, element = found.first[loop.name], found.second[loop.name], found.access.at(found.element)
+        if found.access.is_store:
+            return f"{loop.name} = {min(i, j)} and {loop.name} = {max(i, j)} both write {element}"
+        (i, verb), (j, other) = sorted([(i, "writes"), (j, found.access.verb)])
+        return f"{loop.name} = {i} {verb} {element}, {loop.name} = {j} {other} it"
 
     return ScheduleError(
         f"cannot prove that different iterations of `{loop.name}` touch different elements of `{x.buffer.name}`",

@@ -8,14 +8,14 @@ from tir.analysis.context import accesses
 from tir.analysis.regions import Regions, hull
 from tir.arith.bounds import bounds, extent_range, ranges_of
 from tir.arith.intervals import Interval, Ranges, polynomial_bounds
-from tir.arith.polynomial import linear, polynomial, split_terms
-from tir.arith.prove import prove
+from tir.arith.polynomial import linear, plus_constant, polynomial, split_terms
+from tir.arith.prove import constant_difference, prove
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import is_fixed, symbolic_less, symbolic_min
 from tir.ir import Binary, Block, Const, Expr, Iter, Range, Stmt, Store, Var, conjunction, nest
 from tir.traverse import loads, substatements
 
-from ..legality.axis_windows import AxisWindow, constant_difference, plus_constant
+from ..legality.axis_windows import AxisWindow
 from .edits import Names
 from .loops import UNFOLDED_UNIT_RANGE
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from tir import dtypes
 from tir.analysis.context import accesses_and_blocks
+from tir.analysis.program_points import ProgramPoint
 from tir.arith.bounds import bounds
 from tir.arith.intervals import polynomial_bounds
 from tir.arith.polynomial import polynomial
 from tir.intrinsics import SHIFTS
 from tir.ir import Binary, Block, Call, Cast, Const, Expr, Load, PrimFunc, Select, Unary
 from tir.traverse import divisions, loads, stores, walk
-from tir.verify.accesses import ProgramPoint
 
 Span = tuple[int, int]  # the least and the largest value
 

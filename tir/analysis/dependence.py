@@ -15,7 +15,6 @@ from itertools import pairwise, product
 from math import gcd
 
 from ..arith.bounds import ranges_of
-from ..arith.enumeration import enumerate_points
 from ..arith.injectivity import determined
 from ..arith.intervals import Interval, Ranges, polynomial_bounds
 from ..arith.mixed_radix import lower_factors, split_variable
@@ -318,31 +317,3 @@ def conflict_marks(first: Unit, second: Unit, x: Access, y: Access) -> list[tupl
     if first is second:
         return [(first.stmt, f"{' and '.join(sorted({x.verb, y.verb}))} `{x.buffer.name}`")]
     return [(first.stmt, f"{x.verb} `{x.buffer.name}`"), (second.stmt, f"{y.verb} `{x.buffer.name}`")]
-
-
-def find_collision(loop: For, around: Iterable[For], below: Iterable[For], a: Access, b: Access) -> tuple[int, int, tuple] | None:
-    """Two iterations of `loop` and the element that `a` touches in the first and `b` in the second, if the search finds one."""
-    ours, theirs = (touched_elements(around, [loop], below, access) for access in (a, b))
-    ends: dict[tuple, tuple[int, int]] = {}  # by element the first and the last iteration that touches it
-    for (i,), element in ours:
-        ends[element] = ends.get(element, (i, i))[0], i
-    found = ((i, j, element) for (j,), element in theirs for i in ends.get(element, ()) if i != j)
-    return min(found, key=lambda x: max(x[:2]), default=None)
-
-
-def touched_elements(
-    around: Iterable[For], nest: Sequence[For], below: Iterable[For], access: Access
-) -> list[tuple[tuple, tuple]]:
-    """Iterations of a nest with the elements that an access touches in them, in the first iteration of the loops around. Where
-    there are many, only first and last ones; [] where they are unknown before the program runs."""
-    loops = (*nest, *below)
-    ranges = ranges_of((*around, *loops))
-    extents = {x.name: None if (high := ranges[x.name][1]) is None else int(high) + 1 for x in loops}
-    needed = {x.name for x in nest} | variables(*access.indices)
-    conditions = [*access.conditions, *(x.var < x.extent for x in loops if type(x.extent) is not Const)]
-    points = enumerate_points({x.name: 1 for x in around} | extents, needed, conditions, limit=20000)
-    elements = points.evaluate(access.indices) if points is not None and points.certain else None
-    if points is None or elements is None:
-        return []
-    places = zip(*(points.values[x.name].tolist() for x in nest), strict=True)
-    return list(zip(places, zip(*(e.tolist() for e in elements), strict=True) if elements else [()] * len(points), strict=True))

@@ -75,6 +75,11 @@ def _evaluated(e: Expr, values: Mapping[str, Any]) -> np.ndarray:
             raise UnknownValue(f"`{e}` is not made of variables and constants")
 
 
+def as_rows(columns: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """The matrix of `count` rows that these columns are."""
+    return np.stack(columns, axis=1) if columns else np.empty((count, 0), np.int64)
+
+
 def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct rows of an integer matrix, sorted, and each row's index; much faster than `np.unique(axis=0)`."""
     if not len(rows) or not rows.shape[1]:

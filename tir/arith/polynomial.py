@@ -7,7 +7,7 @@ Terms keep their order: an expression in normal form prints unchanged after conv
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from .. import dtypes
 from ..ir import Binary, Call, Cast, Const, Element, Expr, Select, Unary, Var
@@ -139,6 +139,19 @@ def linear(p: Polynomial) -> tuple[str, int, int] | None:
         case [((Var(name),), a)]:
             return name, a, p.get((), 0)
     return None
+
+
+def affine_index(index: Expr, names: Iterable[str]) -> tuple[str, int] | None:
+    """(v, c) where an index is the iteration variable v of `names` plus the constant c; None otherwise."""
+    match linear(polynomial(index)):
+        case (name, 1, offset) if name in set(names):
+            return name, offset
+    return None
+
+
+def plus_constant(e: Expr, by: int) -> Expr:
+    """`e` plus a constant, folded."""
+    return e if by == 0 else to_expr(add(polynomial(e), constant(by)), e.dtype)
 
 
 def nonpositive(condition: Expr) -> Polynomial | None:

@@ -58,6 +58,11 @@ def provably_equal(a: Expr, b: Expr, ranges: Ranges | None = None) -> bool:
     return not add(normal_form(a, ranges or {}), normal_form(b, ranges or {}), -1)
 
 
+def constant_difference(a: Expr, b: Expr) -> int | None:
+    """The constant a - b; None if it is not constant."""
+    return as_constant(add(polynomial(simplify(a)), polynomial(simplify(b)), -1))
+
+
 def _at_least_zero(p: Polynomial, ranges: Ranges) -> bool:
     low, _ = polynomial_bounds(p, ranges)
     if (low is None or low < 0) and (whole := _without_parts(p)) is not None:

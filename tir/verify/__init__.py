@@ -9,6 +9,8 @@ An `error` may have a witness: two concrete iterations, or the values of the var
 proof nor a counterexample was found. Proofs use polynomials; where these do not suffice, iterations are tried: all if they are
 few, else some.
 
+Each module is one check, a function from a program to its findings; what it asks about the program, `tir.analysis` answers.
+
 A temporary that only one parallel loop uses counts as private to each iteration, which must write the elements that it reads. A
 temporary with several live ranges counts as private in each of them.
 """

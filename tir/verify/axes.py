@@ -9,10 +9,12 @@ from functools import partial
 import numpy as np
 
 from ..analysis.axis_conditions import axis_conditions
+from ..analysis.conflicts import Conflict, distinct_accesses, first_conflict, provably_disjoint, with_a_store
 from ..analysis.context import Access
+from ..analysis.program_points import IterationScope, accesses_in, first_iteration, grouped_by_buffer, iteration_scopes
 from ..analysis.write_before_read import writes_before_reads
 from ..arith.bounds import bounds
-from ..arith.enumeration import Points, distinct_rows
+from ..arith.enumeration import Points, as_rows, distinct_rows
 from ..arith.injectivity import determined
 from ..arith.intervals import Interval
 from ..arith.polynomial import polynomial
@@ -20,8 +22,6 @@ from ..arith.prove import prove
 from ..arith.simplify import simplify
 from ..ir import Axis, Block, Buffer, Const, Expr, For, Load, PrimFunc, Seq, Stmt, Store, all_zero
 from ..traverse import axis_loops, rewrite, stores, substitute, variables, walk
-from .accesses import IterationScope, accesses_in, first_iteration, iteration_scopes
-from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
 from .report import Finding
 
 
@@ -42,7 +42,7 @@ def _block_axes(b: Block, scope: IterationScope) -> Iterator[Finding]:
     private = {a.name for a in b.allocs}
     runs = axis_conditions(b, scope.ranges, scope.outer.keys() - {x.name for x in scope.loops})
     accesses = ([] if b.init is None else accesses_in(b.init, *first_iteration(b), *runs)) + accesses_in(b.body, *runs)
-    for name, group in by_buffer(a for a in accesses if a.buffer.name not in private).items():
+    for name, group in with_a_store(grouped_by_buffer(a for a in accesses if a.buffer.name not in private)).items():
         group = distinct_accesses(group)
         if spatial and not provably_disjoint(group, set(spatial), scope):
             others = tuple((n, Const(e)) for n, e in own.items() if n not in spatial and e is not None)
@@ -140,7 +140,7 @@ def _stored_elements(s: Stmt, block: Block) -> dict[str, tuple[Expr, ...]]:
 
 def _first_equal(columns: Sequence[np.ndarray], count: int) -> np.ndarray:
     """For each of `count` rows of some columns, the number of the first equal row."""
-    _, group = distinct_rows(np.stack(columns, axis=1) if columns else np.empty((count, 0), np.int64))
+    _, group = distinct_rows(as_rows(columns, count))
     _, first = np.unique(group, return_index=True)
     return first[group]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..analysis.context import accesses_and_blocks
+from ..analysis.program_points import ProgramPoint, constant_extents, less_than, size_ranges
 from ..arith.enumeration import Points, enumerate_all
 from ..arith.prove import prove
 from ..arith.simplify import simplify
@@ -15,7 +16,6 @@ from ..empty import without_empty
 from ..ir import Binary, Block, Const, Expr, PrimFunc, Stmt
 from ..script.printer import last_index
 from ..traverse import variables
-from .accesses import ProgramPoint, constant_extents, less_than, size_ranges
 from .report import Finding, VerifyError, VerifyReport
 
 

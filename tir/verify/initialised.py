@@ -6,18 +6,18 @@ That every iteration writes before it reads is not proved here: the interpreter 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
+from ..analysis.conflicts import distinct_accesses, touched_elements
 from ..analysis.context import Access
+from ..analysis.program_points import accesses_in, grouped_by_buffer, size_ranges
 from ..analysis.write_before_read import writes_before_reads
 from ..arith.bounds import bounds, extent_range
-from ..arith.enumeration import enumerate_points
-from ..ir import Allocate, Block, Buffer, Load, PrimFunc, Store
-from ..traverse import loads, variables, walk_stmts
-from .accesses import accesses_in, constant_extents, grouped_by_buffer, size_ranges
-from .ownership import constant_shape, distinct_accesses
+from ..ir import Allocate, Block, Buffer, Const, Load, PrimFunc, Store
+from ..traverse import loads, walk_stmts
 from .report import Finding
 
 MAX_MARKED_ELEMENTS = 1 << 26  # of a mask of written elements, a byte each: 64 MiB, which any machine can spare
@@ -44,7 +44,7 @@ def _unwritten_findings(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Se
     fault: it counts as unwritten, too. `owned` are the accesses to all buffers of one owner."""
     accesses = owned[buffer.name]
     reads = [a for a in accesses if not a.is_store]
-    if not reads or 0 in constant_shape(buffer):  # it has no elements
+    if not reads or 0 in _constant_shape(buffer):  # it has no elements
         return ()
     if len(reads) == len(accesses):
         return (Finding("error", f"`{buffer.name}` is read, but never written", reads[0].stmt),)
@@ -55,7 +55,7 @@ def _unwritten_findings(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Se
     if written is None:
         return None
     for a in distinct_accesses([a for a in reads if _copied_to(a) not in owned.keys() - {buffer.name}]):
-        elements = _touched_elements(a)
+        elements = _all_touched(a)
         if elements is None or not elements[1]:
             return None
         missing = ~written[elements[0]]
@@ -66,7 +66,7 @@ def _unwritten_findings(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Se
 
 def _written_mask(name: str, owned: Mapping[str, list[Access]], outer: frozenset[str]) -> np.ndarray | None:
     """A mask of the written elements of a buffer, without copies of unwritten ones; None where that is unknown."""
-    shape = constant_shape(owned[name][0].buffer)
+    shape = _constant_shape(owned[name][0].buffer)
     if None in shape or prod(d or 0 for d in shape) > MAX_MARKED_ELEMENTS:
         return None
     written = np.zeros([d or 0 for d in shape], bool)
@@ -74,7 +74,7 @@ def _written_mask(name: str, owned: Mapping[str, list[Access]], outer: frozenset
     copies = {(id(a.stmt), a.loops, a.conditions): a for a in others}
     stores = [(a, copies.get((id(a.stmt), a.loops, a.conditions))) for a in owned[name] if a.is_store]
     for a in distinct_accesses([a for a, source in stores if source is None]):
-        elements = _touched_elements(a)
+        elements = _all_touched(a)
         if elements is None:
             return None
         written[elements[0]] = True
@@ -82,7 +82,7 @@ def _written_mask(name: str, owned: Mapping[str, list[Access]], outer: frozenset
         if source is None:
             continue
         there = _written_mask(source.buffer.name, owned, outer | {name})
-        elements = _touched_elements(a, source)
+        elements = _all_touched(a, source)
         if there is None or elements is None:
             return None
         kept = there[elements[0][len(shape) :]]
@@ -98,6 +98,10 @@ def _copied_to(a: Access) -> str | None:
     return None
 
 
+def _constant_shape(b: Buffer) -> list[int | None]:
+    return [d.value if isinstance(d, Const) else None for d in b.shape]  # type: ignore[misc]
+
+
 def _missing(buffer: Buffer, elements: Sequence[np.ndarray], n: int, read: Access) -> Finding:
     place = ", ".join(str(int(i.reshape(-1)[n if i.size > 1 else 0])) for i in elements) or "()"
     return Finding("error", f"`{buffer.name}[{place}]` is read, but never written", read.stmt)
@@ -108,9 +112,10 @@ def _outside_boxes(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:
     boxes = [_bounding_box(a) for a in accesses if a.is_store]
     known = [box for box in boxes if box is not None]
     for a in accesses if len(known) == len(boxes) else []:
-        points = enumerate_points(constant_extents(a.loops), variables(*a.indices), a.conditions)
-        if a.is_store or points is None or not points.certain or (elements := points.evaluate(a.indices)) is None:
+        found = None if a.is_store else touched_elements(a, {})
+        if found is None or not found[0].certain:
             continue
+        points, elements = found
         inside = np.zeros(len(points), bool)
         for box in known:
             inside |= np.logical_and.reduce([(low <= i) & (i <= high) for i, (low, high) in zip(elements, box, strict=True)])
@@ -127,16 +132,14 @@ def _bounding_box(a: Access) -> list[tuple[int, int]] | None:
     return None if any(None in interval for interval in found) else found  # type: ignore[return-value]
 
 
-def _touched_elements(*accesses: Access) -> tuple[tuple[np.ndarray, ...], bool] | None:
+def _all_touched(access: Access, *others: Access) -> tuple[tuple[np.ndarray, ...], bool] | None:
     """The index arrays of the elements that accesses of the same iterations touch, and True if all these iterations happen. None
     if they are too many or unknown."""
-    first = accesses[0]
-    indices = [i for a in accesses for i in a.indices]
-    dims = [d for a in accesses for d in constant_shape(a.buffer)]
-    points = enumerate_points(constant_extents(first.loops), variables(*indices), first.conditions)
-    if points is None or not points.whole or None in dims:
+    dims = [d for a in (access, *others) for d in _constant_shape(a.buffer)]
+    found = touched_elements(replace(access, indices=(*access.indices, *(i for a in others for i in a.indices))), {})
+    if found is None or not found[0].whole or None in dims:
         return None
-    found = points.evaluate(indices)
-    if found is None or any(np.any((i < 0) | (i >= d)) for i, d in zip(found, dims, strict=True)):
+    points, elements = found
+    if any(np.any((i < 0) | (i >= d)) for i, d in zip(elements, dims, strict=True)):
         return None  # reported elsewhere
-    return tuple(found), points.certain
+    return tuple(elements), points.certain

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from ..analysis.conflicts import Conflict, distinct_accesses, first_conflict, provably_disjoint, with_a_store
 from ..analysis.context import Context, accesses_and_blocks
+from ..analysis.program_points import IterationScope, accesses_in, grouped_by_buffer, iteration_scopes, size_ranges
 from ..analysis.write_before_read import live_ranges, writes_before_reads
 from ..ir import IN_ANY_ORDER, Axis, Block, Buffer, For, Kind, PrimFunc, Stmt
 from ..memory import PER_THREAD, SHARED
 from ..traverse import accessed_names, blocks, stored_names, variables
-from .accesses import IterationScope, accesses_in, grouped_by_buffer, iteration_scopes, size_ranges
-from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
 from .report import Finding
 
 
@@ -42,7 +42,7 @@ def _races(s: For, scope: IterationScope, alone: Collection[str], uses: Mapping[
             yield Finding("error", f"loop `{s.name}` is {how}, but block `{block.name}` reduces over it (`{axis}`)", s)
             return
         combined = stored_names(block)
-    for name, group in by_buffer(accesses_in(s.body)).items():
+    for name, group in with_a_store(grouped_by_buffer(accesses_in(s.body))).items():
         private = name in alone or len(group) == uses.get(name)
         group = distinct_accesses(group)
         if name in combined or _apart_by_scope(s, group[0].buffer) or provably_disjoint(group, {s.name}, scope):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial, reduce
 from itertools import pairwise
 from typing import TypeVar
 
+from tir.analysis.conflicts import touched_elements, within
 from tir.analysis.context import Access
 from tir.analysis.dependence import (
     ANY,
@@ -16,9 +17,9 @@ from tir.analysis.dependence import (
     conflict_marks,
     conflicts,
     local_buffers,
-    touched_elements,
     units,
 )
+from tir.arith.enumeration import as_rows
 from tir.arith.simplify import simplify
 from tir.ir import For, PrimFunc, Seq, Stmt, Var, nest, seq
 from tir.traverse import loops as loops_below
@@ -236,14 +237,25 @@ def _witness(
 ) -> str | None:
     """Two iterations that touch one element, the earlier of them in the second nest; None if not found."""
     latest: dict[tuple, tuple] = {}
-    for point, element in touched_elements(around, merged, loops_below(bodies[0]), x):
+    ours, theirs = (_touches(around, merged, loops_below(body), a) for body, a in zip(bodies, (x, y), strict=True))
+    for point, element in ours:
         latest[element] = max(point, latest.get(element, point))
-    for point, element in touched_elements(around, merged, loops_below(bodies[1]), y):
+    for point, element in theirs:
         other = latest.get(element, point)
         if other > point:
-            mine, theirs = (
+            one, another = (
                 ", ".join(f"{loop.name} = {v}" for loop, v in zip(nest, values, strict=True))
                 for nest, values in zip(nests, (other, point), strict=True)
             )
-            return f"{mine} {x.verb} {x.at(element)}, {theirs} {y.verb} it: merged, the second would come first"
+            return f"{one} {x.verb} {x.at(element)}, {another} {y.verb} it: merged, the second would come first"
     return None
+
+
+def _touches(around: list[For], nest: list[For], below: list[For], access: Access) -> Iterator[tuple[tuple, tuple]]:
+    """Iterations of a nest with the elements that an access touches in them, in the first iteration of the loops around."""
+    first = {x.name: 1 for x in around}
+    found = touched_elements(within(access, [*nest, *below], around), first | dict.fromkeys(x.name for x in nest))
+    if found is not None and found[0].certain:
+        points, elements = found
+        columns = ([points.values[x.name] for x in nest], elements)
+        yield from zip(*(map(tuple, as_rows(c, len(points)).tolist()) for c in columns), strict=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tir.arith.bounds import ranges_of
 from tir.arith.injectivity import determined
 from tir.arith.intervals import Ranges
-from tir.arith.polynomial import polynomial
+from tir.arith.polynomial import affine_index, plus_constant, polynomial
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.assumptions import assumptions
@@ -18,10 +18,8 @@ from ...error import ScheduleError, listing
 from ...legality.axis_windows import (
     AxisWindow,
     TiledIndex,
-    affine_index,
     in_elements,
     partial_windows,
-    plus_constant,
     windows,
     written_indices,
 )

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from tir.arith.bounds import ranges_of
+from tir.arith.polynomial import affine_index
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify
 from tir.ir.blocks import Axis, Block, Iter
@@ -16,7 +17,7 @@ from tir.ir.statements import For, If, Stmt, Store
 from tir.traverse import loads, rewrite, substitute, variables
 
 from ...error import ScheduleError, listing
-from ...legality.axis_windows import AxisWindow, affine_index, partial_windows, windows
+from ...legality.axis_windows import AxisWindow, partial_windows, windows
 from ...legality.dataflow import BlockScope, Leaf, locate, shared_loops, span
 from ...legality.instances import instances
 from ...legality.iter_map import proving

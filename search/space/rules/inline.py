@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from schedule.legality.axis_windows import affine_index
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.templates import Template
 from schedule.templates.block_analysis import reuses_data
-from tir.arith.polynomial import coefficient, polynomial
+from tir.arith.polynomial import affine_index, coefficient, polynomial
 from tir.ir import Block, Call, Const, Expr, Node, Select, Store
 from tir.traverse import loads, variables, walk
 

@@ -9,13 +9,10 @@ import pytest
 from schedule.legality.axis_windows import (
     AxisWindow,
     TiledIndex,
-    affine_index,
     axes_with_own_loop,
-    constant_difference,
     in_elements,
     need_distinct,
     partial_windows,
-    plus_constant,
     windows,
     written_indices,
 )
@@ -218,17 +215,6 @@ def test_axes_with_a_loop_of_their_own():
     b = block(spatial(7, i), spatial(5, j), reduce(3, k), spatial(9, j * 2), spatial(4, u), spatial(4, 3 - t))
     own = axes_with_own_loop(b, loops(i=7, j=5, k=3, t=4))
     assert {name: loop.name for name, loop in own.items()} == {"v0": "i"}
-
-
-def test_affine_indices_and_distances():
-    found = [affine_index(index, ["v0", "v1"]) for index in (v0, v1 + 2 - 5, v0 * 2, v0 + v1, i + 1, Const(3))]
-    assert found == [("v0", 0), ("v1", -3), None, None, None, None]
-    assert (
-        constant_difference(i * 4 + j + 3, j + i * 4) == 3
-        and constant_difference(i, i) == 0
-        and constant_difference(i, j) is None
-    )
-    assert [str(plus_constant(i + 2, by)) for by in (0, 3, -2)] == ["i + 2", "i + 5", "i"]
 
 
 def written(body: Stmt) -> list[list[TiledIndex | None]]:

@@ -84,7 +84,7 @@ def test_what_was_written_in_another_iteration():
            11 |             B[v - v % 2] = A[v]
            12 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads `B`
-          witness: i = 0 reads B[0], i = 1 writes it
+          witness: i = 0 and i = 1 both write B[0]
           hint: choose another loop, or put the two into loops of their own
     """)
 

@@ -8,6 +8,7 @@ from tests.tir.arith.expressions import A, B, C, random_expr, random_ranges, val
 from tir.arith.enumeration import evaluate
 from tir.arith.polynomial import (
     add,
+    affine_index,
     as_constant,
     coefficient,
     constant,
@@ -15,6 +16,7 @@ from tir.arith.polynomial import (
     multiply,
     names_in,
     nonpositive,
+    plus_constant,
     polynomial,
     scale,
     split_terms,
@@ -60,3 +62,9 @@ def test_a_comparison_is_an_excess() -> None:
         p = nonpositive(Binary(op, A * 2, B + 1))
         assert (p is None) == (op in ("==", "!="))
         assert p is None or np.array_equal(evaluate(to_expr(p), at) <= 0, evaluate(Binary(op, A * 2, B + 1), at))
+
+
+def test_affine_indices_and_sums_with_constants():
+    found = [affine_index(index, ["a", "b"]) for index in (A, B + 2 - 5, A * 2, A + B, C + 1, Const(3))]
+    assert found == [("a", 0), ("b", -3), None, None, None, None]
+    assert [str(plus_constant(A + 2, by)) for by in (0, 3, -2)] == ["a + 2", "a + 5", "a"]

@@ -10,7 +10,7 @@ from tests.tir.arith.expressions import RANGES, A, B, C, random_condition, rando
 from tir.arith.bounds import bounds
 from tir.arith.enumeration import evaluate
 from tir.arith.polynomial import to_expr
-from tir.arith.prove import nonnegative, provably_equal, prove
+from tir.arith.prove import constant_difference, nonnegative, provably_equal, prove
 from tir.arith.simplify import simplify
 from tir.ir import COMPARISONS, Binary, Buffer, Const, Load, Var
 
@@ -115,3 +115,7 @@ def test_what_may_wrap_around_proves_nothing(dtype: str) -> None:
     assert prove(clipped >= one, {}) and prove(clipped <= nine, {}) and not prove(clipped >= nine, {})
     assert bounds(element - one, {}) == ((0, 255) if dtype == "uint8" else (None, None))
     assert bounds(clipped, {}) == (1, 9)
+
+
+def test_constant_differences():
+    assert [constant_difference(A * 4 + B + 3, B + A * 4), constant_difference(A, A), constant_difference(A, B)] == [3, 0, None]

@@ -77,7 +77,7 @@ def test_race_between_two_blocks_of_one_parallel_loop():
         found = [m for m in messages(f) if "parallel" in m]
         assert (found == []) is ok
         if not ok:
-            assert found == ["error: loop `i` is parallel, but i=0 writes T[0, 0], and i=6 reads it too"]
+            assert found == ["error: loop `i` is parallel, but i=1 writes T[1, 0], and i=0 reads it too"]
 
 
 def test_each_iteration_may_compute_what_it_needs():

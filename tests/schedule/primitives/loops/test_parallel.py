@@ -166,7 +166,7 @@ def test_a_condition_is_read():
            10 |             B[vi] = A[vi]
            11 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads `B`
-          witness: i = 2 reads B[4], i = 4 writes it
+          witness: i = 2 writes B[2], i = 4 reads it
           hint: choose another loop, or put the two into loops of their own
     """)
 
@@ -231,7 +231,7 @@ def test_statements_in_no_block():
               |            ^ cannot be parallel
             7 |         B[i] = B[i] + A[i, j]
               |         ^^^^^^^^^^^^^^^^^^^^^ reads and writes `B`
-          witness: j = 0 reads B[0], j = 1 writes it
+          witness: j = 0 and j = 1 both write B[0]
           hint: choose another loop, or put the two into loops of their own
     """)
 

@@ -1,4 +1,4 @@
-"""The accesses of statements, with the loops and conditions around them."""
+"""Points of a program with the facts known there, and the accesses, loops and blocks of it with what is around them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from .. import dtypes
-from ..analysis.context import Access, Context, accesses_and_blocks
 from ..arith.bounds import bounds, extent_range, ranges_of
 from ..arith.enumeration import Points, enumerate_points
 from ..arith.intervals import Interval
@@ -31,6 +30,7 @@ from ..ir import (
     conjuncts,
 )
 from ..traverse import substatements, walk
+from .context import Access, Context, accesses_and_blocks
 
 
 def accesses_in(root: Stmt, *conditions: Expr) -> list[Access]:
