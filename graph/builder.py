@@ -34,7 +34,7 @@ class Builder:
     unless `fold` is false.
 
     `taken` are the names in use, and others that new values must not have. `narrow` has the element types of values whose
-    numbers a wider type holds, by name (see `ops.narrow`).
+    numbers a wider type holds, by name (see `ops.narrow`). New calls are from `node` (see `Call`).
     """
 
     def __init__(self, name: str = "network", *, fold: bool = True):
@@ -44,6 +44,7 @@ class Builder:
         self.constants: dict[str, np.ndarray] = {}
         self.taken: set[str] = set()
         self.narrow: dict[str, str] = {}
+        self.node = ""
 
     # --- values --------------------------------------------------------------------------------------------------------
 
@@ -139,7 +140,7 @@ class Builder:
         given = trimmed(inputs)
         found.check(given, attributes)
         version = 0 if found == find(found.name) else opset
-        call = Call(found.name, tuple(given), (), tuple(sorted(attributes.items())), version)
+        call = Call(found.name, tuple(given), (), tuple(sorted(attributes.items())), version, self.node)
         types = result_types(call)
         if isinstance(outputs, str):
             outputs = [self.fresh(outputs) for _ in types]

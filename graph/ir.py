@@ -6,6 +6,7 @@ calls stand in topological order. Nodes are frozen; a pass makes a new graph. Th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
@@ -53,13 +54,17 @@ class TensorSequence:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator applied to values. An omitted input is None; `attributes` are sorted by name."""
+    """An operator applied to values. An omitted input is None; `attributes` are sorted by name.
+
+    `node` names what it is from, a node of a file or of a program, for profiles and errors. Equal calls may differ in it.
+    """
 
     operator: str
     inputs: tuple[Value | None, ...]
     outputs: tuple[Value, ...]
     attributes: tuple[tuple[str, Attribute], ...] = ()
     opset: int = 0  # the version of the operator set that defines the operator; 0 for the newest
+    node: str = field(default="", compare=False)
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -107,6 +112,22 @@ class Graph:
             for v in dict.fromkeys(c.values):
                 found.setdefault(v, []).append(c)
         return found
+
+    def from_nodes_of(self, before: Graph) -> Graph:
+        """This graph with nodes for its new calls: that of the only call before of the operator on their first input, as of a
+        convolution with another weight; else of the call that made their outputs, else of a reader."""
+        if self is before or not any(c.node for c in before.calls):
+            return self
+        made = {v: c.node for c in before.calls for v in c.outputs}
+        times = Counter((c.operator, *c.inputs[:1]) for c in before.calls)
+        alike = {key: c.node for c in before.calls if times[key := (c.operator, *c.inputs[:1])] == 1}
+        found, read = list(self.calls), dict[Value, str]()
+        for n, call in reversed([*enumerate(self.calls)]):
+            own = call.node or alike.get((call.operator, *call.inputs[:1]))
+            node = own or next(filter(None, (made.get(v) or read.get(v) for v in call.outputs)), "")
+            read |= dict.fromkeys(call.values, node)
+            found[n] = call if call.node else replace(call, node=node)
+        return self.with_(calls=tuple(found))
 
     def names(self) -> set[str]:
         """The names of all values."""

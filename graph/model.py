@@ -80,7 +80,8 @@ class Model(Network):
         return checked_entry(self, written)
 
     def _fault(self, step: int, status: int) -> Exception:
-        return failure(self.kernels[step].kernel.main.lowered, status, name=f"{self.name}: {self.labels[step]}")
+        nodes = " and ".join(f"`{name}`" for name in _nodes_of(self.groups[step]))
+        return failure(self.kernels[step].kernel.main.lowered, status, name=f"{self.name}: {self.labels[step]}, of {nodes}")
 
     def _kernel_keys(self) -> Sequence[PrimFunc]:
         return [k.func for k in self.kernels]
@@ -92,7 +93,7 @@ class Model(Network):
         operations = {func: flop(func) for func in {k.func for k in self.kernels}}
         return [
             (
-                tuple(v.name for c in group.calls for v in c.outputs),
+                _nodes_of(group),
                 operations[kernel.func],
                 sum(v.nbytes for v in (*group.inputs, *group.outputs)),
             )
@@ -145,6 +146,11 @@ def checked_entry(network: Network, written: bool) -> Entry:
 
 def _bytes(name: str, count: int) -> Buffer:
     return Buffer(name, (Const(count),), "uint8")
+
+
+def _nodes_of(group: Group) -> tuple[str, ...]:
+    """The nodes that the calls of a group are from; the value that a call makes where its node is not known."""
+    return tuple(dict.fromkeys(c.node or v.name for c in group.calls for v in c.outputs))
 
 
 def kernel_label(func: PrimFunc) -> str:

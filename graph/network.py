@@ -39,8 +39,8 @@ class KernelTime:
 @dataclass(frozen=True)
 class NodeTime:
     """The time of a call of a kernel in one run of the network: `seconds` of all its `runs`, of which loops have several. `nodes`
-    are the values that it makes, `flop` and `nbytes` its operations and the bytes of its arrays. Of code alone they are not
-    known."""
+    are those that its calls are from, or the values that these make, `flop` and `nbytes` its operations and the bytes of its
+    arrays. Of code alone they are not known."""
 
     kernel: str
     seconds: float
@@ -48,6 +48,11 @@ class NodeTime:
     nodes: tuple[str, ...] = ()
     flop: int | None = None
     nbytes: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The first and the last of its nodes; the kernel's name without any."""
+        return " … ".join(dict.fromkeys((*self.nodes[:1], *self.nodes[-1:]))) or self.kernel
 
     def share(self, peak: float, bandwidth: float) -> float | None:
         """The part of the time that the machine needs at least, by `peak` operations and `bandwidth` bytes a second. It is above
@@ -74,8 +79,7 @@ class Profile:
         for n in self.nodes:
             share = n.share(peak, bandwidth)
             numbers = ("" if x is None else f"{x:,}" for x in (n.flop, n.nbytes))
-            name = ", ".join(n.nodes[-1:]) or n.kernel
-            rows.append((name, duration(n.seconds, 3), *numbers, "" if share is None else f"{share:.1%}"))
+            rows.append((n.name, duration(n.seconds, 3), *numbers, "" if share is None else f"{share:.1%}"))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join(
             "  ".join([row[0].ljust(widths[0]), *(x.rjust(w) for x, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
@@ -89,9 +93,8 @@ class Profile:
         for n in (*self.nodes, NodeTime("copies", self.copying, 1)):
             known = {"runs": n.runs, "flop": n.flop, "bytes": n.nbytes, "share": n.share(peak, bandwidth), "kernel": n.kernel}
             about = {"nodes": list(n.nodes), **{k: v for k, v in known.items() if v is not None}}
-            name = ", ".join(n.nodes[-1:]) or n.kernel
             times = {"ts": round(1e6 * begin, 3), "dur": round(1e6 * n.seconds, 3)}
-            events.append({"name": name, "cat": n.kernel, "ph": "X", "pid": 0, "tid": 0, **times, "args": about})
+            events.append({"name": n.name, "cat": n.kernel, "ph": "X", "pid": 0, "tid": 0, **times, "args": about})
             begin += n.seconds
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 

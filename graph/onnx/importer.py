@@ -107,6 +107,7 @@ class Importer(Builder):
         for number in self.order:
             node = self.proto.node[number]
             missing = scope.missing(node)
+            self.node = node.name or next(iter(node.output), "")
             if missing is None:
                 try:
                     self.write(node, scope)

@@ -56,7 +56,7 @@ def optimize(graph: Graph, passes: Sequence[Pass] = PASSES, observe: Callable[[s
     """The graph after all passes; `observe(name, graph)` sees each result. Raises GraphError for a malformed graph."""
     verify(graph)
     for run in passes:
-        graph = run(graph)
+        graph = run(graph).from_nodes_of(graph)
         if observe is not None:
             observe(run.__name__, graph)
     return graph

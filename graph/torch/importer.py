@@ -104,7 +104,7 @@ class Importer(Builder):
             return None
         if not alternatives(name):
             return self._stand_in(node)
-        start = len(self.calls)
+        start, self.node = len(self.calls), _node_name(node)
         try:
             return self._written(node, name, args, kwargs)
         except (TypeError, ValueError) as error:
@@ -283,6 +283,13 @@ def _argument_text(argument: Any) -> str:
             return f"[{', '.join(map(_argument_text, argument))}]"
         case _:
             return str(argument)
+
+
+def _node_name(node: torch.fx.Node) -> str:
+    """The name of a node, after the path of the module whose `forward` it is from, where torch knows that."""
+    paths = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
+    module = paths[-1].removeprefix("L['self'].") if paths else ""
+    return f"{module}/{node.name}" if module else node.name
 
 
 def _source(node: torch.fx.Node) -> str:

@@ -63,7 +63,7 @@ def test_times_of_nodes(path, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "of the bound" in printed and f"times of nodes: {tmp_path / 'm.json'}, for chrome://tracing" in printed
     first, _ = json.loads((tmp_path / "m.json").read_text())["traceEvents"]
-    assert first["name"] == "y" and first["args"]["nodes"] == ["p", "y"] and first["args"]["share"] > 0
+    assert first["name"] == "p … y" and first["args"]["nodes"] == ["p", "y"] and first["args"]["share"] > 0
     assert main([str(path), "--shape", "n=7", "--target", "cuda", "--profile", "nodes"]) == 2
     assert "--trace and --profile nodes are for processors, target llvm, got cuda" in capsys.readouterr().err
 

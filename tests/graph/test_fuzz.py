@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from graph.onnx import load_onnx
+from graph.passes import optimize
 from tests.sweeps import one_in
 from tir import dtypes
 
@@ -24,6 +25,14 @@ from .random_nodes import drawn
 )
 def test_random_networks(compiled, seeds):
     assert [f for n in seeds if (f := checked(n, compiled)) is not None] == []
+
+
+def test_calls_keep_the_nodes_they_are_from():
+    for seed in range(40):
+        case = drawn(np.random.default_rng(seed))
+        graph = optimize(load_onnx(case.proto()))
+        names = {node.name or next(iter(node.output)) for node in case.proto().graph.node}
+        assert {call.node for call in graph.calls} <= names, seed
 
 
 def subtracting(call):

@@ -89,7 +89,8 @@ def test_integers_divided_by_zero():
     zero[31] = 0
     for call in (lambda: net(a, zero), net.bind(a, zero)):
         with pytest.raises(
-            ZeroDivisionError, match=r"^test: neg_div\(40, 40\) -> 40: `.*` divides by zero; the results are undefined$"
+            ZeroDivisionError,
+            match=r"^test: neg_div\(40, 40\) -> 40, of `c` and `y`: `.*` divides by zero; the results are undefined$",
         ):
             call()
         assert np.array_equal(net(a, b)[0], expected)
