@@ -49,6 +49,7 @@ OTHERS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
 }  # fmt: skip
+BEYOND = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt}  # a limit of work, which may be one more or less
 NO_EFFECT = {
     ("schedule/legality/axis_windows.py", 'word = "skips" if (term.coefficient >= reach) else "repeats"'): "the two differ there",
     (
@@ -153,7 +154,9 @@ def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str, ast.A
         match node:
             case ast.Compare(left, signs, right):
                 for n, sign in enumerate(signs):
-                    yield node, "comparison", ast.Compare(left, [*signs[:n], OTHERS[type(sign)](), *signs[n + 1 :]], right)
+                    limits = [x for x in ast.walk(node) if isinstance(x, ast.Name) and x.id.startswith(("MAX_", "MIN_"))]
+                    other = OTHERS | BEYOND if limits else OTHERS
+                    yield node, "comparison", ast.Compare(left, [*signs[:n], other[type(sign)](), *signs[n + 1 :]], right)
             case ast.Raise():
                 yield node, "refusal", ast.Pass()
             case ast.If(_, [ast.Return(None | ast.Constant(None | False)) as answer], []):

@@ -22,6 +22,7 @@ def changes(source):
 @pytest.mark.parametrize(("line", "changed"), [
     ("x = a < b", ("comparison", "x = (a <= b)")),
     ("x = a >= b", ("comparison", "x = (a > b)")),
+    ("x = a <= MAX_B", ("comparison", "x = (a > MAX_B)")),
     ("x = not (a in b)", ("comparison", "x = not ((a not in b))")),
     ("x = 'é' is b", ("comparison", "x = ('é' is not b)")),
     ("raise ValueError(x)", ("refusal", "pass")),

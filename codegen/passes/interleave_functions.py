@@ -27,7 +27,7 @@ def interleave_functions(func: PrimFunc, target) -> PrimFunc:
     def visit(s: Stmt) -> Stmt:
         match s:
             case For(chunk, Const(int(n)), For(lane, Const(int(w)), Store() as body, Kind.VECTORIZED) as inner, kind) if (
-                kind in (Kind.UNROLLED, Kind.SERIAL) and n > 1 and w > 1 and _waits(body, target) and _joins(body, s, inner)
+                kind in (Kind.UNROLLED, Kind.SERIAL) and n > 1 and _waits(body, target) and _joins(body, s, inner)
             ):
                 count = min(n, VECTORS) & -2
                 wide, whole = lane.with_(name=fresh(taken, f"{lane.name}_wide")), n // count * count
@@ -50,7 +50,7 @@ def _waits(s: Store, target) -> bool:
     calls = [n for n in walk(s.value) if isinstance(n, Call)]
     if any(n.op in LIBRARY or (n.dtype == "float64" and not fuses_multiply_add(target.features)) for n in calls):
         return False
-    return any(INTRINSICS[n.op].ulps[0] > 0.5 for n in calls)
+    return any(INTRINSICS[n.op].ulps[n.dtype == "float64"] > 0.5 for n in calls)
 
 
 def _joins(s: Store, vectors: For, lanes: For) -> bool:

@@ -42,7 +42,7 @@ def _ordered(loops: Sequence[For], body: Stmt) -> Sequence[For]:
                 body = inner
             case _:
                 return loops
-    if body.buffer.scope != "register" or not 1 < len(loops) <= MAX_ORDERED_LOOPS:
+    if body.buffer.scope != "register" or len(loops) > MAX_ORDERED_LOOPS:
         return loops
     read = loads(body.value)
     if any(x.buffer.name == body.buffer.name and x.indices != body.indices for x in read):
@@ -55,8 +55,8 @@ def _ordered(loops: Sequence[For], body: Stmt) -> Sequence[For]:
         moved = dict(zip(free, places, strict=True))
         return [loops[moved.get(n, n)] for n in range(len(loops))]
 
-    best = min(itertools.permutations(free), key=lambda places: live_loads(order(places), others))
-    return order(best) if live_loads(order(best), others) < live_loads(loops, others) else loops
+    best = [*min(itertools.permutations(free), key=lambda places: live_loads(order(places), others))]
+    return loops if best == free else order(best)
 
 
 def live_loads(nest: Sequence[For], values: set[Load]) -> int:

@@ -120,7 +120,7 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
                             made[-1] = _around(loop, tiles, start, taken)
                             continue
                     made.append(visit(x, ranges, lanes, facts))
-                return s if all(a is b for a, b in zip(made, stmts, strict=False)) and len(made) == len(stmts) else seq(*made)
+                return s if [*map(id, made)] == [*map(id, stmts)] else seq(*made)
             case If(condition, then, orelse):
                 new_then = visit(then, ranges, lanes, [*facts, *conjuncts(condition)])
                 new_else = None if orelse is None else visit(orelse, ranges, lanes, facts)

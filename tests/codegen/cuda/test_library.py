@@ -15,7 +15,8 @@ from schedule.templates import gpu
 from schedule.templates.gpu import products, windows
 from schedule.templates.gpu.products import TILES
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate, emulate_texts
-from tests.codegen.cuda.test_kernels import check_all, columns, inner_product, matrix_and_vector, sums, without
+from tests.codegen.cuda.kernels import check_all, sums, without
+from tests.codegen.cuda.test_kernels import columns, inner_product, matrix_and_vector
 from tests.codegen.cuda.test_tensor_cores import product
 from tests.sweeps import one_in, quick
 from tir import te, workloads

@@ -16,7 +16,7 @@ from schedule.templates.gpu import split_sum
 from schedule.templates.gpu.products import matches
 from tests.arrays import integers
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate_texts
-from tests.codegen.cuda.test_kernels import check_all
+from tests.codegen.cuda.kernels import check_all
 from tests.sweeps import quick
 from tir import te
 from tir.ir import PrimFunc

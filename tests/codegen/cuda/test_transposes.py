@@ -15,7 +15,7 @@ from search.population.sample import sample
 from search.space import generate
 from tests.arrays import integers
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate_texts
-from tests.codegen.cuda.test_kernels import check_all, without
+from tests.codegen.cuda.kernels import check_all, without
 from tests.sweeps import one_in
 from tir import te
 from tir.ir import PrimFunc

@@ -10,7 +10,7 @@ import tir
 from codegen.cuda import emit, lower_cuda
 from schedule.templates import gpu
 from tests.codegen.cuda.emulation import compiler
-from tests.codegen.cuda.test_kernels import check_all
+from tests.codegen.cuda.kernels import check_all
 from tests.schedule.templates.patterns import outer
 from tests.schedule.templates.test_default_schedules import product
 from tests.sweeps import quick

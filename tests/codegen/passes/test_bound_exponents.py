@@ -70,6 +70,8 @@ def test_processors_that_scale_by_any_power_of_two_need_no_bound():
     ("range(3):\n        m", "range(3):\n        A[i, 4] = T.float32(9.0)\n        m"),  # before: all is there
     ("for o in range(5)", "for o in T.vectorized(5)"),
     ("T.exp(A[i, j] - m[i])", "T.exp(A[i, 12 - j] - m[i])"),
+    ("            m[i] = T.max(n[i, o], m[i])\n        for j in range(13):\n            ",
+     "            if i < 2:\n                m[i] = T.max(n[i, o], m[i])\n        for j in range(13):\n            if i < 2:\n                "),
 ])  # fmt: skip
 def test_what_is_proved_as_well(old, new):
     assert old in SOURCE and bounded(SOURCE.replace(old, new)) == 1
@@ -89,6 +91,9 @@ def test_what_is_proved_as_well(old, new):
     ("        for o", "        n[i, 4] = T.float32(0.0)\n        for o"),
     ("B[i, j] = T.exp(A[i, j] - m[i])", "A[i, j] = T.exp(A[i, j] - m[i])"),
     ("T.exp(A[i, j] - m[i])", "T.exp(m[i] - A[i, j])"),
+    ("T.exp(A[i, j] - m[i])", "T.exp(A[i, j] - m[0])"),  # where another maximum may stand
+    ("m[i] = T.max(n[i, o], m[i])", "if A[i, 0] > 0.0:\n                m[i] = T.max(n[i, o], m[i])"),
+    ("m[i] = T.max(n[i, o], m[i])", "if i < 2:\n                m[i] = T.max(n[i, o], m[i])"),
 ])  # fmt: skip
 def test_what_is_not_proved_stays(old, new):
     assert old in SOURCE and bounded(SOURCE.replace(old, new)) == 0

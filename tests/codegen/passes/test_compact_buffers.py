@@ -2,12 +2,31 @@
 
 import numpy as np
 
-from codegen.passes.compact_buffers import aligned_extent
+from codegen.passes.compact_buffers import aligned_extent, apply_strides
+from codegen.passes.lower_blocks import ALIGNED
 from schedule import Schedule
 from tests.codegen.harness import after, same
 from tests.programs import chain
 from tir import te
-from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, If, Kind, Let, Load, PrimFunc, Select, Stmt, Store, Var, seq
+from tir.ir import (
+    Allocate,
+    Binary,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Kind,
+    Let,
+    Load,
+    PrimFunc,
+    Select,
+    Stmt,
+    Store,
+    Var,
+    const_shape,
+    seq,
+)
 from tir.script import parse
 
 ONE = Const(1.0, "float32")
@@ -303,6 +322,26 @@ def test_strides_are_what_storage_align_asks_for():
                     tried = (m for m in range(n, n + factor) if m * inner % factor == offset)
                     assert aligned_extent(n, inner, factor, offset) == next(tried, n)
     assert aligned_extent(7, 3, 2**60, 5) * 3 % 2**60 == 5
+
+
+def test_dimensions_are_aligned_from_the_innermost():
+    B, i = Buffer("B", (Const(3), Const(5), Const(7))), Const(0)
+    for rules, shape in (
+        ([[0, 16, 3]], (3, 5, 7)),  # 7 times any number of columns
+        ([[0, 32, 5]], (3, 19, 7)),
+        ([[1, 8, 3]], (3, 5, 11)),
+        ([[0, 32, 1], [1, 8, 3]], (3, 3 + 32, 11)),
+        ([[2, 8, 3], [-1, 8, 3]], (3, 5, 7)),  # beyond the last of them, and before the first
+    ):
+        body = apply_strides(Allocate(B, Store(B, (i, i, i), ONE)), {"B": rules})
+        assert isinstance(body, Allocate) and const_shape(body.buffer) == shape
+
+
+def test_only_the_attribute_of_strides_is_used_up():
+    s = Schedule(chain())
+    s.storage_align("B", 0, 0, 16, 8)
+    attrs = [name for name, _ in after(s.func.with_(attrs=(*s.func.attrs, ("kept", 1))), "compact_buffers").func.attrs]
+    assert "kept" in attrs and ALIGNED not in attrs
 
 
 def test_lanes_have_temporaries_of_their_own():

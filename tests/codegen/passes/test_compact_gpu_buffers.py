@@ -11,6 +11,10 @@ from codegen.cuda import lower_cuda
 from codegen.passes.compact_gpu_buffers import _max_index
 from codegen.passes.gpu_kernels import GPUError
 from codegen.passes.thread_storage_sync import Footprint
+from schedule import Schedule
+from tests.codegen.cuda.kernels import TARGET, check, no_compiler, sums
+from tests.programs import matmul
+from tir import te
 from tir.arith.enumeration import evaluate, grid
 from tir.ir import Allocate, Const, Var, const_shape
 from tir.script import parse
@@ -113,3 +117,61 @@ def main(A: T.Buffer((7,), "int32"), D: T.Buffer((7,), "int32")):
                 D[b] = tile[t // 5, t % 5]
 """)
     assert shapes(func, "compact_shared_buffers") == [(rows, 5)]
+
+
+@no_compiler
+def test_an_only_element_is_at_0_for_every_thread() -> None:
+    """Threads with nothing to do have registers too."""
+    X, k = te.placeholder((13,), name="X"), te.reduce_axis((0, 13), "k")
+    S = te.compute((1,), lambda i: te.sum(X[k], axis=k), name="S")
+    func = te.create_prim_func([X, te.compute((1,), lambda i: S[i] + 1.0, name="Y")])
+    s = Schedule(func)
+    s.set_scope("S", 0, "local")
+    _, thread = s.split(s.get_loops("Y")[0], [None, 32])
+    s.compute_at("S", thread)
+    s.bind(thread, "threadIdx.x")
+    assert "S_local[1]" in check(s.func, func)
+
+
+def test_what_has_no_meaning_is_refused() -> None:
+    A = te.placeholder((64,), "float32", name="A")
+    B = te.compute((64,), lambda i: A[i] * te.const(2, "float32"), name="B")
+    C = te.compute((64,), lambda i: B[63 - i], name="C")
+    s = Schedule(te.create_prim_func([A, C]))
+    bx, tx = s.split(s.get_loops("C")[0], [None, 16])
+    s.compute_at("B", bx)
+    s.set_scope("B", 0, "local")
+    s.bind(s.get_loops("B")[-1], "threadIdx.x")
+    s.bind(tx, "threadIdx.x")
+    s.bind(bx, "blockIdx.x")
+    with pytest.raises(GPUError, match="`B_local` in local memory is indexed differently by threads in different statements"):
+        lower_cuda(s.func, TARGET)
+    s = Schedule(sums(3, 2048))
+    s.bind(s.get_loops("B")[1], "threadIdx.x")
+    with pytest.raises(GPUError, match="2048 x 1 x 1 threads a block are more than 1024"):
+        lower_cuda(s.func, TARGET)
+
+
+@no_compiler
+def test_steps_written_out_have_registers_of_their_own() -> None:
+    """So the assembler may load the fragment of a step while the one before it computes."""
+    func = matmul(24, 24, 24)
+    s = Schedule(func)
+    tile = s.cache_read("C", 0, "shared")
+    fragment = s.cache_read("C", "A_shared", "local")
+    i, j, k = s.get_loops("C")
+    bi, ti, ii = s.split(i, [None, 4, 3])
+    ko, ki = s.split(k, [None, 8])
+    s.reorder(bi, ko, ti, j, ki, ii)
+    s.compute_at(fragment, ki)
+    s.compute_at(tile, ko)
+    s.decompose_reduction("C", ko)
+    s.bind(bi, "blockIdx.x")
+    s.bind(ti, "threadIdx.y")
+    s.bind(j, "threadIdx.x")
+    a, b = s.get_loops(tile)[-2:]
+    s.bind(a, "threadIdx.y")
+    s.bind(b, "threadIdx.x")
+    s.unroll(ki)
+    text = check(s.func, func)
+    assert "float A_shared_local[24];" in text and "A_shared_local[i_2 * 8 + k_1]" in text, text

@@ -7,8 +7,12 @@ import re
 import pytest
 
 import tir
+from codegen.cuda import lower_cuda
 from codegen.passes.cross_thread_reduction import _lanes, lower_cross_thread_reduction
 from codegen.passes.gpu_kernels import GPUError
+from schedule import Schedule
+from tests.codegen.cuda.kernels import TARGET, check, check_all, no_compiler, sums
+from tir import te
 from tir.ir import Const, For, Kind, Seq, Var
 from tir.memory import WARP
 from tir.script import parse
@@ -86,3 +90,78 @@ def test_lanes_that_shuffle_are_all_there():
                 fits = loop == "threadIdx.x" and n == x > 1 and n % group == 0 and group & (group - 1) == 0 and together
                 assert (mask != 0) == (fits and len(active) == 1)
                 assert not mask or ({mask} == active and warps == max(1, n // WARP))
+
+
+@no_compiler
+def test_threads_reduce_together() -> None:
+    """Whole and partial warps, several groups a block, odd numbers of threads, other axes."""
+    cases = [(32, 1, "x", True), (8, 4, "x", True), (64, 2, "x", True), (16, 1, "x", True), (13, 3, "x", False), (4, 2, "x", True),
+             (7, 4, "y", False), (160, 3, "x", True), (1, 1, "x", False)]  # fmt: skip
+    pairs = []
+    for threads, others, axis, _ in cases:
+        func = sums(37, 109)
+        s = Schedule(func)
+        i, k = s.get_loops("B")
+        bx, t = s.split(i, [None, others])
+        s.bind(bx, "blockIdx.x")
+        s.bind(t, "threadIdx.y" if axis == "x" else "threadIdx.x")
+        ko, ki = s.split(k, [None, threads])
+        s.reorder(ki, ko)
+        s.bind(ki, f"threadIdx.{axis}")
+        assert not [f for f in tir.verify(s.func) if f.severity == "error"]
+        pairs.append((s.func, func))
+    for text, case in zip(check_all(pairs), cases, strict=True):
+        assert ("__shfl_xor_sync" in text) == case[-1], case
+
+
+@no_compiler
+def test_partial_results_have_places_of_their_own() -> None:
+    """Shared memory holds those of one block, where block and thread are mixed in the indices and the last block is guarded."""
+    A, k = te.placeholder((3, 11, 150), name="A"), te.reduce_axis((0, 150), "k")
+    func = te.create_prim_func([A, te.compute((3, 11), lambda i, j: te.sum(A[i, j, k], axis=k), name="B")])
+    pairs, cases = [], []
+    for threads, parts in ((64, 2), (13, 13)):
+        for serial, virtual, y, inner in ((1, 1, 2, 1), (1, 1, 2, 5), (3, 1, 2, 1), (1, 2, 3, 1), (3, 2, 2, 2)):
+            s = Schedule(func)
+            i, j, k = s.get_loops("B")
+            bx, _, v, ty, ii = s.split(s.fuse(i, j), [None, serial, virtual, y, inner])
+            ko, ki = s.split(k, [None, threads])
+            s.reorder(ki, ko, ii)
+            for loop, axis in ((bx, "blockIdx.x"), (v, "vthread.x"), (ty, "threadIdx.y"), (ki, "threadIdx.x")):
+                s.bind(loop, axis)
+            assert not [f for f in tir.verify(s.func) if f.severity == "error"]
+            pairs.append((s.func, func))
+            cases.append(virtual * y * inner * parts)
+    for text, count in zip(check_all(pairs), cases, strict=True):
+        assert f"B_meeting[{count}]" in text, count
+
+
+@no_compiler
+def test_threads_reduce_other_operations() -> None:
+    pairs = []
+    for reducer, dtype in ((te.max, "int32"), (te.min, "float16"), (te.prod, "float64"), (te.sum, "int8"), (te.sum, "bfloat16")):
+        func = sums(3, 50, reducer, dtype)
+        s = Schedule(func)
+        _, k = s.get_loops("B")
+        ko, ki = s.split(k, [None, 32])
+        s.reorder(ki, ko)
+        s.bind(ki, "threadIdx.x")
+        pairs.append((s.func, func))
+    check_all(pairs)
+
+
+@no_compiler
+def test_two_kernels_reduce_across_blocks() -> None:
+    """rfactor gives each block partial results, which a second kernel adds up."""
+    func = sums(3, 500)
+    s = Schedule(func)
+    _, k = s.get_loops("B")
+    ko, _ = s.split(k, [4, None])
+    partial = s.rfactor(ko)
+    loops = s.get_loops(partial)
+    s.bind(loops[0], "blockIdx.y")
+    s.bind(next(x for x in loops if x.startswith(ko)), "blockIdx.x")
+    s.bind(s.get_loops("B")[0], "threadIdx.x")
+    program = lower_cuda(s.func, TARGET)
+    assert len(program.kernels) == 2 and len(program.temporaries) == 1
+    check(s.func, func)

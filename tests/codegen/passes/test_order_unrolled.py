@@ -13,7 +13,7 @@ from schedule import Schedule
 from tests.codegen.harness import same
 from tests.programs import matmul
 from tir.ir import Buffer, Const, For, Kind, Load, PrimFunc, Seq, Stmt, Store, Var
-from tir.traverse import loads, substatements
+from tir.traverse import loads, loops, substatements
 
 FIXED = "llvm -num-cores 1 -mcpu x86-64-v4"
 
@@ -73,6 +73,8 @@ def test_only_unrolled_loops_change_places(kind):
     nest = For(j, Const(2), For(i, Const(4), update, Kind.UNROLLED), kind)
     body = order_unrolled(PrimFunc("main", (a, b), nest), codegen.Target(FIXED)).body
     assert isinstance(body, For) and (body.var, body is nest) == ((i, False) if kind is Kind.UNROLLED else (j, True))
+    inside = For(Var("o"), Const(2), For(Var("s"), Const(3), nest), Kind.UNROLLED)
+    assert loops(order_unrolled(PrimFunc("main", (a, b), inside), codegen.Target(FIXED)).body)[2].var == body.var
 
 
 def test_what_is_best_already_stays():

@@ -9,7 +9,13 @@ import pytest
 
 import tir
 from codegen.build import lower
+from codegen.cuda import lower_cuda
 from codegen.passes.gpu_kernels import GPUError
+from schedule import Schedule
+from tests.arrays import integers
+from tests.codegen.cuda.emulation import EmulationError, emulate_texts
+from tests.codegen.cuda.kernels import check, no_compiler, sums
+from tests.programs import elementwise
 from tir.ir import PrimFunc
 from tir.script import parse
 
@@ -129,3 +135,35 @@ def test_as_many_as_there_may_be(thread, most):
 def test_what_no_kernel_can_do_is_refused(body, message):
     with pytest.raises(GPUError, match=f"^{re.escape(message)}"):
         lower(program(body), TARGET, after="unify_thread_binding")
+
+
+@no_compiler
+def test_partial_blocks_are_guarded() -> None:
+    func = elementwise(7, 109)
+    s = Schedule(func)
+    i, j = s.get_loops("B")
+    bx, tx = s.split(s.fuse(i, j), [None, 64])
+    s.bind(bx, "blockIdx.x")
+    s.bind(tx, "threadIdx.x")
+    text = check(s.func, func)
+    with pytest.raises(EmulationError, match=r"index \d+ of A is outside"):  # the guard is what keeps it inside
+        program = lower_cuda(s.func, TARGET)
+        emulate_texts(program, re.sub(r"if \(.*\) \{", "{", text))[0](*integers(func, 0))
+
+
+@no_compiler
+def test_loops_of_the_host_launch_again() -> None:
+    func = elementwise(4, 33)
+    s = Schedule(func)
+    s.bind(s.get_loops("B")[1], "threadIdx.x")
+    program = lower_cuda(s.func, TARGET)
+    assert len(program.kernels[0].params) == 3  # A, B and the row
+    check(s.func, func)
+
+
+@no_compiler
+def test_a_function_without_bindings_is_one_thread() -> None:
+    func = sums(7, 13)
+    program = lower_cuda(func, TARGET)
+    assert [(k.grid, k.block) for k in program.kernels] == [(tuple(tir.ir.Const(1) for _ in range(3)), (1, 1, 1))]
+    check(func, func)

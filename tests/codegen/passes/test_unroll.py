@@ -27,14 +27,15 @@ def test_the_limit_counts_what_serial_loops_would_make():
     """)
 
 
-def test_a_limit_of_none():
+@pytest.mark.parametrize(("limit", "loop"), [(4, "range"), (5, "T.unroll")])
+def test_the_least_limit(limit, loop):
     s = Schedule(matmul(7, 5, 13))
-    s.annotate("i", "pragma_auto_unroll_max_step", 4)
-    after(s.func, "unroll").becomes("""
-        for i in T.serial(7, annotations={"pragma_auto_unroll_max_step": 4}):
+    s.annotate("i", "pragma_auto_unroll_max_step", limit)
+    after(s.func, "unroll").becomes(f"""
+        for i in T.serial(7, annotations={{"pragma_auto_unroll_max_step": {limit}}}):
             for j in range(13):
                 C[i, j] = T.float32(0.0)
-                for k in range(5):
+                for k in {loop}(5):
                     C[i, j] = C[i, j] + A[i, k] * B[k, j]
     """)
 

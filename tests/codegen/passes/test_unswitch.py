@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import codegen
 import tir
 from codegen.target import Target
 from tir import interpreter, te
+from tir.script import parse
 
 TARGET = Target("llvm", num_cores=1)
 
@@ -55,6 +58,20 @@ def test_a_start_in_the_loop_stays_there() -> None:
     interpreter.run(func, x, expected)
     codegen.build(s.func, TARGET)(x, found)
     assert np.array_equal(expected, found)
+
+
+def test_conditions_of_all_statements_leave_loops() -> None:
+    def common(first: str, second: str) -> list[str]:
+        func = parse(f"""
+@T.prim_func
+def main(x: T.Buffer((7, 5), "float32"), y: T.Buffer((7,), "float32"), z: T.Buffer((7,), "float32")):
+    for i, k in T.grid(7, 5):
+        y[i] = T.if_then_else({first}, y[i] + x[i, k], y[i])
+        z[i] = T.if_then_else({second}, z[i] + x[i, k], z[i])
+""")
+        return re.findall(r"if (.*):", tir.dump(func, TARGET, after="unswitch"))
+
+    assert common("i < 3", "i < 3") == ["i < 3"] and common("i < 3", "i < 4") == common("i < 3", "k < 3") == []
 
 
 def test_nothing_else_is_changed() -> None:
