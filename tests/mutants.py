@@ -78,10 +78,6 @@ NO_EFFECT = {
         'case (Binary("//", a, Const(int(n))),) if factor == 1 and (n >= 0):',
     ): "nothing is divided by 0",
     (
-        "codegen/passes/compact_gpu_buffers.py",
-        "if len(counts) < len(highs) or ((total := prod(counts.values())) >= MAX_POINTS):",
-    ): "a limit of work may be one less",
-    (
         "codegen/passes/promote_temporaries.py",
         "if not all(m in lasts and (c > 0) for p in (*rows, column) for m, c in p.items()):",
     ): "no coefficient of a polynomial is 0",

@@ -236,8 +236,9 @@ def _by_rows(body: Stmt, ranges: Ranges) -> Stmt:
     for parts in range(VERSIONS - 1, 0, -1):
         excluded: list[Expr] = []
         fewer = _of_rows(body, parts, excluded)
-        if excluded:
-            result = If(simplify(conjunction(*dict.fromkeys(excluded)), ranges), fewer, result)
+        condition = simplify(conjunction(*dict.fromkeys(excluded)), ranges)
+        if excluded and not (isinstance(result, If) and result.condition == condition):  # of few rows, parts are as many
+            result = If(condition, fewer, result)
     return result
 
 

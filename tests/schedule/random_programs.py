@@ -344,7 +344,7 @@ def scratch(rng: np.random.Generator) -> PrimFunc:
         if rng.random() < 0.5:
             return seq(Store(t, (place,), A[i, j] + 1.0), Store(B, (i, j), t[place] * 2.0))
         f, g = Var(f"f{name}"), Var(f"g{name}")
-        fill = For(f, Const(2), Store(t, (place + f,), A[i, j] + te.cast(f, "float32")))
+        fill = For(f, Const(2), Store(t, (place + f,), A[i, j] + f.astype("float32")))
         return seq(fill, For(g, Const(1), Store(B, (i, j), t[place + 1 - g] * 2.0)))
 
     body = part("") if rng.random() < 0.6 else If(i < max(1, m // 2), part(""), part("1"))

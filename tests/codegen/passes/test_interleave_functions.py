@@ -80,7 +80,7 @@ def test_what_stays():
     assert widest(mapped(lambda x, i, j: te.sqrt(x[i, j]), 64)) == 8
     assert widest(mapped(lambda x, i, j: te.sin(x[i, j]), 64)) == 8
     assert widest(mapped(lambda x, i, j: te.exp(x[i, 63 - j]), 64)) == 8
-    assert widest(mapped(lambda x, i, j: te.exp(x[i, j] + te.cast(j, "float32")), 64)) == 8
+    assert widest(mapped(lambda x, i, j: te.exp(x[i, j] + j.astype("float32")), 64)) == 8
     assert widest(mapped(lambda x, i, j: te.exp(x[i, j]), 64, dtype="float64")) == 16
     assert widest(mapped(lambda x, i, j: te.exp(x[i, j]), 64, dtype="float64"), "x86-64-v2") == 2  # calls of fma
 
