@@ -56,8 +56,6 @@ class Stage(StrEnum):
     """The treatment of a block that has no tiles of its own."""
 
     FUSED = "computed in a tile of another block"
-    ROW = "computed row by row in the loops of its consumers"
-    LANES = "reduced in the lanes of vectors"
     FACTORED = "reduced in parts"
     COMBINED = "combines partial results"
     UNROLLED = "walks constant tensors, which are unrolled"

@@ -45,11 +45,12 @@ from . import (
     winograd,
 )
 from .block_analysis import at_axes, contraction, last_axis, reused, stored
-from .template import RefusedRule, SumOfProducts, Template, Verdict, warn_of
+from .template import RefusedRule, SumOfProducts, Template, Verdict, WholeNest, warn_of
 
 __all__ = [
-    "RefusedRule", "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict", "attention", "build", "conv2d", "depthwise",
-    "dots", "elementwise", "few_rows", "gemm", "gemv", "narrow", "only_reduces", "pixel_dots", "pixels", "pooling", "reduction",
+    "ATTENTION", "CHAINS", "REDUCTION", "ROWS", "RefusedRule", "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict",
+    "WholeNest", "attention", "build", "conv2d", "depthwise", "dots", "elementwise", "few_rows", "gemm", "gemv", "narrow",
+    "only_reduces", "pixel_dots", "pixels", "pooling", "reduction",
     "low_precision", "rowwise", "schedule", "transposed", "warn_of", "winograd",
 ]  # fmt: skip
 
@@ -60,6 +61,19 @@ SUMS_OF_PRODUCTS = tuple(
         (gemv, dots, few_rows, low_precision, gemm, pixel_dots, pixels, conv2d, transposed, narrow, depthwise, pooling),
     )
 )
+
+
+def only_reduces(block: Block) -> bool:
+    """True where a block is a reduction that gains nothing by tiles, and is no convolution."""
+    c = contraction(block)
+    return reduction.matches(block) and not reused(block) and (c is None or (at_axes(c.left) and at_axes(c.right)))
+
+
+ATTENTION = WholeNest(attention.NAME, attention.matches, attention.build)
+CHAINS = WholeNest("fuse products", attention.chain, attention.build, several=True)
+ROWS = WholeNest("rows", lambda s, block: rowwise.matches(s, block, s.scheduled), rowwise.build)
+ELEMENTS = WholeNest("elementwise", lambda s, block: block if elementwise.matches(s.block(block)) else None, elementwise.build)
+REDUCTION = WholeNest("reduction", lambda s, block: block if only_reduces(s.block(block)) else None, reduction.build)
 
 
 def schedule(func: PrimFunc, target: Any) -> Schedule | None:
@@ -125,23 +139,21 @@ def _build_as_is(s: OpenSchedule) -> list[str]:
         if product is None or last_axis(product.right) is None:
             normal_form.arrays_apart(s, name)
             gemv.without_units(s, name)
-    for name in s.unscheduled():
-        if s.is_unscheduled(name) and (found := attention.matches(s, name, s.target.machine)) is not None:
-            _schedule_with(s, name, attention.NAME, attention.build, found)
+    _schedule_nests(s, ATTENTION)
     for name in s.unscheduled():
         if s.is_unscheduled(name):
             _schedule_product(s, name)
-    for name in s.unscheduled()[::-1]:
-        if s.is_unscheduled(name) and (rows := rowwise.matches(s, name, s.scheduled)) is not None:
-            _schedule_with(s, name, "rows", rowwise.build, rows)
-    for name in s.unscheduled():
-        if not s.is_unscheduled(name):
-            continue
-        if elementwise.matches(s.block(name)):
-            _schedule_with(s, name, "elementwise", elementwise.build, name)
-        elif only_reduces(s.block(name)):
-            _schedule_with(s, name, "reduction", reduction.build, name)
+    _schedule_nests(s, ROWS)
+    _schedule_nests(s, REDUCTION)
+    _schedule_nests(s, ELEMENTS)
     return s.unscheduled()
+
+
+def _schedule_nests(s: OpenSchedule, template: WholeNest) -> None:
+    """Schedule all nests that match a template, consumers before producers."""
+    for name in s.unscheduled()[::-1]:
+        if s.is_unscheduled(name) and (found := template.matches(s, name)) is not None:
+            _schedule_with(s, name, template.name, template.build, found)
 
 
 def _schedule_filtered(s: OpenSchedule) -> None:
@@ -158,12 +170,6 @@ def _inline_chains(s: OpenSchedule) -> None:
     for name in s.unscheduled()[::-1]:
         if s.is_unscheduled(name) and elementwise.matches(s.block(name)):
             elementwise.inline_chain(s, name)
-
-
-def only_reduces(block: Block) -> bool:
-    """True where a block is a reduction that gains nothing by tiles, and is no convolution."""
-    c = contraction(block)
-    return reduction.matches(block) and not reused(block) and (c is None or (at_axes(c.left) and at_axes(c.right)))
 
 
 def _schedule_product(s: OpenSchedule, name: str) -> None:

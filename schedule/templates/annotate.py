@@ -82,7 +82,6 @@ def _annotate(state: OpenSchedule) -> None:
             elementwise.build(state, block)
         elif state.tiled(block) is None and not _is_finished(state, block):
             _vectorize_last(state, block)
-            _combine_lanes(state, block)
     for nest in roots(state):
         if not all(_is_finished(state, b.name) for b in walk_stmts(state.loop(nest)) if isinstance(b, Block)):
             _annotate_nest(state, nest)
@@ -146,14 +145,6 @@ def _vectorize_last(state: OpenSchedule, block: str) -> None:
     inner = names[names.index(loop) + 1 :]
     if not inner or state.attempt(OpenSchedule.reorder, *inner, loop):
         state.attempt(OpenSchedule.vectorize, loop)
-
-
-def _combine_lanes(state: OpenSchedule, block: str) -> None:
-    """Have the backend combine partial results in lanes in pairs."""
-    if state.scheduled.get(block) == Stage.LANES and state.block(block).is_reduction:
-        innermost = state.loop(state.get_loops(block)[-1])
-        if innermost.kind is Kind.SERIAL:
-            state.annotate(innermost.name, "combine_lanes", True)
 
 
 def _annotate_nest(state: OpenSchedule, nest: str) -> None:

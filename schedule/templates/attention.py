@@ -28,10 +28,11 @@ NAME = "attention"
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The product that makes `scores`, or None; the stages that make `weights` of their rows; the product of these."""
+    """The product that makes `scores`, or None; the stages that make `weights` of their rows, None where the result reads the
+    scores, or elements made of them; the product of these."""
 
     scores: Contraction | None
-    weights: rowwise.Rows
+    weights: rowwise.Rows | None
     result: Contraction
 
     @property
@@ -39,22 +40,39 @@ class Attention:
         return [c for c in (self.scores, self.result) if c is not None]
 
 
-def matches(s: Schedule, block: str, processor: CPU) -> Attention | None:
+def matches(s: OpenSchedule, block: str) -> Attention | None:
     """The attention that ends with the product `block`, if its left operand is made row by row and for it alone."""
-    result = gemm.matches(find_block(s.func, block))
-    if result is None or not _plain(result, processor) or not by_rows(result):
+    if (made := _left_operand(s, block)) is None or (weights := rowwise.matches(s, made[1])) is None:
         return None
-    makers = [p for p in s.get_producers(block) if stored(find_block(s.func, p)).buffer == result.left.buffer]
-    if len(makers) != 1 or s.get_consumers(makers[0]) != [block] or makers[0] in s.get_output_blocks():
-        return None
-    weights = rowwise.matches(s, makers[0])
-    if weights is None:
-        return None
+    result, processor = made[0], s.target.machine
     stages = {weights.last, *weights.stages}
     products = sorted({p for b in stages for p in s.get_producers(b)} - stages)
     made = [gemm.matches(find_block(s.func, p)) for p in products]
     found = [c for c in made if c is not None and _makes_rows(s, c, stages, processor)]
     return Attention(found[0] if len(found) == 1 else None, weights, result)
+
+
+def chain(s: OpenSchedule, block: str) -> Attention | None:
+    """The attention, or the two products, that end with `block`. The second reads the result of the first, or elements made of
+    it, by rows."""
+    if (made := _left_operand(s, block)) is None or (found := matches(s, block)) is not None:
+        return None if made is None else found
+    result, maker = made
+    first = next((p for p in s.get_producers(maker) if epilogue(s, p) == maker), maker)
+    scores = gemm.matches(find_block(s.func, first))
+    stages = {block} if first == maker else {maker}
+    return None if scores is None or not _makes_rows(s, scores, stages, s.target.machine) else Attention(scores, None, result)
+
+
+def _left_operand(s: OpenSchedule, block: str) -> tuple[Contraction, str] | None:
+    """A block as a product by rows, and the block that makes its left operand for it alone."""
+    result = gemm.matches(s.block(block))
+    if result is None or not _plain(result, s.target.machine) or not by_rows(result):
+        return None
+    makers = [p for p in s.get_producers(block) if stored(s.block(p)).buffer == result.left.buffer]
+    if len(makers) != 1 or s.get_consumers(makers[0]) != [block] or makers[0] in s.get_output_blocks():
+        return None
+    return result, makers[0]
 
 
 def _plain(c: Contraction, processor: CPU) -> bool:
@@ -111,17 +129,17 @@ def build(s: OpenSchedule, found: Attention) -> None:
     scores, weights, result = found.scores, found.weights, found.result
     *first, last = tiles(found, s.target.machine, s.constants)
     depth = len(result.batch) + 1
-    kept = [weights.last]  # blocks that make a tile of rows
+    kept = [] if weights is None else [weights.last]  # blocks that make a tile of rows
     gemm.build(s, result, gemm.Sum.WHOLE, sizes=last)
     outer = [s.tiling(result.block).levels[0][-1]]
     if scores is not None:
         kept.append(epilogue(s, scores.block) or scores.block)
         gemm.build(s, scores, gemm.Sum.WHOLE, like=result.block, sizes=first[0])
         outer.append(s.tiling(scores.block).levels[0][-1])
-    stages = tuple(b for b in weights.stages if b not in s.scheduled)
-    loops = rowwise.nest(s, replace(weights, stages=stages))
-    rows, _ = s.split(loops[depth - 1], [None, prod(s.lengths[result.block, result.rows[-1].var.name])])
-    s.merge(*outer, rows)
+    if weights is not None:
+        loops = rowwise.nest(s, replace(weights, stages=tuple(b for b in weights.stages if b not in s.scheduled)))
+        outer.append(s.split(loops[depth - 1], [None, prod(s.lengths[result.block, result.rows[-1].var.name])])[0])
+    s.merge(*outer)
     for product in found.products:
         tiled = s.tiling(product.block)
         s.scheduled[product.block] = replace(tiled, levels=(tuple(s.get_loops(product.block)[:depth]), *tiled.levels[1:]))

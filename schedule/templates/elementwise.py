@@ -67,6 +67,7 @@ def build(s: OpenSchedule, block: str) -> None:
     if order and extent(order[-1]) == 1:  # the last axis of more than one element walks the memory
         order.sort(key=lambda it: extent(it) > 1)
     loops = [loop_of(it) for it in order]
+    line = size(order[:-1]) == 1  # all elements are one row
     if [x.name for x in loops_of(s.func, block)] != loops:
         s.reorder(*loops)
     machine, bits, work = s.target.machine, lane_bits(b), size(order)
@@ -81,7 +82,7 @@ def build(s: OpenSchedule, block: str) -> None:
         around = {block: _rows_in_vectors(s, loops, lanes)}
     elif loops:
         pieces = {blocks_below(s.loop(piece))[0].name: piece for piece in _cut_pieces(s, b, order, loops)}
-        if len(loops) > 1:
+        if not line:
             lengths = (loop_length(s, piece) or 0 for piece in pieces.values())
             lines = len(pieces) == 1 or not any(n * element_bits(b) % (8 * CACHE_LINE_BYTES) for n in lengths)
             for piece in pieces.values():

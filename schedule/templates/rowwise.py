@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from schedule.open_schedule import OpenSchedule, extent, lane_bits
+from schedule.open_schedule import Declined, OpenSchedule, extent, lane_bits
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
@@ -103,10 +103,12 @@ def _is_cheap(block: Block, rank: int) -> bool:
 
 
 def build(s: OpenSchedule, found: Rows) -> None:
-    """Schedule the stages of a computation by rows: one loop over rows (threads), vectors along each row. ScheduleError where a
-    step is refused."""
-    machine, bits = s.target.machine, lane_bits(s.block(found.last))
-    work = sum(size(s.block(name).iters) for name in (*found.stages, found.last))
+    """Schedule the stages of a computation by rows: one loop over rows (threads), vectors along each row. Declined where threads
+    have no row each. ScheduleError where a step is refused."""
+    machine, last = s.target.machine, s.block(found.last)
+    bits, work = lane_bits(last), sum(size(s.block(name).iters) for name in (*found.stages, found.last))
+    if size((written_axes(last) or [])[: found.rank]) < machine.threads(size(last.iters) * machine.read_cycles(bits)):
+        raise Declined(f"`{found.last}` has fewer rows than threads: each stage is shared among them")
     loops = nest(s, found)
     share_out(s, found.last, loops[:-1], work, machine.core.latency / machine.lanes(bits))
     stages = [b.name for b in blocks_below(s.func.body) if b.name in found.stages]

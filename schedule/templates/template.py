@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
@@ -65,6 +65,26 @@ class Template:
             if s.at_seed:
                 break
         return made
+
+
+@dataclass(frozen=True, slots=True)
+class WholeNest(Template):
+    """The template of a nest with all stages that it takes along: `matches(s, block)` gives the match that ends with a block, or
+    None, and `build` schedules it. No later rule is tried, unless it is one of `several` ways."""
+
+    name: str
+    matches: Callable[[OpenSchedule, str], Any]
+    build: Callable[[OpenSchedule, Any], object]
+    several: bool = False
+
+    def applies(self, s: OpenSchedule, block: str) -> Verdict:
+        if not s.untouched(block) or block in s.copies or self.matches(s, block) is None:
+            return Verdict.SKIP
+        return Verdict.APPLY if self.several else Verdict.ONLY
+
+    def change(self, new: OpenSchedule, block: str) -> None:
+        self.build(new, self.matches(new, block))
+        new.pending = [b for b in new.pending if new.is_unscheduled(b)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,31 +16,29 @@ before producers. Put your own rules in front:
     sketches = generate(func, target, rules=(KeepSerial(), *DEFAULT))
 """
 
-from schedule.templates import SUMS_OF_PRODUCTS, RefusedRule, SumOfProducts
+from schedule.templates import CHAINS, REDUCTION, ROWS, SUMS_OF_PRODUCTS, RefusedRule, SumOfProducts, WholeNest, gemm
 
 from .cache_write import CacheWrite
-from .chains import PACKING, FuseProducts
 from .constants import UnrollConstants
 from .inline import Inline, InlineAgain
-from .lanes import ReduceInLanes
 from .rfactor import ReduceInThreads, Rfactor, ansor_needs_rfactor
-from .rows import FuseRows
 from .rule import FunctionRule, Rule, Verdict, load_rules, rule
 from .skip import Skip
 from .tiling import MultiLevelTiling, Tiling, TilingWithFusion, needs_tiling
 
+PACKING = SumOfProducts(gemm)
 DEFAULT: tuple[Rule, ...] = (
     Inline(once=True),
     UnrollConstants(),
     ReduceInThreads(),
-    FuseProducts(),
+    CHAINS,
     *SUMS_OF_PRODUCTS,
     CacheWrite(unless=PACKING.found),
     TilingWithFusion(only=True),
     MultiLevelTiling(),
     InlineAgain(),
-    FuseRows(),
-    ReduceInLanes(),
+    ROWS,
+    REDUCTION,
     Skip(),
 )
 
@@ -67,7 +65,7 @@ LIMITED: tuple[Rule, ...] = (
 )
 
 __all__ = [
-    "ANSOR", "DEFAULT", "LIMITED", "PACKING", "CacheWrite", "FunctionRule", "FuseProducts", "FuseRows", "Inline", "InlineAgain",
-    "MultiLevelTiling", "ReduceInLanes", "ReduceInThreads", "RefusedRule", "Rfactor", "Rule", "Skip", "SumOfProducts",
-    "Tiling", "TilingWithFusion", "UnrollConstants", "Verdict", "load_rules", "rule",
+    "ANSOR", "CHAINS", "DEFAULT", "LIMITED", "PACKING", "REDUCTION", "ROWS", "CacheWrite", "FunctionRule", "Inline",
+    "InlineAgain", "MultiLevelTiling", "ReduceInThreads", "RefusedRule", "Rfactor", "Rule", "Skip", "SumOfProducts", "Tiling",
+    "TilingWithFusion", "UnrollConstants", "Verdict", "WholeNest", "load_rules", "rule",
 ]  # fmt: skip

@@ -12,15 +12,17 @@ import pytest
 
 from codegen.target import Target
 from schedule import Trace, replay
+from schedule.templates.lanes import in_lanes
 from search.measure import Measurement
 from search.policy.random_search import RandomSearch
-from search.space.rules import ReduceInLanes
+from search.space.rules import FunctionRule
 from tests.programs import matmul, total
 from tests.search.once import generate
 from tir import workloads
 
 ROOT = Path(__file__).parents[3]
 TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4", l1=32768, l2=1 << 20, l3=1 << 25)
+LANES = FunctionRule("lanes", lambda s, b: s.untouched(b), lambda s, b: in_lanes(s, b, s.choose("lanes", (16, 32, 48), block=b)))
 
 
 def random_search(func=None, model=None) -> RandomSearch:
@@ -45,8 +47,8 @@ def test_candidates_are_new_and_legal():
 
 
 def test_a_small_space_is_exhausted():
-    """By the rules the sum of a vector has three candidates: with one, two or three registers of lanes."""
-    search, rng = RandomSearch(generate(total(), TWO, (ReduceInLanes(),)), TWO), np.random.default_rng(0)
+    """By this rule the sum of a vector has three candidates: with one, two or three registers of lanes."""
+    search, rng = RandomSearch(generate(total(), TWO, (LANES,)), TWO), np.random.default_rng(0)
     assert {(c.sketch, c.row) for c in search.propose(16, rng)} == {("sketch 0", (n,)) for n in (16, 32, 48)}
     assert search.propose(16, rng) == []
 
@@ -95,7 +97,7 @@ def test_failures_teach_the_model():
             self.told.append((rows.shape, seconds.tolist()))
 
     model = Remembers()
-    search = RandomSearch(generate(total(), TWO, (ReduceInLanes(),)), TWO, model)
+    search = RandomSearch(generate(total(), TWO, (LANES,)), TWO, model)
     batch = search.propose(4, np.random.default_rng(0))
     search.update([measured(c, 1.0, "ok" if c.row == (32,) else "wrong_result") for c in batch])
     assert sorted(c.row for c in batch) == [(16,), (32,), (48,)]

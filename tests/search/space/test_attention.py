@@ -41,7 +41,7 @@ def test_random_rows_of_every_sketch(inputs, part):
     func, target, rng = attention(HEADS, POSITIONS, DEPTH), tir.Target("llvm", num_cores=2), np.random.default_rng(0)
     expected, bound = reference(inputs)
     sketches = generate(func, target)
-    assert any("score: fuse products" in s.rules and "total: fuse rows" in s.rules for s in sketches)
+    assert any("O: attention" in s.rules for s in sketches)
     for sketch in sketches[part::3]:
         for row in sample(sketch, target, 1, rng):
             result = np.full_like(inputs[0], np.nan)

@@ -8,7 +8,7 @@ import pytest
 from codegen.target import Target
 from schedule import replay
 from search.population.sample import legalize, sample
-from search.space.rules import DEFAULT, ReduceInLanes, ReduceInThreads, Skip
+from search.space.rules import DEFAULT, ReduceInThreads, Skip
 from search.space.sketch import Sketch
 from tests.schedule.harness import same_numbers
 from tests.search.once import generate
@@ -57,7 +57,7 @@ def test_where_the_padding_of_a_convolution_is_computed(rule):
 def test_threads_share_no_loop_of_one_iteration():
     """Of one matrix, the axis of the batch is the outermost loop, but not the one that the threads share."""
     func = workloads.make("norm", (1, 130, 127)).func
-    sketch, *_ = generate(func, TWO, rules=(ReduceInThreads(), ReduceInLanes(), Skip()))
+    sketch, *_ = generate(func, TWO, rules=(ReduceInThreads(), Skip()))
     assert "squares: reduce in threads" in sketch.rules
     scheduled = replay(func, sketch.trace(sketch.stand_ins())).func
     assert [x.extent.value for x in loops(scheduled.body) if x.kind is Kind.PARALLEL] == [2]
