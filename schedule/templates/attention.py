@@ -42,9 +42,9 @@ class Attention:
 
 def matches(s: OpenSchedule, block: str) -> Attention | None:
     """The attention that ends with the product `block`, if its left operand is made row by row and for it alone."""
-    if (made := _left_operand(s, block)) is None or (weights := rowwise.matches(s, made[1])) is None:
+    if (read := _left_operand(s, block)) is None or (weights := rowwise.matches(s, read[1])) is None:
         return None
-    result, processor = made[0], s.target.machine
+    result, processor = read[0], s.target.machine
     stages = {weights.last, *weights.stages}
     products = sorted({p for b in stages for p in s.get_producers(b)} - stages)
     made = [gemm.matches(find_block(s.func, p)) for p in products]
