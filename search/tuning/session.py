@@ -68,7 +68,7 @@ class Session:
         self._rng = np.random.default_rng(options.seed)
         self._stack = ExitStack()
         self._measurer: Measurer | None = None
-        self._rounds = True  # the measurer gets a round at a time
+        self._rounds = True  # a step ends with the last of its candidates, so that the measurer gets a round at a time
         self._policy: Policy | None = None
         self._first: Sequence[Candidate] = ()  # the candidates measured before those of the policy
         self._measured = 0  # copies included
@@ -117,7 +117,7 @@ class Session:
     def turns(self) -> Iterator[Turn]:
         """Turns of a single task, until the budget or the space is used up."""
         while not self._budget.spent and not self.exhausted:
-            spent = 0.0 if not self._rounds else sum(self._journal.phases[name] for name in ("propose", "build", "run"))
+            spent = sum(self._journal.phases[name] for name in ("propose", "build", "run"))
             yield self, self._budget.share(spent / self._measured if self._measured else 0.0)
 
     def step(self, n: int) -> None:
@@ -128,12 +128,13 @@ class Session:
             self._catching(lambda: self._go_on(n))
 
     def _catching(self, act: Callable[[], None]) -> None:
-        """Run an action; a failure of workers ends the session."""
+        """Run an action; a failure of workers ends the session, and its candidates under way count no more."""
         try:
             with counted(self._journal.notices):
                 act()
         except WorkerError as error:
             self.error, self._journal.problem = error, str(error)
+            self._count(-self.under_way)
 
     def look(self) -> None:
         """Take the measurements that have ended meanwhile, without waiting."""
@@ -183,7 +184,7 @@ class Session:
                 journal.found_again(measurement)
         if not self._rounds:
             measurer.written = lambda: not recorded or journal.records is not None
-            budget.batch = max(budget.batch, measurer.slots // 2)
+        budget.batch = max(budget.batch, measurer.slots // 2)
         measurer.remember(journal.again)
         with journal.phase("prepare"):
             self._policy, first = self._prepare(measurer, n)
@@ -279,22 +280,20 @@ class Session:
     # --- the search ----------------------------------------------------------------------------------------------------
 
     def _go_on(self, n: int) -> None:
-        """Have at most `n` more candidates measured: as one round, or as soon as devices have room for them."""
-        measurer = self._measurer
+        """Have at most `n` more candidates measured, as soon as the measurer has room for them."""
+        measurer, budget = self._measurer, self._budget
         assert measurer is not None
-        if not self._rounds:
-            self._wait(0.0)
-            while self.under_way and not self._budget.late and measurer.room < max(1, min(n, self._budget.batch // 2)):
-                self._wait(0.1)
+        self._wait(0.0)
+        while self.under_way and not budget.late and measurer.room < max(1, min(n, budget.batch // 2)):
+            self._wait(0.1)
+        self._teach()
+        n = n if self._rounds else min(n, measurer.room)
+        if n and not self._exhausted and not budget.late and (proposed := self._propose(n)):
+            self._submit(proposed)
             self._teach()
-            n = min(n, measurer.room)
-        proposed = self._propose(n) if n and not self._exhausted and not self._budget.late else ()
-        self._submit(proposed)
-        if not proposed:
+        else:
             self._exhausted |= n > 0 and not self.under_way
             self._wait(0.1)
-        elif self._rounds:
-            self._teach()
 
     def _propose(self, n: int) -> Sequence[Candidate]:
         policy = self._policy
@@ -304,16 +303,13 @@ class Session:
 
     def _submit(self, candidates: Sequence[Candidate]) -> None:
         """Have candidates measured; in rounds until the time is up."""
-        measurer = self._measurer
-        assert measurer is not None
+        assert self._measurer is not None
         self._count(len(candidates))
         if not self._rounds:
-            measurer.submit(candidates)
+            self._measurer.submit(candidates)
         elif candidates:
-            try:
-                self._take(measurer.measure(candidates))
-            finally:
-                self._count(-self.under_way)  # those left
+            self._take(self._measurer.measure(candidates))
+            self._count(-self.under_way)  # those left
 
     def _wait(self, timeout: float) -> None:
         """Add the measurements so far, and those of the next `timeout` seconds."""
