@@ -23,16 +23,7 @@ from tir.analysis.program_points import constant_extents
 from tir.arith.injectivity import tried_injective
 from tir.arith.polynomial import polynomial, to_expr
 from tir.ir import NOT_SPATIAL, NOTHING, Axis, Block, For, Kind, Stmt, Store, Var, conjuncts
-from tir.traverse import (
-    axis_loops,
-    has_foreign_calls,
-    loops,
-    loops_in,
-    perfect_nest,
-    stores,
-    substitute,
-    variables,
-)
+from tir.traverse import axis_loops, has_foreign_calls, loops, loops_in, perfect_nest, stores, substitute, variables
 
 from ..error import ScheduleError
 from ..primitive import KIND_WORDS, last_loop

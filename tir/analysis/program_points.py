@@ -10,25 +10,11 @@ from .. import dtypes
 from ..arith.bounds import bounds, extent_range, ranges_of
 from ..arith.enumeration import Points, enumerate_points
 from ..arith.intervals import Interval
-from ..ir import (
-    Allocate,
-    Binary,
-    Block,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    For,
-    If,
-    Let,
-    Load,
-    PrimFunc,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-    conjuncts,
-)
+from ..ir.blocks import Block
+from ..ir.buffers import Load
+from ..ir.expressions import Binary, Call, Cast, Const, Expr, Unary, Var, conjuncts
+from ..ir.functions import PrimFunc
+from ..ir.statements import Allocate, For, If, Let, Stmt, Store
 from ..traverse import substatements, walk
 from .context import Access, Context, accesses_and_blocks
 

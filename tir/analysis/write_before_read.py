@@ -10,27 +10,11 @@ from ..arith.intervals import Interval, Ranges
 from ..arith.polynomial import Polynomial, add, as_constant, coefficient, names_in, polynomial, split_terms, to_expr
 from ..arith.prove import nonnegative, prove
 from ..arith.simplify import simplify, wraps
-from ..ir import (
-    Allocate,
-    Binary,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Kind,
-    Let,
-    Opaque,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    conjunction,
-    conjuncts,
-    guarded,
-    seq,
-)
+from ..ir.blocks import Block
+from ..ir.buffers import Buffer
+from ..ir.expressions import Binary, Const, Expr, Var, conjunction, conjuncts
+from ..ir.foreign import Opaque
+from ..ir.statements import Allocate, For, If, Kind, Let, Seq, Stmt, Store, guarded, seq
 from ..traverse import accessed_names, children, substatements, substitute, variables, walk
 from .context import Context, accesses
 

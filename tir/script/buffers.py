@@ -10,22 +10,11 @@ import numpy as np
 
 from ..arith.prove import provably_equal
 from ..arith.simplify import simplify
-from ..ir import (
-    TRUE,
-    Address,
-    Allocate,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    Region,
-    Store,
-    are_axis_separators,
-    binary,
-    const,
-    const_shape,
-    seq,
-)  # fmt: skip
+from ..ir.blocks import Block
+from ..ir.buffers import Buffer, Region, are_axis_separators, const_shape
+from ..ir.expressions import TRUE, Const, Expr, binary, const
+from ..ir.foreign import Address
+from ..ir.statements import Allocate, Store, seq
 from . import namespace
 from .draft import Draft, Wrapper
 from .expressions import Arguments, Expressions

@@ -10,32 +10,13 @@ from typing import assert_never
 
 from ..analysis.context import Context
 from ..arith.simplify import simplify
-from ..ir import (
-    TRUE,
-    Allocate,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    If,
-    Kind,
-    Let,
-    Load,
-    Node,
-    Opaque,
-    PrimFunc,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    conjunction,
-)
+from ..ir.blocks import Block
+from ..ir.buffers import Buffer, Load
+from ..ir.expressions import TRUE, Binary, Call, Cast, Const, Expr, Select, Var, conjunction
+from ..ir.foreign import Opaque
+from ..ir.functions import PrimFunc
+from ..ir.nodes import Node
+from ..ir.statements import Allocate, Evaluate, For, If, Kind, Let, Seq, Stmt, Store
 from ..traverse import blocks, rewrite
 from .printer import expr_text, foreign_text
 

@@ -11,38 +11,13 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from ..arith.simplify import simplify
-from ..ir import (
-    COMPARISONS,
-    TRUE,
-    Address,
-    Allocate,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    Foreign,
-    If,
-    Iter,
-    Kind,
-    Let,
-    Load,
-    Node,
-    Opaque,
-    PrimFunc,
-    Region,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Text,
-    Unary,
-    Var,
-)
+from ..ir.blocks import Block, Iter
+from ..ir.buffers import Buffer, Load, Region
+from ..ir.expressions import COMPARISONS, TRUE, Binary, Call, Cast, Const, Expr, Select, Unary, Var
+from ..ir.foreign import Address, Foreign, Opaque, Text
+from ..ir.functions import PrimFunc
+from ..ir.nodes import Node
+from ..ir.statements import Allocate, Evaluate, For, If, Kind, Let, Seq, Stmt, Store
 from ..traverse import variables, walk_stmts
 
 HEADER = "from tir.script import tir as T"

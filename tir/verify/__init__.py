@@ -29,7 +29,7 @@ from .initialised import check_initialised
 from .names import check_names
 from .races import check_races
 from .report import Finding, VerifyError, VerifyReport
-from .scopes import Scopes
+from .scopes import check_scopes
 
 __all__ = ["Finding", "VerifyReport", "VerifyError", "check", "verify"]
 
@@ -40,7 +40,7 @@ def verify(func: PrimFunc | Mapping[str, PrimFunc]) -> VerifyReport:
         first, *others = (verify(f) for f in func.values())
         return replace(first, others=tuple(others))
     func = make_room_for(need_func(func, "verify"))
-    findings = [*check_names(func), *Scopes(func).findings]
+    findings = [*check_names(func), *check_scopes(func)]
     if any(f.severity == "error" for f in findings):
         return VerifyReport(func, tuple(findings))  # the other checks assume names and dtypes that make sense
     whole, func = func, without_empty(func)

@@ -7,36 +7,12 @@ from typing import assert_never
 
 from .. import dtypes
 from ..intrinsics import INTRINSICS, SHIFTS
-from ..ir import (
-    ARITHMETIC,
-    COMPARISONS,
-    LOGICAL,
-    THREAD_AXES,
-    Allocate,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    Foreign,
-    If,
-    Kind,
-    Let,
-    Load,
-    Opaque,
-    PrimFunc,
-    Region,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-)
+from ..ir.blocks import Block
+from ..ir.buffers import Buffer, Load, Region
+from ..ir.expressions import ARITHMETIC, COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Select, Unary, Var
+from ..ir.foreign import Foreign, Opaque
+from ..ir.functions import PrimFunc
+from ..ir.statements import THREAD_AXES, Allocate, Evaluate, For, If, Kind, Let, Seq, Stmt, Store
 from ..memory import SCOPES
 from ..nearest import no_such
 from ..traverse import variables, walk
@@ -53,8 +29,13 @@ class _Visible:
     iters: frozenset[str] = frozenset()  # iteration variables of the blocks around
 
 
-class Scopes:
-    """The findings on scopes, ranks and dtypes of a function."""
+def check_scopes(func: PrimFunc) -> list[Finding]:
+    """Findings where a name is not visible or is bound again, and where ranks or dtypes do not agree."""
+    return _Scopes(func).findings
+
+
+class _Scopes:
+    """Walks a function with the names visible at each statement; `findings` are those so far."""
 
     def __init__(self, func: PrimFunc):
         self.findings: list[Finding] = []
