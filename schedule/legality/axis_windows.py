@@ -181,10 +181,8 @@ def _window(it: Iter, terms: Sequence[IterTerm], bounds: Sequence[PredicateBound
     while inner < len(terms) and terms[inner].inner:
         inner += 1
     if any(d.inner for d in terms[inner:]):
-        raise Unproved(
-            f"`{name}` = `{it.binding}` takes values that are not contiguous in an iteration of the loop",
-            hint=f"reorder first, so that the inner ones of the loops of `{name}` have the smallest steps",
-        )
+        reason = f"`{name}` = `{it.binding}` takes values that are not contiguous in an iteration of the loop"
+        raise Unproved(reason, hint=f"reorder first, so that the inner ones of the loops of `{name}` have the smallest steps")
     reach, extent = 1, 1
     limits = []
     for n, (term, due) in enumerate(_with_bounds(terms, bounds)):

@@ -304,18 +304,12 @@ def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
     if isinstance(index, str):
         need_outside(block, index)
         if index not in found:
-            raise ScheduleError(
-                f"`{block.name}` {what} no buffer called `{index}`, but {listing(found)}",
-                (block, f"{what} {listing(found)}"),
-                hint=did_you_mean(index, found),
-            )
+            reason = f"`{block.name}` {what} no buffer called `{index}`, but {listing(found)}"
+            raise ScheduleError(reason, (block, f"{what} {listing(found)}"), hint=did_you_mean(index, found))
         return found[index]
     if not 0 <= index < len(found):
-        raise ScheduleError(
-            f"`{block.name}` {what} {len(found)} buffer(s), {listing(found)}: number {index} does not exist",
-            (block, "the block"),
-            hint="numbers start at 0; a name does as well",
-        )
+        reason = f"`{block.name}` {what} {len(found)} buffer(s), {listing(found)}: number {index} does not exist"
+        raise ScheduleError(reason, (block, "the block"), hint="numbers start at 0; a name does as well")
     return list(found.values())[index]
 
 
@@ -336,11 +330,8 @@ def _allocating_blocks(stmt: Stmt) -> dict[str, Block]:
 def need_outside(stmt: For | Block, name: str) -> None:
     """Refuse a buffer that is allocated inside of a loop or block."""
     if owner := _allocating_blocks(stmt).get(name):
-        raise ScheduleError(
-            f"`{name}` is allocated inside of `{owner.name}`, and nothing outside has it",
-            (owner, f"allocates {name}"),
-            hint=f"name a block or loop inside of `{owner.name}`",
-        )
+        reason = f"`{name}` is allocated inside of `{owner.name}`, and nothing outside has it"
+        raise ScheduleError(reason, (owner, f"allocates {name}"), hint=f"name a block or loop inside of `{owner.name}`")
 
 
 def used_buffers(block: Block, written: bool) -> dict[str, Buffer]:

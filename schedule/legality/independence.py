@@ -36,11 +36,8 @@ MAX_ENUMERATED_POINTS = 1 << 20  # instances
 def need_markable(loop: For, kind: Kind, *others: Kind) -> None:
     """Refuse a loop that is neither serial nor of `kind` or one of `others`."""
     if loop.kind not in (Kind.SERIAL, kind, *others):
-        raise ScheduleError(
-            f"`{loop.name}` is already {KIND_WORDS[loop.kind]}",
-            (loop, KIND_WORDS[loop.kind]),
-            hint=f"serial({loop.name!r}) takes the mark away",
-        )
+        reason = f"`{loop.name}` is already {KIND_WORDS[loop.kind]}"
+        raise ScheduleError(reason, (loop, KIND_WORDS[loop.kind]), hint=f"serial({loop.name!r}) takes the mark away")
 
 
 def need_no_lanes(above: list[Stmt], hint: str) -> None:

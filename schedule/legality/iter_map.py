@@ -109,10 +109,8 @@ _BEFORE_FUSE_HINT = "do this before the loops are fused"
 
 
 def _repeated(loop: str, block: Block) -> Unproved:
-    return Unproved(
-        f"`{loop}` repeats `{block.name}`",
-        f"do this before `{block.name}` is moved under `{loop}`, or choose a loop inside `{loop}`",
-    )
+    reason = f"`{loop}` repeats `{block.name}`"
+    return Unproved(reason, f"do this before `{block.name}` is moved under `{loop}`, or choose a loop inside `{loop}`")
 
 
 def _need_roles(

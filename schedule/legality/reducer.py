@@ -229,10 +229,8 @@ def _need_associative(block: Block, r: Reduction, reordered: bool) -> None:
         return str(tuple(float(v) if dtypes.is_float(o.dtype) else v for v, o in zip(x, r.outputs, strict=True)))
 
     def refuse(what: str, left: str, x: tuple, right: str, y: tuple, hint: str | None = None) -> None:
-        raise ScheduleError(
-            f"the reduction of `{block.name}` is not {what}", (block, "the reduction"), hint=hint,
-            witness=f"{left} = {text(x)}, but {right} = {text(y)}",
-        )  # fmt: skip
+        reason = f"the reduction of `{block.name}` is not {what}"
+        raise ScheduleError(reason, (block, "the reduction"), hint=hint, witness=f"{left} = {text(x)}, but {right} = {text(y)}")
 
     for a in (*small, *wide):
         if f(first, a) != a:
@@ -276,7 +274,5 @@ def _evaluated(e: Expr, env: Mapping[str, Any]) -> Any:
             return _evaluated(a, env) if _evaluated(c, env) else _evaluated(b, env)
         case Binary(op, a, b) if op in PYTHON_OPERATORS and op not in ("//", "%"):
             return PYTHON_OPERATORS[op](_evaluated(a, env), _evaluated(b, env))
-    raise ScheduleError(
-        f"`{e}` in a reduction of several values is not understood",
-        hint="operations are + - * / min max, comparisons, T.Select and T.Cast",
-    )
+    reason = f"`{e}` in a reduction of several values is not understood"
+    raise ScheduleError(reason, hint="operations are + - * / min max, comparisons, T.Select and T.Cast")

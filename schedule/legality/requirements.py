@@ -26,21 +26,15 @@ def need_complete(scope: BlockScope, leaf: Leaf, what: str) -> None:
     block = leaf.block
     for it in block.iters:
         if it.axis is Axis.OPAQUE:
-            raise ScheduleError(
-                f"`{block.name}` has the opaque axis `{it.var.name}`, so it cannot be {what}",
-                (block, "opaque axis"),
-                hint=in_any_order(it),
-            )
+            reason = f"`{block.name}` has the opaque axis `{it.var.name}`, so it cannot be {what}"
+            raise ScheduleError(reason, (block, "opaque axis"), hint=in_any_order(it))
     itself = leaf.reads & leaf.writes - local_buffers(block)
     if itself and not (block.is_reduction and block.init is not None):
         name = sorted(itself)[0]
         decomposed = block.is_reduction and any(w.stmt is not block for w in scope.writers(name))
         hint = "do this before decompose_reduction" if decomposed else f"say with T.init() what `{name}` starts from"
-        raise ScheduleError(
-            f"`{block.name}` updates `{name}` without an init, so it cannot be {what}",
-            (block, f"reads and writes {name}"),
-            hint=hint,
-        )
+        reason = f"`{block.name}` updates `{name}` without an init, so it cannot be {what}"
+        raise ScheduleError(reason, (block, f"reads and writes {name}"), hint=hint)
 
 
 def in_any_order(it: Iter) -> str:
@@ -281,12 +275,8 @@ def need_no_threads(reduction: Block, loops: Iterable[For], driving: set[str]) -
     """Refuse to separate the init from a cross-thread reduction; `driving` are the loops that drive it."""
     for x in loops:
         if x.name in driving and x.kind is Kind.THREAD:
-            raise ScheduleError(
-                f"`{x.name}`, which drives the reduction, is bound to {x.thread}: threads that reduce together need the init",
-                (x, "drives the reduction"),
-                (reduction, "the block"),
-                hint="do this before bind",
-            )
+            reason = f"`{x.name}`, which drives the reduction, is bound to {x.thread}: threads that reduce together need the init"
+            raise ScheduleError(reason, (x, "drives the reduction"), (reduction, "the block"), hint="do this before bind")
 
 
 def need_loops_for_init(reduction: Block, loops: Iterable[For], reducing: set[str], placing: set[str]) -> None:
@@ -324,21 +314,14 @@ def need_start_at_0(reduction: Block, bindings: Mapping[str, Expr], zeros: Mappi
     for it in reduction.reduction:
         start = simplify(substitute(bindings[it.var.name], zeros), ranges)
         if not start.is_zero:
-            raise ScheduleError(
-                f"the reduction axis `{it.var.name}` starts at `{start}`, where no init runs",
-                (reduction, "the block"),
-                hint=f"let `{it.var.name}` start at 0",
-            )
+            reason = f"the reduction axis `{it.var.name}` starts at `{start}`, where no init runs"
+            raise ScheduleError(reason, (reduction, "the block"), hint=f"let `{it.var.name}` start at 0")
 
 
 def drives_both(reduction: Block, loop: For, step: str, so: str = "") -> ScheduleError:
     """The refusal of a loop that drives both reduction and spatial axes of a block; the hint names `step`."""
-    return ScheduleError(
-        f"`{loop.name}` drives the reduction and spatial axes of `{reduction.name}`{so}",
-        (loop, "drives both"),
-        (reduction, "the block"),
-        hint=f"{step} before the loops are fused",
-    )
+    reason = f"`{loop.name}` drives the reduction and spatial axes of `{reduction.name}`{so}"
+    return ScheduleError(reason, (loop, "drives both"), (reduction, "the block"), hint=f"{step} before the loops are fused")
 
 
 def updated_reads(reduction: Block) -> tuple[Region, ...] | None:
@@ -392,12 +375,8 @@ def own_loops(leaf: Leaf) -> tuple[For, ...]:
             raise ScheduleError(f"`{loop.name}` is {word}, which would be lost", (loop, word), hint="mark the new loops instead")
         it = driven.get(loop.name)
         if it is None or it.extent != loop.extent or sum(loop.name in variables(x.binding) for x in block.iters) > 1:
-            raise ScheduleError(
-                f"`{loop.name}` is not the loop of one iteration variable of `{block.name}` over its whole extent",
-                (loop, "the loop"),
-                (block, "the block"),
-                hint="do this before split, fuse and tile",
-            )
+            reason = f"`{loop.name}` is not the loop of one iteration variable of `{block.name}` over its whole extent"
+            raise ScheduleError(reason, (loop, "the loop"), (block, "the block"), hint="do this before split, fuse and tile")
     for it in block.iters:
         if it.axis is Axis.OPAQUE:
             raise ScheduleError(
@@ -408,9 +387,6 @@ def own_loops(leaf: Leaf) -> tuple[For, ...]:
                 f"`{it.var.name}` of `{block.name}` has no loop of its own", (block, "the block"), hint="do this before fuse"
             )
     if block.predicate != TRUE:
-        raise ScheduleError(
-            f"`{block.name}` runs only where `{block.predicate}`",
-            (block, "guarded"),
-            hint="do this before split by a factor that does not divide",
-        )
+        reason = f"`{block.name}` runs only where `{block.predicate}`"
+        raise ScheduleError(reason, (block, "guarded"), hint="do this before split by a factor that does not divide")
     return loops
