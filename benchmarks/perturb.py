@@ -33,7 +33,12 @@ from .runner import Effort, circumstances, race, ratios, warm
 
 THREADED = True
 
-ROOMS = ("schedule.machine", "schedule.templates")  # modules and packages whose numbers are changed
+ROOMS = (
+    "schedule.machine",
+    "schedule.product_blocks",
+    "schedule.register_tiles",
+    "schedule.templates",
+)  # modules and packages whose numbers are changed
 # Of GPUs, which no row runs on, and of texts.
 PASSED_BY = ("schedule.templates.gpu", "schedule.machine.GPU", "schedule.machine.Memory")
 PLAIN = (0, 1, -1, 2, -2, 8)  # literals that count, point, or make bytes of bits

@@ -21,7 +21,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from schedule.templates.gemm import MIN_ROWS_TO_TRANSPOSE
 from tir import te
 from tir.ir import PrimFunc
 
@@ -113,7 +112,7 @@ class _Fusion:
         rows. Rows are then computed tile by tile where they are read, as the scores of attention."""
         sources, last = rows_from(self.calls[n]), self._last(n)
         value, reader = self.calls[last].outputs[0], self._reader(last)
-        if not sources or reader is None or left_operand(self.calls[reader]) != value or value.shape[-2] < MIN_ROWS_TO_TRANSPOSE:
+        if not sources or reader is None or left_operand(self.calls[reader]) != value or value.shape[-2] < 2:
             return
         makers = [m for v in sources if (m := self.maker.get(v)) in self._members and self._reader(m) == n]
         products = [m for m in makers if any(is_product(self.calls[x]) for x in self._members[m])]

@@ -24,10 +24,10 @@ from .machines import Core, Memory, Product, described, gpus, memory_of
 CACHE_SHARE = 0.75  # share of a cache that a tile may fill
 CACHE_LINE_BYTES = 64  # bytes of a cache line: all x86 processors, and most others
 TILE_ENTRY_CYCLES = 20.0  # cycles to enter the loop of a register tile: a mispredicted branch, and addresses
-# Cycles of the loads of a step of a register tile that its multiply-adds do not hide. A vector of columns comes from L2: half of
-# a load from L1. An element of rows is in the line of the one before: an eighth of a cycle.
-# Fitted to packed products: tiles of one to four vectors by all rows that fit, of 256 and of 512 bits.
-PANEL_VECTOR_LOADS, ROW_ELEMENT_CYCLES = 0.5, 0.12
+# Share of the cycles of loads in a step of a register tile that its multiply-adds do not hide, vectors of columns from L2 and
+# elements of rows from L1. Fitted to packed products on a Zen 4: tiles of one to four vectors by all rows that fit, of 256 and of
+# 512 bits.
+EXPOSED_LOADS = 0.25
 Amount = Any  # a number, or an object that has one for each candidate
 Most = Callable[[Amount, Amount], Amount]  # the maximum of two amounts
 
@@ -119,15 +119,15 @@ class CPU:
         return self.registers - vectors - (1 if self.registers < 32 and fused else 2)
 
     def step_cycles(
-        self, accumulators: Amount, panel: Amount, elements: Amount, most: Most = np.maximum, exposed: float = ROW_ELEMENT_CYCLES,
-        waits: bool = True,
-    ) -> Amount:  # fmt: skip
+        self, accumulators: Amount, panel: Amount, elements: Amount, most: Most = np.maximum, waits: bool = True
+    ) -> Amount:
         """Cycles of a reduction step of a register tile with operands in L1 and L2. They are the most of those to issue the
         multiply-adds, to load `panel` vectors and broadcast `elements`, and, if it `waits`, for the step before (Low et al.,
-        Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43(2), 2016). Besides, loads are `exposed`."""
+        Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43(2), 2016). Besides, loads are exposed."""
         loading = panel / self.loads + elements / self.core.reads
         hidden = most(most(accumulators / self.fmas, loading), float(waits * self.core.latency))
-        return hidden + PANEL_VECTOR_LOADS * panel / self.loads + exposed * elements
+        lines = panel * self.memory.line[0] * self.vector_bits / (8 * CACHE_LINE_BYTES)
+        return hidden + EXPOSED_LOADS * (lines + elements / self.core.reads)
 
     @property
     def step_vectors(self) -> int:
@@ -138,11 +138,10 @@ class CPU:
         """Cycles to enter the loop of a register tile and to load and store `moved` vectors of accumulators."""
         return (TILE_ENTRY_CYCLES + moved) * self.uops_per_vector
 
-    def tile_cycles(self, rows: Amount, vectors: Amount, steps: Amount, element: float = ROW_ELEMENT_CYCLES) -> Amount:
+    def tile_cycles(self, rows: Amount, vectors: Amount, steps: Amount) -> Amount:
         """Cycles of a register tile of `rows` rows by `vectors` vectors over `steps` reduction steps, with its entry and its
-        stores. Each element of the rows exposes `element` cycles of its load in a step."""
-        step = self.step_cycles(rows * vectors, vectors, rows, exposed=element)
-        return step * steps + self.entry_cycles(rows * vectors)
+        stores."""
+        return self.step_cycles(rows * vectors, vectors, rows) * steps + self.entry_cycles(rows * vectors)
 
     # --- threads -----------------------------------------------------------------------------------------------------------
 
@@ -150,6 +149,15 @@ class CPU:
         """Threads for work of `cycles` cycles of one core: the number with which it ends first. Threads are woken, and wait, in
         a tree, so each doubling of their number costs as much."""
         return min(range(self.cores, 0, -1), key=lambda n: cycles / n + self.memory.fork * log2(n))
+
+    @property
+    def conversion_cycles(self) -> float:
+        """Cycles to convert a vector of halves: two operations on vectors."""
+        return 2 * self.vector_bits / self.core.vector_bits
+
+    def lane_sum_cycles(self, bits: int) -> float:
+        """Cycles to add up the lanes of a vector in halves, each of which waits for the one before."""
+        return self.core.latency * log2(self.lanes(bits))
 
     def fma_cycles(self, bits: int) -> float:
         """Cycles of a multiply-add of one element, its factors in registers."""
@@ -168,14 +176,18 @@ class CPU:
         return 2 * self.read_cycles(bits)
 
     def pack_cycles(self, bits: int, nbytes: int = 0) -> float:
-        """Cycles to pack an element of an operand of `nbytes` bytes, in vectors."""
-        return 2 * self.read_cycles(bits, nbytes) * self.uops_per_vector
+        """Cycles to pack an element of an operand of `nbytes` bytes: its line is read, and that of the copy read and written."""
+        return 3 * self.read_cycles(bits, nbytes)
 
     def shuffle_cycles(self, bits: int) -> float:
         """Cycles of an element in a square that is transposed in registers: each vector is shuffled as often as the lanes are
         halved."""
         lanes = self.lanes(bits)
         return log2(lanes) / lanes * self.uops_per_vector
+
+    def turn_cycles(self, bits: int) -> float:
+        """Cycles to transpose an element of a result on its way to memory: it is stored, loaded and shuffled."""
+        return self.shuffle_cycles(bits) + (1 / self.core.load_bits + 1 / self.core.store_bits) * bits
 
     def transpose_cycles(self, bits: int, nbytes: int = 0) -> float:
         """Cycles to copy an element of `nbytes` bytes in squares, which are transposed in registers."""

@@ -1,7 +1,7 @@
 """Blocks of a matrix product: a population of block sizes, loop orders and packed operands as arrays, and its fastest row.
 
 A row of the population has the register tiles of a block, the steps of a part of the sum, the loop order, and which operands are
-packed. Its cycles are those of its arithmetic or those of its lines from L2, L3 and memory, whichever are more (Low et al.,
+packed. Its cycles are those of its arithmetic and of its lines from L2, L3 and memory, which hide each other (Low et al.,
 Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43(2), 2016). Arithmetic hides no copies of operands, no results
 of parts, and no rows in memory that lie apart. The busiest thread counts.
 """
@@ -12,18 +12,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, gcd
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .machine import CACHE_LINE_BYTES, CACHE_SHARE, CPU, L2_WAY_BYTES, PAGE_BYTES
 from .register_tiles import RegisterTile
 
-EXPOSED_SHARE = 0.02  # share of the fewer cycles, of arithmetic or of lines, that the others do not hide: it breaks ties
-MIN_PART_STEPS = 128  # least steps of a part of a sum: each part loads and stores all results
+# Share of the fewer cycles, of arithmetic or of the lines that move meanwhile, that the others do not hide. It breaks ties: on a
+# Zen 4, blocks chosen so of 24 products with some 28 blocks each take 1.037 x the best, without it 1.052 x.
+EXPOSED_SHARE = 0.02
 TLB_PAGES = 64  # pages of the first TLB of most x86 cores
-PAGE_CYCLES = 1.0  # cycles of a load that misses the first TLB, of about seven, which a core does not hide
-CONVERSION_CYCLES = 1.0  # cycles to convert a vector of halves: two micro-operations
+# Cycles of a load that misses the first TLB, of about seven, which a core does not hide. Without it, blocks of the products above
+# take 1.12 x the best.
+PAGE_CYCLES = 1.0
+Amount = Any  # a number, or an array of one for each candidate
 
 
 class Operand(NamedTuple):
@@ -73,23 +76,43 @@ class GemmTile(NamedTuple):
     columns_first: bool = False
 
 
+def overlapped(arithmetic: Amount, moved: Amount) -> Amount:
+    """Cycles of arithmetic together with those of the lines that move meanwhile."""
+    return np.maximum(arithmetic, moved) + EXPOSED_SHARE * np.minimum(arithmetic, moved)
+
+
+def busiest(units: Amount, threads: int) -> Amount:
+    """The work of the thread that has most of so many equal units, over that of an equal share."""
+    return np.ceil(units / threads) * threads / units
+
+
 def block_sizes(tiles: int, threads: int) -> list[int]:
     """Block sizes, in tiles, of 1, 2, 3, 4, 6, 8, 12, ... nearly equal blocks, in all or for each thread."""
     blocks = [n for power in range(tiles.bit_length()) for n in (1 << power, 3 << power)]
     return sorted({ceil(tiles / n) for n in (*blocks, *(n * threads for n in blocks))}, reverse=True)
 
 
+def part_lengths(p: Product, tile: RegisterTile, processor: CPU) -> list[int]:
+    """Steps of the sum in 1, 2, 4, ... parts, up to parts whose rows and columns of a register tile stay in L1."""
+    if not p.steps:
+        return [1]
+    step = p.K // p.steps * (min(p.M, tile.rows) * p.left.element + tile.columns * p.right.packed)
+    lanes, most = processor.lanes(p.bits), 1
+    while p.steps * step > most * processor.l1 and p.steps > most * lanes:
+        most *= 2
+    counts = [1 << n for n in range(most.bit_length())]
+    if p.alike:
+        return [p.steps // n for n in counts if p.steps % n == 0 and (n == 1 or p.M > tile.rows)]
+    return [ceil(ceil(p.steps / n) / lanes) * lanes if n > 1 else p.steps for n in counts]  # whole squares where transposed
+
+
 @lru_cache(4096)
 def fastest(p: Product, tile: RegisterTile, processor: CPU, threads: int, by_rows: bool | None = None) -> tuple[GemmTile, float]:
-    """The block sizes with the fewest cycles, and those cycles."""
+    """The block sizes with the fewest cycles of the busiest thread, and those cycles times the threads."""
     mr, nr, _ = tile
-    steps, lanes, ways = p.steps or 1, processor.lanes(p.bits), (False, True)
-    parts = [n for n in (1 << i for i in range(steps.bit_length())) if n == 1 or steps >= MIN_PART_STEPS * n]
-    lengths = [ceil(ceil(steps / n) / lanes) * lanes if n > 1 else steps for n in parts]  # whole squares where transposed
-    if p.alike:
-        lengths = [steps // n for n in parts if steps % n == 0 and (n == 1 or p.M > mr)]
+    ways = (False, True)
     axes = (
-        lengths,
+        part_lengths(p, tile, processor),
         block_sizes(ceil(p.M / mr), threads), block_sizes(ceil(p.N / nr), threads), p.left.pack, p.right.pack, ways, ways,
     )  # fmt: skip
     population = [x.ravel() for x in np.meshgrid(*axes, indexing="ij")]
@@ -98,91 +121,130 @@ def fastest(p: Product, tile: RegisterTile, processor: CPU, threads: int, by_row
     if by_rows is not None or p.again:  # inner products read the rows of their thread
         legal &= rows == (p.again or by_rows)
     population = [x[legal] for x in population]
-    total = cycles(p, tile, processor, threads, *population)
+    total = Blocks(p, tile, processor, threads, *population).cycles()
     best = int(np.argmin(total))
     kc, *others = (x[best].item() for x in population)
-    return GemmTile(mr, nr, kc if p.steps else p.K, *others), float(total[best])
+    return GemmTile(mr, nr, kc if p.steps else p.K, *others), float(total[best]) * threads
 
 
-def cycles(
-    p: Product, tile: RegisterTile, processor: CPU, threads: int, kc: np.ndarray, mc: np.ndarray, nc: np.ndarray,
-    left: np.ndarray, right: np.ndarray, by_rows: np.ndarray, columns_first: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    """Cycles of the busiest thread for each row of a population; infinite for blocks that L2 does not hold, if it holds any."""
-    mr, nr, _ = tile
-    lanes, memory, result = processor.lanes(p.bits), processor.memory, p.bits // 8
-    line, row = np.array(memory.line), np.array(memory.row)
-    panel, row_tiles, column_tiles = ceil(nr / lanes), ceil(p.M / mr), ceil(p.N / nr)
-    row_blocks, column_blocks, parts = np.ceil(row_tiles / mc), np.ceil(column_tiles / nc), np.ceil((p.steps or 1) / kc)
-    depth, m, n = kc * p.K / (p.steps or 1), np.minimum(mc * mr, p.M), np.minimum(nc * nr, p.N)
-    sizes = p.M * p.K * p.left.element, p.N * p.K * p.right.element, p.M * p.N * result
-    A, B, C = (size / CACHE_LINE_BYTES for size in sizes)
-    at_A, at_B = map(processor.home, sizes[:2])
+class Blocks:
+    """A population of blocks, and the terms of their cycles: an element of each array for each row."""
 
-    # Arithmetic. In place, vectors may cross lines, large rows have pages of their own, and the last panel is narrower.
-    starts = range(0, CACHE_LINE_BYTES, gcd(p.right.row, CACHE_LINE_BYTES))
-    across = fmean(start + min(lanes, p.N) * p.right.element > CACHE_LINE_BYTES for start in starts)
-    pages = np.where(depth * p.right.row > TLB_PAGES * PAGE_BYTES, PAGE_CYCLES * min(1.0, p.right.row / PAGE_BYTES), 0.0)
-    conversion = CONVERSION_CYCLES * p.right.converted
+    def __init__(
+        self, p: Product, tile: RegisterTile, processor: CPU, threads: int, kc: np.ndarray, mc: np.ndarray, nc: np.ndarray,
+        left: np.ndarray, right: np.ndarray, by_rows: np.ndarray, columns_first: np.ndarray,
+    ) -> None:  # fmt: skip
+        self.p, self.processor, self.threads, self.mc, self.nc = p, processor, threads, mc, nc
+        self.left, self.right, self.columns_first = left, right, columns_first
+        self.mr, self.nr, _ = tile
+        self.line, self.row = np.array(processor.memory.line), np.array(processor.memory.row)
+        self.row_tiles, self.column_tiles = ceil(p.M / self.mr), ceil(p.N / self.nr)
+        self.row_blocks, self.column_blocks = np.ceil(self.row_tiles / mc), np.ceil(self.column_tiles / nc)
+        self.parts, self.depth = np.ceil((p.steps or 1) / kc), kc * p.K / (p.steps or 1)
+        sizes = p.M * p.K * p.left.element, p.N * p.K * p.right.element, p.M * p.N * p.bits // 8
+        self.A, self.B, self.C = (size / CACHE_LINE_BYTES for size in sizes)
+        self.at_A, self.at_B = map(processor.home, sizes[:2])
+        self.m, self.n = np.where(columns_first, p.M, np.minimum(mc * self.mr, p.M)), np.minimum(nc * self.nr, p.N)
+        self.rows = self.m * self.depth * np.where(left, p.left.packed, p.left.element)  # bytes of a block
+        self.columns = self.n * self.depth * np.where(right, p.right.packed, p.right.element)
+        self.held = self.columns + np.where((self.column_blocks > 1) & ~columns_first, self.rows, 0)
+        self.columns_shared, self.inside = columns_first | ~by_rows, ~columns_first & by_rows  # rows are packed in their blocks
 
-    def in_place(vectors: int) -> np.ndarray:
-        """Cycles of a step of a panel of so many vectors."""
-        step = processor.step_cycles(mr * vectors, vectors, mr + across * vectors)
-        return np.asarray(step + conversion * vectors + pages) * (vectors > 0)
+    def cycles(self) -> np.ndarray:
+        """Cycles of the busiest thread; infinite for blocks that L2 does not hold, if it holds any."""
+        moved, apart = self.of_columns()
+        front, own = self.copies()
+        alone = apart + self.results() + self.foreign() + own
+        share, same_rows = self.share()
+        total = share * (overlapped(self.arithmetic(), moved + self.of_rows()) + alone + same_rows) + front / self.threads
+        fits = self.held <= max(CACHE_SHARE * self.processor.l2, self.held.min())  # where none fits, the smallest does
+        return np.where(fits, self.p.outer * total, np.inf)
 
-    vectors = ceil(p.N / lanes) + (p.N % lanes > 0 and not processor.masks)  # a mask takes as long as a vector
-    unpacked = (vectors // panel * in_place(panel) + in_place(vectors % panel)) / column_tiles
-    step = np.where(right, processor.step_cycles(mr * panel, panel, mr), unpacked)
-    # Tiles with which copies fill up the last blocks are computed, too.
-    count = np.where(left, row_blocks * mc, row_tiles) * np.where(right, column_blocks * nc, column_tiles)
-    arithmetic = count * (parts * (depth * step + processor.entry_cycles(mr * panel)))
+    def arithmetic(self) -> np.ndarray:
+        """Cycles of all register tiles. In place, vectors may cross lines, large rows have pages of their own, and the last panel
+        is narrower."""
+        p, processor, lanes = self.p, self.processor, self.processor.lanes(self.p.bits)
+        panel = ceil(self.nr / lanes)
+        starts = range(0, CACHE_LINE_BYTES, gcd(p.right.row, CACHE_LINE_BYTES))
+        across = fmean(start + min(lanes, p.N) * p.right.element > CACHE_LINE_BYTES for start in starts)
+        pages = np.where(self.depth * p.right.row > TLB_PAGES * PAGE_BYTES, PAGE_CYCLES * min(1.0, p.right.row / PAGE_BYTES), 0.0)
+        conversion = processor.conversion_cycles * p.right.converted
 
-    # Lines. A block of columns is read for each tile of rows, a block of rows for each block of columns.
-    apart = ~right & (nr * p.right.element < p.right.row)  # the rows of a panel are not contiguous
-    rows = np.where(columns_first, p.M, m) * depth * np.where(left, p.left.packed, p.left.element)
-    columns = n * depth * np.where(right, p.right.packed, p.right.element)
-    crowded = ~right & (depth * gcd(p.right.row, L2_WAY_BYTES) > processor.l2)  # the rows use few sets of L2
-    held = columns + np.where((column_blocks > 1) & ~columns_first, rows, 0)
-    fetched, kept = np.where(columns_first, 0, row_blocks), np.maximum(processor.home(held), crowded)
-    far, nearest = B * fetched * np.where(apart, row[at_B], line[at_B]), line[processor.home(rows + columns)]
-    exposed = np.where(apart & (at_B == len(row) - 1), far, 0.0)
-    moved = far - exposed + B * (row_tiles - fetched) * np.where(apart, row[kept], line[kept])
-    moved += A * (line[at_A] + (column_blocks - 1) * nearest)
-    exposed += A * nearest * p.again
-    evicted = mr * depth * p.left.element > CACHE_SHARE * processor.l1
-    moved += A * np.where(evicted, column_tiles - column_blocks, 0) * line[0]
-    if processor.rows_in_a_set(mr, p.left.row) > processor.l1_ways:  # other rows evict each line between two elements of it
-        moved += np.where(left, 0.0, p.M * p.K * column_tiles * line[0])
-    columns_shared = columns_first | ~by_rows
-    span = np.where(columns_first, p.M, m) * np.where(columns_shared, n, p.N) * result
-    exposed += 2 * (parts - 1) * C * line[processor.home(span)]  # results of parts
+        def in_place(vectors: int) -> np.ndarray:
+            """Cycles of a step of a panel of so many vectors."""
+            step = processor.step_cycles(self.mr * vectors, vectors, self.mr + across * vectors)
+            return np.asarray(step + conversion * vectors + pages) * (vectors > 0)
 
-    # Copies: before the product, by all threads together, or by each thread in its blocks.
-    def packing(lines: float, x: Operand, source: int, copy: np.ndarray, elements: int) -> np.ndarray:
-        squares = elements * processor.shuffle_cycles(p.bits) if x.transposed else 0.0
-        converted = elements / lanes * CONVERSION_CYCLES * x.converted
-        return np.asarray(
-            (lines * (line[source] + 2 * line[copy] * x.packed / x.element) + squares + converted) * (not x.constant)
+        vectors = ceil(p.N / lanes) + (p.N % lanes > 0 and not processor.masks)  # a mask takes as long as a vector
+        unpacked = (vectors // panel * in_place(panel) + in_place(vectors % panel)) / self.column_tiles
+        step = np.where(self.right, processor.step_cycles(self.mr * panel, panel, self.mr), unpacked)
+        # Tiles with which copies fill up the last blocks are computed, too.
+        count = np.where(self.left, self.row_blocks * self.mc, self.row_tiles)
+        count = count * np.where(self.right, self.column_blocks * self.nc, self.column_tiles)
+        return np.asarray(count * self.parts * (self.depth * step + processor.entry_cycles(self.mr * panel)))
+
+    def of_columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """Cycles of the lines of columns, and of those in rows that lie apart in memory, which arithmetic does not hide. A block
+        of columns is read for each tile of rows."""
+        p, row, line = self.p, self.row, self.line
+        apart = ~self.right & (self.nr * p.right.element < p.right.row)  # the rows of a panel are not contiguous
+        crowded = ~self.right & (self.depth * gcd(p.right.row, L2_WAY_BYTES) > self.processor.l2)  # the rows use few sets of L2
+        fetched = np.where(self.columns_first, 0, self.row_blocks)
+        kept = np.maximum(self.processor.home(self.held), crowded)
+        far = self.B * fetched * np.where(apart, row[self.at_B], line[self.at_B])
+        exposed = np.where(apart & (self.at_B == len(row) - 1), far, 0.0)
+        return far - exposed + self.B * (self.row_tiles - fetched) * np.where(apart, row[kept], line[kept]), exposed
+
+    def of_rows(self) -> np.ndarray:
+        """Cycles of the lines of rows. A block of rows is read for each block of columns."""
+        p, processor, line = self.p, self.processor, self.line
+        nearest = line[processor.home(self.rows + self.columns)]
+        first = line[processor.level(p.M * p.K * p.left.element)]
+        moved = self.A * (first + (self.column_blocks - 1 + p.again) * nearest)
+        evicted = self.mr * self.depth * p.left.element > CACHE_SHARE * processor.l1
+        moved += self.A * np.where(evicted, self.column_tiles - self.column_blocks, 0) * line[0]
+        if processor.rows_in_a_set(self.mr, p.left.row) > processor.l1_ways:  # other rows evict each line between two elements
+            moved += np.where(self.left, 0.0, p.M * p.K * self.column_tiles * line[0])
+        return np.asarray(moved)
+
+    def results(self) -> np.ndarray:
+        """Cycles of the results of parts of the sum, which are stored and loaded again."""
+        span = self.m * np.where(self.columns_shared, self.n, self.p.N) * self.p.bits // 8
+        return np.asarray(2 * (self.parts - 1) * self.C * self.line[self.processor.home(span)])
+
+    def copies(self) -> tuple[np.ndarray, np.ndarray]:
+        """Cycles to pack operands before the product, by all threads together, and by each thread in its blocks."""
+        p, processor, first = self.p, self.processor, self.columns_first
+
+        def packing(lines: float, x: Operand, source: int, copy: np.ndarray, elements: int) -> np.ndarray:
+            squares = elements * processor.shuffle_cycles(p.bits) if x.transposed else 0.0
+            converted = elements / processor.lanes(p.bits) * processor.conversion_cycles * x.converted
+            moved = lines * (self.line[source] + 2 * self.line[copy] * x.packed / x.element)
+            return np.asarray((moved + squares + converted) * (not x.constant))
+
+        of_rows = self.left * packing(self.A, p.left, self.at_A, np.where(self.inside, 0, self.at_A), p.M * p.K)
+        place = np.where(first, processor.home(self.columns), self.at_B)
+        of_columns = self.right * packing(self.B, p.right, self.at_B, place, p.N * p.K)
+        front = np.where(self.inside, 0.0, of_rows) + np.where(first, 0.0, of_columns)
+        return front, np.where(self.inside, of_rows, 0.0) + np.where(first, of_columns, 0.0)
+
+    def foreign(self) -> np.ndarray:
+        """Cycles of lines that other threads have packed, which come through L3."""
+        p = self.p
+        columns = np.where(self.columns_first | p.right.constant, 0.0, self.right * self.B * p.right.packed / p.right.element)
+        rows = np.where(self.inside | p.left.constant, 0.0, self.left * self.A * p.left.packed / p.left.element)
+        return np.asarray(self.line[1] * (self.threads - 1) / self.threads * (columns + rows))
+
+    def share(self) -> tuple[np.ndarray, np.ndarray]:
+        """The share of the busiest thread, and its cycles where threads write parts of the same rows: a prefetcher runs on,
+        within a page, into lines that another thread writes. Blocks at the end, which may be smaller, are another thread's."""
+        first, threads = self.columns_first, self.threads
+        units = self.p.outer * np.where(first, 1, self.row_blocks) * np.where(self.columns_shared, self.column_blocks, 1)
+        rows, columns = (
+            np.where(first, 1.0, self.mc / self.row_tiles),
+            np.where(self.columns_shared, self.nc / self.column_tiles, 1.0),
         )
-
-    inside = ~columns_first & by_rows  # rows are packed in their blocks
-    of_rows = left * packing(A, p.left, at_A, np.where(inside, 0, at_A), p.M * p.K)
-    of_columns = right * packing(B, p.right, at_B, np.where(columns_first, processor.home(columns), at_B), p.N * p.K)
-    front = np.where(inside, 0.0, of_rows) + np.where(columns_first, 0.0, of_columns)
-    # Lines that other threads have packed come through L3.
-    foreign = line[1] * (threads - 1) / threads
-    exposed += foreign * np.where(columns_first | p.right.constant, 0.0, right * B * p.right.packed / p.right.element)
-    exposed += foreign * np.where(inside | p.left.constant, 0.0, left * A * p.left.packed / p.left.element)
-    own = np.where(inside, of_rows, 0.0) + np.where(columns_first, of_columns, 0.0)
-    # The busiest thread has whole blocks: those at the end, which may be smaller, are another's.
-    units = p.outer * np.where(columns_first, 1, row_blocks) * np.where(columns_shared, column_blocks, 1)
-    block = np.where(columns_first, 1.0, mc / row_tiles) * np.where(columns_shared, nc / column_tiles, 1.0) / p.outer
-    share = np.minimum(np.ceil(units / threads) * block, 1.0)
-    # Where threads write parts of the same rows, a prefetcher runs on, within a page, into lines that another thread writes.
-    same_rows = columns_shared & (np.ceil(units / threads) < column_blocks)
-    run = np.minimum(n * result, PAGE_BYTES) / CACHE_LINE_BYTES
-    exposed += np.where(same_rows & (threads > 1), p.M * column_blocks * run * line[-1], 0.0)
-    both = np.maximum(arithmetic, moved) + EXPOSED_SHARE * np.minimum(arithmetic, moved)
-    total = p.outer * (share * (both + exposed + own) + front / threads)
-    fits = held <= max(CACHE_SHARE * processor.l2, held.min())  # where none fits, the smallest does
-    return np.where(fits, total, np.inf)
+        share = np.minimum(np.ceil(units / threads) * rows * columns / self.p.outer, 1.0)
+        same_rows = self.columns_shared & (np.ceil(units / threads) < self.column_blocks) & (threads > 1)
+        run = np.minimum(self.n * self.p.bits // 8, PAGE_BYTES) / CACHE_LINE_BYTES
+        return share, np.where(same_rows, self.p.M * self.column_blocks * run * self.line[-1], 0.0)

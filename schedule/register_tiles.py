@@ -16,7 +16,7 @@ from .machine import CPU
 
 MAX_TILE_VECTORS = 4  # most vectors of columns in a register tile, unless it has all columns: estimates of wider ones are too low
 # Least speed-up by a larger tile: on a Zen 4, 12 rows by 32 columns are 5 % faster than 14, though estimated 0.1 % slower.
-MIN_GAIN_OF_LARGER_TILES = 1.004
+MIN_GAIN_OF_LARGER_TILES = 1.005
 
 
 class RegisterTile(NamedTuple):

@@ -96,7 +96,7 @@ def decided(func: PrimFunc, target: Any, decisions: Mapping[str, Any] | None = N
 
 
 def cycles(func: PrimFunc, target: Any) -> float:
-    """The estimated cycles of a function's sums of products on one core of `target`, a processor, each by its fastest template.
+    """The estimated cycles of a function's sums of products on all cores of `target`, a processor, each by its fastest template.
     The transforms of minimal filtering count, too, other elementwise blocks do not. It is infinite where a sum is of no known
     kind."""
     s = OpenSchedule(func, target, at_seed=True)
@@ -201,8 +201,8 @@ def _schedule_with(s: OpenSchedule, name: str, label: str, build: Callable[..., 
 
 def _inline_permutations(s: Schedule) -> None:
     """Inline a copy that a matrix product alone reads, if it takes a part of an array, or permutes its dimensions. The product
-    packs its operands anyway. One of fewer than MIN_ROWS_TO_TRANSPOSE rows may read a part in place; it keeps a copy whose last
-    dimension is another than that of the array."""
+    packs its operands anyway. One of one row may read a part in place; it keeps a copy whose last dimension is another than that
+    of the array."""
     for block in [b.name for b in blocks_below(s.func.body)][::-1]:
         copy, consumers = find_block(s.func, block), s.get_consumers(block)
         if len(consumers) != 1 or block in s.get_output_blocks() or not elementwise.matches(copy):
@@ -212,7 +212,7 @@ def _inline_permutations(s: Schedule) -> None:
         if product is None or not isinstance(source, Load) or not at_axes(source):
             continue
         in_order = last_axis(source) == last_axis(Load(made.buffer, made.indices))
-        few = extent(product.rows[-1]) < gemm.MIN_ROWS_TO_TRANSPOSE and not in_order
+        few = extent(product.rows[-1]) < 2 and not in_order
         if not few and source.buffer.name not in (product.left.buffer.name, product.right.buffer.name):
             with suppress(ScheduleError):
                 s.compute_inline(block)

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import ceil, prod
 
-from schedule.machine import CPU
+from schedule.machine import CACHE_LINE_BYTES, CPU
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
+from schedule.product_blocks import busiest, overlapped
 from schedule.register_tiles import RegisterTile, product_tile
 from tir.arith.symbolic import symbolic_min
 from tir.ir import Binary, Block, Const, Iter, Load, Var, const_shape
@@ -31,7 +32,7 @@ from .block_analysis import (
     store_last,
     transpose_in_squares,
 )
-from .conversion import CONVERSION_CYCLES, is_converted, read_converted
+from .conversion import is_converted, read_converted
 from .division import shares_are_equal
 
 NAME = "direct convolution"
@@ -127,38 +128,40 @@ def tiles(c: Convolution, processor: CPU) -> RegisterTile:
     lanes, members = processor.lanes(c.contraction.bits), c.members
     channels = extent(c.channels[-1]) if members is None else members
     dividing = members is not None and members % lanes == 0
-    row, steps = extent(c.pixels[-1]), size(c.reduction)
-    return product_tile(row, channels, steps, lanes, processor, dividing, padded=False, transposed=c.transposed_result)
+    row, steps = c.pixels_of_class, ceil(size(c.reduction) / prod(x.stride for x in c.classes))
+    return product_tile(row, channels, steps, lanes, processor, dividing, bool(c.classes), c.transposed_result)
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core, with copies of the weights and transposes of the result."""
-    bits = c.contraction.bits
-    lanes = processor.lanes(bits)
-    t = tiles(c, processor)
-    row, count = (
-        t.cycles,
-        size((*c.groups, *c.channels[:-1], *c.pixels[:-1])) * extent(c.channels[-1]) // (c.members or extent(c.channels[-1])),
-    )
-    weights = size((*c.groups, *c.channels, *c.reduction))
-    across = last_axis(c.weights) != c.channels[-1].var.name
-    copies = weights * (processor.transpose_cycles if across else processor.pack_cycles)(bits, weights * bits // 8)
-    copies = 0.0 if c.weights.buffer.name in constants else copies
-    transposes = size((*c.groups, *c.channels, *c.pixels)) * processor.transpose_cycles(bits) if c.transposed_result else 0.0
-    elements, kind = prod(const_shape(c.image.buffer)), c.contraction.store.buffer.dtype
-    if is_converted(c.image, kind):
-        copies += elements * processor.pack_cycles(bits, elements * bits // 8)
+    """The estimated cycles of the busiest core times the cores, with copies of the weights and transposes of the result."""
+    t, classes = tiles(c, processor), prod(x.stride for x in c.classes)
+    kind, bits = c.contraction.store.buffer.dtype, c.contraction.bits
+    rows, images = size(c.pixels[:-1]) * c.strides.get(c.pixels[-1].var.name, 1), size((*c.groups, *c.channels[:-1]))
+    channels = c.members or extent(c.channels[-1])
+    groups = extent(c.channels[-1]) // channels
+    tiles_of_pixels, panels = rows * ceil(c.pixels_of_class / t.rows), groups * ceil(channels / t.columns)
+    # A panel of weights is read for each tile of pixels, the image for each panel.
+    panel, elements = ceil(size(c.reduction) / classes) * t.columns, prod(const_shape(c.image.buffer))
+    weights = tiles_of_pixels * panel * read_near(panel, bits, processor)
+    moved = panels * (weights + elements * read_near(elements, bits, processor))
+    arithmetic = groups * rows * t.cycles
     if is_converted(c.weights, kind):  # at each use
-        row += ceil(extent(c.pixels[-1]) / t.rows) * ceil(extent(c.channels[-1]) / lanes) * size(c.reduction) * CONVERSION_CYCLES
-    return count * row + copies + transposes + image_cycles(c, elements, t.columns, processor)
+        arithmetic += panels * tiles_of_pixels * panel / processor.lanes(bits) * processor.conversion_cycles
+    copied = {
+        c.weights: 0 if c.weights.buffer.name in constants else size((*c.groups, *c.channels, *c.reduction)),
+        c.image: elements * is_converted(c.image, kind),
+    }
+    copies = sum(n * processor.pack_cycles(bits, n * bits // 8) for n in copied.values())
+    copies += copied[c.weights] * (last_axis(c.weights) != c.channels[-1].var.name) * processor.shuffle_cycles(bits)
+    copies += size((*c.groups, *c.channels, *c.pixels)) * c.transposed_result * processor.turn_cycles(bits)
+    units = images * panels * (1 if _enough_panels(c, t, processor) else rows)
+    share = float(busiest(units, c.contraction.threads(processor)))
+    return share * images * float(overlapped(arithmetic, moved)) + copies
 
 
-def image_cycles(c: Convolution, elements: int, channels: int, processor: CPU) -> float:
-    """Cycles to read an image of `elements` elements for each panel of `channels` channels; 0 if it stays in L2."""
-    bits = c.contraction.bits
-    if elements * bits // 8 <= processor.l2_reuse_bytes:
-        return 0.0
-    return ceil(extent(c.channels[-1]) / channels) * elements * processor.read_cycles(bits, processor.l2 + 1)
+def read_near(elements: int, bits: int, processor: CPU) -> float:
+    """Cycles to read one of so many elements that are read again and again while others stream by."""
+    return processor.memory.line[processor.home(elements * bits // 8)] * bits / (8 * CACHE_LINE_BYTES)
 
 
 def parts(c: Convolution, t: RegisterTile, processor: CPU) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from schedule.open_schedule import OpenSchedule, Stage
-from schedule.product_blocks import CONVERSION_CYCLES as CONVERSION_CYCLES
 from tir.ir import Load
 
 from . import elementwise

@@ -120,11 +120,9 @@ def suits(c: Windows, processor: CPU) -> bool:
 
 
 def cycles(c: Windows, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core; where lanes read the same elements, each of them is loaded by itself."""
+    """The estimated cycles of all cores together."""
     t, lanes = tiles(c, processor), processor.lanes(c.bits)
-    points = size((*c.channels, *c.pixels)) / (t.rows * lanes)
-    loads = 1 if suits(c, processor) else lanes
-    return points * processor.tile_cycles(t.rows, t.vectors, size(c.reduction), element=loads / processor.loads)
+    return size((*c.channels, *c.pixels)) / (t.rows * t.vectors * lanes) * _tile_cycles(c, t.rows, t.vectors, processor)
 
 
 def build(s: OpenSchedule, c: Windows) -> None:

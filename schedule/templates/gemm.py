@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
-from math import prod
+from math import ceil, prod
+from typing import NamedTuple
 
 from schedule.machine import CPU, PAGE_BYTES
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
-from schedule.product_blocks import GemmTile, Operand, Product, fastest
+from schedule.product_blocks import GemmTile, Operand, Product, busiest, fastest
 from schedule.register_tiles import product_tile
 from tir import dtypes
 from tir.ir import Block, Const, Iter, Load, Var
@@ -27,13 +28,17 @@ from .marks import UNROLLED_STATEMENTS
 from .pack_branches import AS_IT_IS
 
 NAME = "packing"
-MAX_SUM_PART = 512  # least steps of a sum that is tried in parts; dot products in lanes have about so many instructions in a part
-ADD_LANES_CYCLES = 16.0  # cycles to add up the lanes of an inner product: 16 lanes are halved four times; an estimate
-MIN_GAIN_OF_DOTS = 1.06  # least estimated speed-up of a product for which its last columns become inner products
 # Vectors of columns in a panel that products of several numbers of rows read. Tiles of up to 14 rows (6 with 16 registers) then
 # read it once, and two panels at a time hide the latency of additions for one row.
 SHARED_VECTORS = 2
-MIN_ROWS_TO_TRANSPOSE = 4  # least rows for which transposing a right operand pays, whose last axis is the sum; an estimate
+
+
+class Plan(NamedTuple):
+    """The sizes of a product, its last columns that become inner products, and the cycles of the busiest core times the cores."""
+
+    tile: GemmTile
+    dots: int
+    cycles: float
 
 
 def matches(block: Block) -> Contraction | None:
@@ -46,56 +51,43 @@ def matches(block: Block) -> Contraction | None:
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
-    """True for enough rows to reuse the columns, and to transpose them where that is needed. One row, the product of a matrix and
-    a vector, suits in a batch alone."""
-    if last_axis(c.right) != c.vector:
-        min_rows = MIN_ROWS_TO_TRANSPOSE
-    else:
-        min_rows = 1 if size(c.batch) > 1 else 2
+    """True for enough rows to reuse the columns. One row, the product of a matrix and a vector, suits in a batch alone, where its
+    columns need not be transposed."""
+    min_rows = 1 if size(c.batch) > 1 and last_axis(c.right) == c.vector else 2
     return extent(c.rows[-1]) >= min_rows and extent(c.columns[-1]) > 1
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core, with packing."""
-    few = dot_columns(c, processor, constants)
-    others = columns_before(c, few)
-    dots = _dot_cycles(c, few, processor) if few else 0.0
-    return _tiled_cycles(others, processor) + _pack_cycles(others, processor, constants) + dots
+    """The estimated cycles of the busiest core times the cores, with packing."""
+    return plan(c, processor, constants).cycles
 
 
-def _pack_cycles(c: Contraction, processor: CPU, constants: frozenset[str]) -> float:
-    """Cycles to pack the operands that are packed at each call."""
-    t, total = tiles(c, processor, constants), 0.0
-    for x, packed, axes in ((c.left, t.left, c.rows), (c.right, t.right, c.columns)):
-        if packed and x.buffer.name not in constants:
-            elements = size((*c.batch, *axes, *c.reduction))
-            across = x is c.right and last_axis(x) != c.columns[-1].var.name
-            total += elements * (processor.transpose_cycles if across else processor.pack_cycles)(c.bits, elements * c.bits // 8)
-    return total
-
-
-def _tiled_cycles(c: Contraction, processor: CPU) -> float:
-    tile = product_tile(extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction), processor.lanes(c.bits), processor)
-    return size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * tile.cycles
-
-
-def _dot_cycles(c: Contraction, columns: int, processor: CPU) -> float:
-    """Cycles of the last `columns` as inner products. Their rows come from L2, where the other columns left them."""
-    step = processor.read_cycles(c.bits) + (columns - 1) * processor.loaded_fma_cycles(c.bits)
-    return size((*c.batch, *c.rows, *c.columns[:-1])) * (size(c.reduction) * step + columns * ADD_LANES_CYCLES)
-
-
-def dot_columns(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> int:
-    """The number of last columns, too few for a vector, that are faster as inner products, whose lanes are steps of the sum."""
+def plan(
+    c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(), by_rows: bool | None = None,
+    shared: frozenset[str] = frozenset(), dots: bool = True,
+) -> Plan:  # fmt: skip
+    """The sizes of a product with the fewest cycles. Threads share rows if `by_rows`, by default if that is faster. With `dots`
+    its last columns, too few for a vector, may be inner products, whose lanes are steps of the sum. Panels of `shared` constants
+    are equal for all numbers of rows."""
+    whole = Plan(*_fastest(c, processor, constants, by_rows, shared))
     few = extent(c.columns[-1]) % processor.lanes(c.bits)
-    if few in (0, extent(c.columns[-1])) or len(c.reduction) != 1 or last_axis(c.left) != c.reduction[0].var.name:
-        return 0
-    others = columns_before(c, few)
-    t = tiles(others, processor, constants, again=True)
-    if t.left:
-        return 0
-    apart = _tiled_cycles(others, processor) + _dot_cycles(c, few, processor)
-    return few if MIN_GAIN_OF_DOTS * apart < _tiled_cycles(c, processor) else 0
+    if not dots or few in (0, extent(c.columns[-1])) or len(c.reduction) != 1 or last_axis(c.left) != c.reduction[0].var.name:
+        return whole
+    tile, _, others = _fastest(columns_before(c, few), processor, constants, True, shared, again=True)
+    apart = Plan(tile, few, others + _dot_cycles(c, few, tile, processor))
+    return apart if not tile.left and apart.cycles < whole.cycles else whole
+
+
+def _dot_cycles(c: Contraction, columns: int, t: GemmTile, processor: CPU) -> float:
+    """Cycles of the last `columns` as inner products, a register tile of rows by a column each, with the copies of the columns
+    for each block of rows: a line for each step, and a load and a store for each element."""
+    tiles, steps, others = ceil(extent(c.rows[-1]) / t.mr), size(c.reduction), size((*c.batch, *c.rows[:-1], *c.columns[:-1]))
+    step = processor.step_cycles(t.mr, t.mr + 1, 0)
+    dots = tiles * (ceil(steps / processor.lanes(c.bits)) * step + t.mr * processor.lane_sum_cycles(c.bits))
+    nbytes = size((*c.columns, *c.reduction)) * c.bits // 8
+    blocks, threads = ceil(tiles / t.mc), c.threads(processor)
+    copies = blocks * steps * (processor.memory.row[processor.home(nbytes)] / columns + 1)
+    return others * columns * float(dots + copies) * float(busiest(others * blocks, threads))
 
 
 def columns_before(c: Contraction, last: int) -> Contraction:
@@ -111,10 +103,16 @@ def shared_columns(c: Contraction, processor: CPU) -> int:
 
 def tiles(
     c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(), by_rows: bool | None = None,
-    again: bool = False, shared: frozenset[str] = frozenset(),
+    shared: frozenset[str] = frozenset(),
 ) -> GemmTile:  # fmt: skip
-    """The sizes of a product with the fewest cycles. Threads share rows if `by_rows`, by default if that is faster. With `again`,
-    inner products read the rows once more. Panels of `shared` constants are equal for all numbers of rows."""
+    """The sizes of `plan`, without inner products."""
+    return plan(c, processor, constants, by_rows, shared, dots=False).tile
+
+
+def _fastest(
+    c: Contraction, processor: CPU, constants: frozenset[str], by_rows: bool | None, shared: frozenset[str], again: bool = False
+) -> tuple[GemmTile, int, float]:
+    """The fastest blocks of a product by themselves, and their cycles. With `again`, inner products read the rows once more."""
     M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction)
     alike = c.right.buffer.name in shared
     tile = product_tile(M, N, K, processor.lanes(c.bits), processor, columns=shared_columns(c, processor) if alike else 0)
@@ -127,15 +125,16 @@ def tiles(
         )
         for x, row, ways, must, turned in (
             (c.left, K * c.bits // 8, (False, True)[: 1 + more], more and (transposed or _is_converted(c.left, c)), False),
-            (c.right, _row_bytes(c), (False, True)[: 2 - across], across and M >= MIN_ROWS_TO_TRANSPOSE, across),
+            (c.right, _row_bytes(c), (False, True), across and M > 1, across),
         )
     )  # fmt: skip
     product = Product(
         M, N, K, c.bits, left, right, size((*c.batch, *c.rows[:-1], *c.columns[:-1])),
         extent(c.reduction[-1]) if len(c.reduction) == 1 else 0,
-        size(c.rows[:-1]) == 1 and not right.constant, again, alike,
+        size(c.rows[:-1]) == 1 and not right.constant and not again, again, alike,
     )  # fmt: skip
-    return fastest(product, tile, processor, c.threads(processor), by_rows)[0]
+    found, cycles = fastest(product, tile, processor, c.threads(processor), by_rows)
+    return found, 0, cycles
 
 
 def _is_converted(factor: Load, c: Contraction) -> bool:
@@ -161,22 +160,17 @@ class Sum(StrEnum):
 
 
 def variants(c: Contraction, machine: CPU) -> list[Sum]:
-    """The ways to run a sum that are worth a sketch, the seed's first: whole, or in parts if it is long."""
-    found = [Sum.WHOLE, *([Sum.IN_PARTS] if extent(c.reduction[-1]) >= MAX_SUM_PART else [])]
-    return sorted({*found, _seed(c, machine)[1]}, key=lambda v: (v != _seed(c, machine)[1], list(Sum).index(v)))
+    """The ways to run a sum that are worth a sketch, the seed's first: whole, or in parts if there are several."""
+    usual = _way(c, tiles(c, machine))
+    found = [Sum.WHOLE, *([Sum.IN_PARTS] if extent(c.reduction[-1]) > machine.lanes(c.bits) else [])]
+    return sorted({*found, usual}, key=lambda v: (v != usual, list(Sum).index(v)))
 
 
-def _seed(
-    c: Contraction,
-    machine: CPU,
-    constants: frozenset[str] = frozenset(),
-    again: bool = False,
-    shared: frozenset[str] = frozenset(),
-) -> tuple[GemmTile, Sum]:
-    t = tiles(c, machine, constants, None, again, shared)
+def _way(c: Contraction, t: GemmTile) -> Sum:
+    """The way to run the sum that sizes mean."""
     if t.kc >= extent(c.reduction[-1]):
-        return t, Sum.WHOLE
-    return t, Sum.IN_PARTS if t.by_rows else Sum.BY_COLUMNS
+        return Sum.WHOLE
+    return Sum.IN_PARTS if t.by_rows else Sum.BY_COLUMNS
 
 
 def build(
@@ -200,12 +194,11 @@ def build(
     after = after or epilogue(s, c.block, rows=True)
     own_sizes = sizes is None and like is None
     alone = own_sizes and (after is not None or not s.get_consumers(c.block)) and c.right.buffer.name not in s.shared
-    few = dot_columns(c, machine, s.constants) if alone and divisible(s.block(c.block)) else 0
-    others = columns_before(c, few)
-    t, usual = _seed(others, machine, s.constants, bool(few), s.shared)
+    t, few, _ = plan(c, machine, s.constants, None, s.shared, alone and divisible(s.block(c.block)))
+    usual = _way(c, t)
     variant = usual if variant is None else variant
     if variant is Sum.IN_PARTS and not t.by_rows:  # else one thread may have the only block of rows
-        t = tiles(others, machine, s.constants, True, bool(few), s.shared)
+        t = tiles(c, machine, s.constants, True, s.shared)
     t = sizes or t
     products = (*c.batch, *c.columns[:-1])  # each has columns of its own to pack
     outer = [loop_of(it) for it in (*products, *c.rows[:-1])]

@@ -174,7 +174,7 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
         )
         count = np.ceil(row_tiles / m) * np.ceil(column_tiles / v)
         rows, columns, _ = fewest_cycles(m, v, count * processor.tile_cycles(m, v, taps * steps), gain=1.0)
-        most = gemm.MAX_SUM_PART
+        most = 512
     most_at_once = most * 3 // 2 if how.rows > 1 else processor.l1 // WHOLE_SUM_STEP_BYTES
     part = steps if taps > 1 or steps <= most_at_once else balanced(steps, most, 1)
     panel = columns * taps * ceil(steps / part) * part * how.nbytes

@@ -43,7 +43,7 @@ def suits(c: Convolution, processor: CPU) -> bool:
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core."""
+    """The estimated cycles of all cores together."""
     return size(c.pixels) / c.pixels_of_class * tiles(c, processor).cycles
 
 
@@ -51,7 +51,7 @@ def tiles(c: Convolution, processor: CPU) -> RegisterTile:
     """The tile of the fewest cycles for all pixels of a class in a row; each pixel is a vector of its own."""
     steps = ceil(size(c.reduction) / (processor.lanes(c.contraction.bits) * prod(x.stride for x in c.classes)))
     m, v = fitting(processor, range(1, min(c.pixels_of_class, processor.registers) + 1), [extent(c.channels[-1])])
-    each = processor.tile_cycles(m, v, steps, element=1 / processor.loads)
+    each = processor.step_cycles(m * v, m + v, 0) * steps + processor.entry_cycles(m * v)
     return fewest_cycles(m, v, np.ceil(c.pixels_of_class / m) * each)
 
 

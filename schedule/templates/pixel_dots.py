@@ -27,13 +27,13 @@ def matches(block: Block) -> Convolution | None:
 
 def suits(c: Convolution, processor: CPU) -> bool:
     """True where the last dimensions of the result are pixels, enough for a vector, and the processor has an instruction."""
-    return pixels.suits(c, processor) and low_precision.suits(pixels.product(c), processor)
+    return pixels.suits(c, processor) and low_precision.suits(pixels.product(c, False), processor)
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """The estimated cycles on one core, with copies."""
     copies = 0.0 if pixels.in_place(c) else pixels.panel_cycles(c, dtypes.bits(c.image.dtype), processor)
-    return copies + low_precision.cycles(pixels.product(c), processor, constants)
+    return copies + low_precision.cycles(pixels.product(c, False), processor, constants)
 
 
 def build(s: OpenSchedule, c: Convolution) -> None:

@@ -16,22 +16,22 @@ from math import ceil, inf, prod
 
 import numpy as np
 
-from schedule.machine import CPU, PAGE_BYTES
+from schedule.machine import CACHE_LINE_BYTES, CPU, PAGE_BYTES
 from schedule.open_schedule import Declined, OpenSchedule, extent
+from schedule.product_blocks import busiest, overlapped
 from schedule.register_tiles import RegisterTile, fewest_cycles
 from tir.ir import Axis, Const, Iter, Load, Var, const_shape
 from tir.traverse import variables
 
 from . import gemm, normal_form
 from .block_analysis import Contraction, counted, epilogue, fuse_epilogue, loop_of, made_for, size, stride
-from .conv2d import Convolution, image_cycles, matches
-from .conversion import CONVERSION_CYCLES, is_converted, read_converted
+from .conv2d import Convolution, matches, read_near
+from .conversion import is_converted, read_converted
 from .gemm import GemmTile, Sum
 from .marks import done, share, share_out
 from .pack_branches import separate_rows
 
 NAME = "pixels in lanes"
-MIN_CHANNELS_BY_ROWS = 16  # least channels that registers hold: with AVX2 on a Zen 4, copies are 1.2 to 1.6 x as fast
 
 
 def row(c: Convolution) -> tuple[Iter, ...]:
@@ -60,14 +60,17 @@ def _steps_are_together(c: Convolution) -> bool:
     return sum(of_sum for of_sum, _ in groupby(inner)) <= 1
 
 
-def product(c: Convolution) -> Contraction:
-    """The matrix product that a convolution becomes."""
-    pixels, steps = row(c), _steps(c)
+def product(c: Convolution, convert: bool = True) -> Contraction:
+    """The matrix product that a convolution becomes, with panels of the image where it is not read in place. These have the type
+    of the sum where they `convert`."""
+    pixels, steps, others = row(c), _steps(c), c.pixels[: -len(row(c))]
     columns = Iter(Var("pixels"), Const(size(pixels)), Axis.SPATIAL, Var("pixels"))
     step = Iter(Var("steps"), Const(size(steps)), Axis.REDUCE, Var("steps"))
     left = Load(c.weights.buffer, (*(it.var for it in (*c.groups, *c.channels)), step.var))
-    right = Load(c.image.buffer, (*(it.var for it in (*c.groups, *c.pixels[: -len(pixels)])), step.var, columns.var))
-    others = c.pixels[: -len(pixels)]
+    kind = c.contraction.store.buffer.dtype if convert and not in_place(c) else c.image.dtype
+    axes = (*c.groups, *others, step, columns)
+    panels = c.image.buffer.with_(shape=tuple(it.extent for it in axes), dtype=kind)
+    right = Load(panels, tuple(it.var for it in axes))
     return Contraction(c.contraction.block, c.contraction.store, left, right, c.groups, c.channels, (*others, columns), (step,))
 
 
@@ -89,33 +92,31 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
 
 
 def _row_cycles(c: Convolution, processor: CPU) -> float:
-    """Cycles on one core where the image is read in place, row by row, in vectors that end with the rows. It is infinite where
-    that is illegal, or registers hold few channels beside the vectors that pixels are picked from: as many as the stride."""
-    row = extent(c.pixels[-1])
-    if in_place(c) or processor.accumulators(1) - stride(c.image, c.pixels[-1].var) < MIN_CHANNELS_BY_ROWS:
+    """Cycles where the image is read in place, row by row, in vectors that end with the rows; infinite where that is illegal."""
+    bits, channels, tile = c.contraction.bits, extent(c.channels[-1]), _row_tile(c, processor)
+    if in_place(c) or tile is None:
         return inf
-    vectors = size((*c.groups, *c.channels[:-1], *c.pixels[:-1])) * ceil(row / processor.lanes(c.contraction.bits))
-    return vectors * _row_tile(c, processor).cycles
+    others = size((*c.groups, *c.channels[:-1]))
+    vectors = size(c.pixels[:-1]) * ceil(extent(c.pixels[-1]) / processor.lanes(bits))
+    elements = prod(const_shape(c.image.buffer))
+    panels = ceil(channels / tile.rows)
+    share = busiest(others * panels * size(c.pixels[:-1]), c.contraction.threads(processor))
+    return float(share * others * overlapped(vectors * tile.cycles, panels * elements * read_near(elements, bits, processor)))
 
 
 def _product_cycles(c: Convolution, processor: CPU, constants: frozenset[str]) -> float:
-    """Cycles on one core as a matrix product over im2col panels."""
-    bits = c.contraction.bits
-    p, lanes = product(c), processor.lanes(bits)
-    t, elements = tiles(c, processor, constants), prod(const_shape(c.image.buffer))
-    time = gemm.cycles(p, processor, constants)
-    if not in_place(c):
-        elements = size((*c.groups, *c.pixels, *c.reduction))
-        time += panel_cycles(c, bits, processor)
-    if not t.right and in_place(c) and is_converted(c.image, c.contraction.store.buffer.dtype):  # at each use
-        time += ceil(extent(c.channels[-1]) / t.mr) * elements / lanes * CONVERSION_CYCLES
-    return time + image_cycles(c, elements, extent(c.channels[-1]), processor)
+    """Cycles as a matrix product over im2col panels."""
+    copies = 0.0 if in_place(c) else panel_cycles(c, c.contraction.bits, processor)
+    return copies + gemm.cycles(product(c), processor, constants)
 
 
 def panel_cycles(c: Convolution, bits: int, processor: CPU) -> float:
-    """Cycles to copy an image to im2col panels of elements of so many bits, in vectors that end with the rows."""
+    """Cycles to copy an image to im2col panels of elements of so many bits, in vectors that end with the rows. Panels that
+    another thread has made come through L3."""
     elements, row, lanes = size((*c.groups, *c.pixels, *c.reduction)), extent(c.pixels[-1]), processor.lanes(bits)
-    return elements // row * ceil(row / lanes) * lanes * processor.pack_cycles(bits, elements * bits // 8)
+    made, threads = elements // row * ceil(row / lanes) * lanes, c.contraction.threads(processor)
+    foreign = processor.memory.line[1] * bits / (8 * CACHE_LINE_BYTES) * (threads - 1)
+    return made * processor.pack_cycles(bits, elements * bits // 8) + elements * foreign
 
 
 def _steps(c: Convolution) -> tuple[Iter, ...]:
@@ -141,12 +142,15 @@ def by_rows(c: Convolution, processor: CPU, constants: frozenset[str] = frozense
     return _row_cycles(c, processor) < _product_cycles(c, processor, constants)
 
 
-def _row_tile(c: Convolution, processor: CPU) -> RegisterTile:
+def _row_tile(c: Convolution, processor: CPU) -> RegisterTile | None:
     """The register tile of one vector of pixels of a row, its rows being channels, and the cycles of all channels. Registers are
-    left for picking pixels."""
+    left for picking pixels; None where there are none."""
     channels, picked = extent(c.channels[-1]), stride(c.image, c.pixels[-1].var)
     m = np.arange(1, min(channels, processor.accumulators(1) - picked) + 1)
-    each = processor.step_cycles(m, picked, m) * size(c.reduction) + processor.entry_cycles(m)
+    if not m.size:
+        return None
+    elements = m + picked * processor.core.reads / processor.loads  # vectors to pick from come from L1, too
+    each = processor.step_cycles(m, 0, elements) * size(c.reduction) + processor.entry_cycles(m)
     return fewest_cycles(m, np.ones_like(m), np.ceil(channels / m) * each)
 
 
@@ -160,7 +164,9 @@ def _build_by_rows(s: OpenSchedule, c: Convolution) -> None:
         read_converted(s, block, operand)
     after = epilogue(s, block)
     outer = [loop_of(it) for it in (*c.groups, *c.channels[:-1], *c.pixels[:-1])]
-    (channels,) = s.sizes(block, c.channels[-1].var.name, seed=(_row_tile(c, machine).rows,))
+    tile = _row_tile(c, machine)
+    assert tile is not None, "a variant has one"
+    (channels,) = s.sizes(block, c.channels[-1].var.name, seed=(tile.rows,))
     (lanes,) = s.sizes(block, row.var.name, seed=(machine.lanes(c.contraction.bits),), vector=True)
     c0, c1 = s.split(loop_of(c.channels[-1]), [None, channels])
     w0, w1 = s.split(loop_of(row), [None, lanes])

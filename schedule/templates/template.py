@@ -109,7 +109,7 @@ class SumOfProducts(Template):
         return found if found is not None and self.pattern.suits(found, s.target.machine) else None
 
     def cycles(self, s: OpenSchedule, block: str) -> float:
-        """The estimated cycles of a block on one core by this template; infinite where it does not suit."""
+        """The estimated cycles of a block, of the busiest core times the cores; infinite where this template does not suit."""
         found = self.found(s, block)
         return inf if found is None else float(self.pattern.cycles(found, s.target.machine, s.constants))
 

@@ -8,16 +8,14 @@ leaves the inner loops, which then are those of a direct convolution.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil, prod
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, extent
-from schedule.register_tiles import RegisterTile, product_tile
 from tir.arith.polynomial import polynomial
 from tir.ir import TRUE, Binary, Block, Const, Expr, Load, Select, Store, Var, conjuncts
 
 from .block_analysis import Contraction, at_axes, contraction, epilogue, last_axis, size
-from .conv2d import Class, Convolution, tile
+from .conv2d import Class, Convolution, cycles, tile, tiles
 
 NAME = "transposed convolution"
 
@@ -58,20 +56,6 @@ def suits(c: Convolution, processor: CPU) -> bool:
     return 2 * extent(c.channels[-1]) >= processor.lanes(c.contraction.bits) and (bool(c.classes) or not at_axes(c.weights))
 
 
-def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core, with the copies of the weights."""
-    bits, row = c.contraction.bits, c.pixels[-1].var.name
-    rows = size(c.pixels[:-1]) * c.strides.get(row, 1)
-    copies = 0.0 if c.weights.buffer.name in constants else size((*c.channels, *c.reduction)) * processor.pack_cycles(bits)
-    return rows * tiles(c, processor).cycles + copies
-
-
-def tiles(c: Convolution, processor: CPU) -> RegisterTile:
-    """The register tile of pixels by channels with the fewest cycles for those of a class along the last axis."""
-    steps = ceil(size(c.reduction) / prod(x.stride for x in c.classes))
-    return product_tile(c.pixels_of_class, extent(c.channels[-1]), steps, processor.lanes(c.contraction.bits), processor)
-
-
 def build(s: OpenSchedule, c: Convolution) -> None:
     """Tile a transposed convolution, whose loops are as they were made, with its epilogue, if it has one.
 
@@ -80,3 +64,6 @@ def build(s: OpenSchedule, c: Convolution) -> None:
     chooses how the weights are packed, and the loops that threads share. ScheduleError where a step is refused.
     """
     tile(s, c, tiles(c, s.target.machine), epilogue(s, c.contraction.block))
+
+
+__all__ = ["NAME", "build", "cycles", "matches", "suits", "tiles"]

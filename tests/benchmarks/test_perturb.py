@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import tir
 from benchmarks import breadth, perturb
 from benchmarks.options import Options
-from schedule import machine, product_blocks
+from schedule import machine, product_blocks, register_tiles
 from schedule.templates import gemm, marks
 
 
@@ -25,10 +26,10 @@ def func():
 
 def test_the_numbers_of_all_kinds_are_found(numbers):
     for place, value in {
-        "schedule.templates.gemm.MAX_SUM_PART": gemm.MAX_SUM_PART,  # a constant
+        "schedule.templates.gemm.SHARED_VECTORS": gemm.SHARED_VECTORS,  # a constant
         "schedule.templates.marks.CHUNK_SIZES[1]": marks.CHUNK_SIZES[2],  # one of a tuple: those that are 0 do not count
         "schedule.machine.CPU.l1_strip_bytes: 3": 3,  # a literal of a property
-        "schedule.machine.CPU.tile_cycles: default 0.12": machine.ROW_ELEMENT_CYCLES,  # of a parameter
+        "schedule.register_tiles.fewest_cycles: default 1.005": register_tiles.MIN_GAIN_OF_LARGER_TILES,  # of a parameter
     }.items():
         assert numbers[place].value == value
     assert not [place for place in numbers if "templates.gpu" in place or "machine.GPU" in place or "Memory" in place]
@@ -37,7 +38,7 @@ def test_the_numbers_of_all_kinds_are_found(numbers):
 @pytest.mark.parametrize(("place", "value", "read"), [
     ("schedule.machine.CACHE_LINE_BYTES", 32, lambda: (machine.CACHE_LINE_BYTES, product_blocks.CACHE_LINE_BYTES)),
     ("schedule.machine.CPU.l1_strip_bytes: 3", 6, lambda: (tir.Target("llvm", l1=3 << 10).machine.l1_strip_bytes,)),
-    ("schedule.machine.CPU.tile_cycles: default 0.12", 1.12, lambda: (tir.Target("llvm").machine.tile_cycles(4, 1, 9),)),
+    ("schedule.register_tiles.fewest_cycles: default 1.005", 9.0, lambda: (register_tiles.fewest_cycles(*3 * [np.array([8, 1])]),)),
 ])  # fmt: skip
 def test_a_number_is_changed_wherever_it_is_read_and_put_back(numbers, place, value, read):
     before = read()
@@ -62,11 +63,11 @@ def test_a_whole_number_stays_whole():
 
 
 def test_changes_leave_the_default_as_it_was(monkeypatch, numbers, func):
-    monkeypatch.setattr(perturb, "numbers", lambda: [numbers["schedule.templates.gemm.MAX_SUM_PART"]])
+    monkeypatch.setattr(perturb, "numbers", lambda: [numbers["schedule.templates.gemm.SHARED_VECTORS"]])
     target = tir.Target("llvm", num_cores=1)
     before = tir.default_schedule(func, target).func.script()
     found = [(place, factor) for place, factor, _, _ in perturb.changes(func, target)]
-    assert found[:2] == [("schedule.templates.gemm.MAX_SUM_PART", 0.5), ("schedule.templates.gemm.MAX_SUM_PART", 2.0)]
+    assert found[:2] == [("schedule.templates.gemm.SHARED_VECTORS", 0.5), ("schedule.templates.gemm.SHARED_VECTORS", 2.0)]
     assert {("core: latency", 2.0), ("target: l2", 0.5), ("memory: row of L3", 2.0), ("memory: streams", 0.5)} <= set(found)
     assert tir.default_schedule(func, target).func.script() == before
 

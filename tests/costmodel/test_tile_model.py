@@ -12,7 +12,7 @@ from codegen.target import Target
 from costmodel import RandomModel, SketchPrograms, TileAccess, TiledNest, TileModel
 from costmodel.recording import product
 from costmodel.tile_model import CACHE_LINE_BYTES, _body, _cycles, _innermost, _levels, _lines, _rivals, _run_counts, _tile
-from schedule.machine import CPU, PANEL_VECTOR_LOADS, ROW_ELEMENT_CYCLES
+from schedule.machine import CPU, EXPOSED_LOADS
 from search.population.programs import sketch_programs
 from search.population.sample import sample
 from search.population.tiled_nests import nests
@@ -183,7 +183,7 @@ def test_vectors_that_are_used_again_take_registers():
 
 def exposed(panel, elements):
     """Cycles of loads of vectors and elements that multiply-adds do not hide."""
-    return PANEL_VECTOR_LOADS * panel / 2 + ROW_ELEMENT_CYCLES * elements
+    return EXPOSED_LOADS * (panel * MACHINE.memory.line[0] + elements / 2)
 
 
 def test_vectors_that_cross_lines_are_loaded_twice():

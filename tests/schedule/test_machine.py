@@ -12,9 +12,9 @@ import pytest
 import tir
 from schedule.machine import (
     CPU,
+    EXPOSED_LOADS,
     GPU,
     H100,
-    ROW_ELEMENT_CYCLES,
     STATIC_SHARED_BYTES,
     Core,
     core_of,
@@ -153,10 +153,10 @@ def test_an_h100():
 
 def test_a_step_of_a_register_tile():
     """Of 14 rows by two vectors: multiply-adds, loads, or waiting for the step before, and the exposed part of the loads."""
-    zen4, exposed = described("-mcpu znver4"), 14 * ROW_ELEMENT_CYCLES
-    assert AVX512.step_cycles(28, 2, 14) == pytest.approx(14 + 0.5 + exposed)
-    assert zen4.step_cycles(28, 2, 14) == pytest.approx(28 + 1 + exposed)
-    assert AVX512.step_cycles(4, 2, 14) == pytest.approx(8 + 0.5 + exposed)
+    zen4, exposed = described("-mcpu znver4"), EXPOSED_LOADS * (2 * 2 + 14 / 2)  # two lines of L2, fourteen elements
+    assert AVX512.step_cycles(28, 2, 14) == pytest.approx(14 + exposed)
+    assert zen4.step_cycles(28, 2, 14) == pytest.approx(28 + exposed)
+    assert AVX512.step_cycles(4, 2, 14) == pytest.approx(8 + exposed)
     assert zen4.step_cycles(1, 1, 1) - zen4.step_cycles(1, 1, 1, waits=False) == 4 - 1.5
     assert AVX512.step_cycles(np.array([4, 28]), 2, 14).tolist() == [AVX512.step_cycles(n, 2, 14) for n in (4, 28)]
 
@@ -166,16 +166,24 @@ def test_a_register_tile(options, turns):
     """Units that take a vector in two turns take twice as long, where a step does not wait for the latency."""
     machine = described(options)
     assert machine.uops_per_vector == turns and machine.entry_cycles(28) == turns * 48
-    assert machine.tile_cycles(14, 2, 1000) == pytest.approx(turns * ((14 + 0.5) * 1000 + 48) + 14 * 0.12 * 1000)
-    assert machine.tile_cycles(14, 2, 1000, element=1) == pytest.approx(turns * ((14 + 0.5) * 1000 + 48) + 14 * 1000)
-    assert machine.tile_cycles(1, 1, 1000) == pytest.approx(4000 + turns * (0.25 * 1000 + 21) + 0.12 * 1000)
+    line = machine.vector_bits / 512 * 2  # cycles of a vector from L2
+    assert machine.tile_cycles(14, 2, 1000) == pytest.approx(turns * (14 * 1000 + 48) + EXPOSED_LOADS * (2 * line + 7) * 1000)
+    assert machine.tile_cycles(1, 1, 1000) == pytest.approx(4000 + turns * 21 + EXPOSED_LOADS * (line + 0.5) * 1000)
 
 
 def test_packing_comes_from_the_cache_that_holds_all():
-    """A line takes two cycles from the second-level cache and six from the third, and so does the copy on its way back."""
-    assert (AVX512.pack_cycles(32), AVX512.pack_cycles(64, AVX512.l2)) == (0.25, 0.5)
-    assert AVX512.pack_cycles(32, AVX512.l2 + 1) == 0.75
-    assert described("-mcpu znver4").pack_cycles(32) == 0.5
+    """A line takes two cycles from the second-level cache and six from the third, and so does the copy's, read and written."""
+    assert (AVX512.pack_cycles(32), AVX512.pack_cycles(64, AVX512.l2)) == (3 * 2 / 16, 3 * 2 / 8)
+    assert AVX512.pack_cycles(32, AVX512.l2 + 1) == 3 * 6 / 16
+
+
+def test_what_vectors_cost():
+    """A vector of halves takes two operations, a sum of lanes an addition for each halving, a turned element its shuffles and a
+    store and a load besides."""
+    zen4 = described("-mcpu znver4")
+    assert (zen4.conversion_cycles, described("-mcpu znver4 -vector-bits 256").conversion_cycles) == (1.0, 0.5)
+    assert (zen4.lane_sum_cycles(32), zen4.lane_sum_cycles(64)) == (16, 12)
+    assert zen4.turn_cycles(32) == zen4.shuffle_cycles(32) + 3 / 16
 
 
 def test_a_processor_whose_core_is_not_known_is_said_once_and_levels_are_no_processors():

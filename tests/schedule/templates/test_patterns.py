@@ -182,7 +182,7 @@ def test_what_follows_sums_of_short_rows_is_done_with_them(cores):
 
 @pytest.mark.parametrize("batch", [(), (1,), (1, 1)])
 def test_a_left_operand_of_dot_products_is_transposed_in_a_batch_of_one(batch):
-    (M, K, N), target = (7, 500, 8), tir.Target("llvm -mcpu x86-64-v2 -num-cores 1")
+    (M, K, N), target = (3, 500, 8), tir.Target("llvm -mcpu x86-64-v2 -num-cores 1")
     A, B, k = te.placeholder((*batch, K, M), name="A"), te.placeholder((N, K), name="B"), te.reduce_axis((0, K), name="k")
     C = te.compute((*batch, M, N), lambda *i: te.sum(A[(*i[:-2], k, i[-2])] * B[i[-1], k], axis=k), name="C")
     func = te.create_prim_func([A, B, C])
@@ -229,7 +229,7 @@ def test_permuted_operands_are_read_where_they_are():
     a, b = te.placeholder((30, 40), name="A"), te.placeholder((30, 40), name="B")
     assert not copies(a, b, 30)
     assert copies(b, b, 30)
-    assert copies(te.placeholder((3, 40), name="A"), b, 3)
+    assert not copies(te.placeholder((3, 40), name="A"), b, 3)
 
 
 def blocks(name: str, shape: tuple[int, ...]):
@@ -253,7 +253,7 @@ def test_channels_of_a_group_see_the_same_channels_of_the_image():
     ((3, 32, 16, 9, 3, 1, False), "direct convolution", "P Y_reindex_global K_reindex_global"),
     ((5, 4, 4, 30, 3, 1, True), "pixels in lanes, row by row", "P Y"),
     ((5, 8, 6, 30, 3, 1, False), "pixels in lanes, row by row", "P"),
-    ((2, 48, 40, 7, 1, 1, True), "pixels in lanes", "Y"),
+    ((2, 48, 40, 7, 1, 1, True), "pixels in lanes", "X_reindex_global Y Y_rf"),
     ((6, 2, 2, 30, 3, 1, True), "depthwise convolution", "Y"),
 ], ids=str)  # fmt: skip
 def test_a_convolution_in_groups_is_one_for_each(sizes, template, temporaries):
@@ -362,7 +362,8 @@ def test_an_image_whose_stride_takes_all_registers_is_not_read_row_by_row(stride
     """As of the patches of 32 x 32 of a vision transformer: pixels are picked from as many vectors as the stride."""
     shape = (1, 2 * stride, 3 * stride, 3, 40, stride, stride, stride, 0)
     processor = tir.Target("llvm -mcpu x86-64-v4 -num-cores 1").machine
-    assert Sum.BY_ROWS not in templates.pixels.variants(templates.conv2d.matches(blocks("conv2d", shape)["conv"]), processor)
+    first, *_ = templates.pixels.variants(templates.conv2d.matches(blocks("conv2d", shape)["conv"]), processor)
+    assert first is not Sum.BY_ROWS
 
 
 def test_few_channels_are_no_lanes():
