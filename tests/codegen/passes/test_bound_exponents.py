@@ -18,7 +18,7 @@ BOUNDED = "T.exp(T.Select("
 
 SOURCE = """
 @T.prim_func
-def main(A: T.Buffer((3, 13), "float32"), m: T.Buffer((3,), "float32"), B: T.Buffer((3, 13), "float32")):
+def main(A: T.Buffer((3, 13), "float32"), m: T.Buffer((3,), "float32"), B: T.Buffer((3, 13), "float32"), Z: T.Buffer((3,), "float32")):
     n = T.alloc_buffer((3, 5))
     for i in range(3):
         m[i] = T.float32("-inf")
@@ -58,7 +58,7 @@ def test_a_maximum_of_maxima():
     a = np.random.default_rng(0).normal(0, 40, (3, 13)).astype("float32")
     results = [np.empty((3, 13), "float32") for _ in range(2)]
     for func, result in zip((parse(SOURCE), lowered), results, strict=True):
-        run(func, a, np.empty(3, "float32"), result)
+        run(func, a, np.empty(3, "float32"), result, np.empty(3, "float32"))
     assert results[0].tobytes() == results[1].tobytes()
 
 
@@ -66,11 +66,16 @@ def test_processors_that_scale_by_any_power_of_two_need_no_bound():
     assert bounded(SOURCE) == 1 and bounded(SOURCE, "x86-64-v2") == 1 and bounded(SOURCE, "x86-64-v4") == 0
 
 
+MAXIMUM = "            m[i] = T.max(n[i, o], m[i])\n        for j in range(13):\n            "
+UNDER_Z = "            if Z[i] > 0.0:\n                m[i] = T.max(n[i, o], m[i])\n"
+CONSUMER_UNDER_Z = "        for j in range(13):\n            if Z[i] > 0.0:\n                "
+
+
 @pytest.mark.parametrize(("old", "new"), [
     ("range(3):\n        m", "range(3):\n        A[i, 4] = T.float32(9.0)\n        m"),  # before: all is there
     ("for o in range(5)", "for o in T.vectorized(5)"),
     ("T.exp(A[i, j] - m[i])", "T.exp(A[i, 12 - j] - m[i])"),
-    ("            m[i] = T.max(n[i, o], m[i])\n        for j in range(13):\n            ",
+    (MAXIMUM,
      "            if i < 2:\n                m[i] = T.max(n[i, o], m[i])\n        for j in range(13):\n            if i < 2:\n                "),
 ])  # fmt: skip
 def test_what_is_proved_as_well(old, new):
@@ -84,6 +89,8 @@ def test_what_is_proved_as_well(old, new):
     ("A[i, k * 5 + k_1]", "A[i, k * 4 + k_1]"),
     ("A[i, k * 5 + k_1]", "A[0, k * 5 + k_1]"),  # of another row
     ("for o in range(5)", "for o in range(4)"),
+    ("for o in range(5)", "for z, o in T.grid(0, 5)"),
+    (MAXIMUM, f"{UNDER_Z}        Z[i] = T.float32(1)\n{CONSUMER_UNDER_Z}"),
     ("m[i] = T.max(n[i, o], m[i])", "m[i] = T.max(n[i, o], m[0])"),
     ("m[i] = T.max(n[i, o], m[i])", "m[i] = T.min(n[i, o], m[i])"),
     ("        for j", "        A[i, 4] = T.float32(9.0)\n        for j"),  # changed since

@@ -37,7 +37,7 @@ def test_the_last_element_that_guards_leave():
         dims = [copied // row, copied // (row * rows), copied // row % rows, column]
         others = [copied // row * 2 + 3, 5 - copied // row, copied // row + copied // rows, column + copied]
         for index in (*dims, *others):
-            ranges = {"k": (0, turns - 1), "ty": (0, y - 1), "tx": (0, x - 1)}
+            ranges = {"ty": (0, y - 1), "tx": (0, x - 1)}
             found = _max_index(Footprint((index,), counts, guards, set(), ranges, ["tx", "ty", "tz"], (x, y, 1)), index)
             last = int(np.broadcast_to(evaluate(index, values), there.shape)[there].max())
             assert found is not None and found >= last, (str(index), guards)
@@ -84,6 +84,7 @@ def shapes(func, name: str) -> list[tuple[int, ...]]:
     ("i + 7", (4,)),
     ("q * 32 + i * 9", (2, 28)),
     ("q * 32 + i * 11", (66,)),  # beyond the stride
+    ("q * 30 + i * 10", (7, 1)),  # the last of one is the first of the next
     ("q * 32 - i + 3", (2, 4)),
 ])  # fmt: skip
 def test_local_buffers_have_no_gaps(index, shape):

@@ -130,11 +130,44 @@ def test_as_many_as_there_may_be(thread, most):
             """,
             "`own` in local memory is used by two kernels",
         ),
+        (
+            """
+            for c in T.thread_binding(7, thread="blockIdx.y"):
+                for b in T.thread_binding(13, thread="blockIdx.x"):
+                    C[c, b] = A[c, b]
+                for d in T.thread_binding(7, thread="blockIdx.x"):
+                    D[d] = A[c, 0]
+            """,
+            "blockIdx.x is bound twice in one kernel, again by `d`; bind one loop outside of both",
+        ),
+        (
+            """
+            for t in T.thread_binding(7, thread="threadIdx.x"):
+                D[t] = A[t, 0]
+                for b in T.thread_binding(13, thread="blockIdx.x"):
+                    C[t, b] = A[t, b]
+            """,
+            "main_kernel0: `D` in global memory is written outside of the loop bound to blockIdx.x; move the statement into",
+        ),
     ],
 )
 def test_what_no_kernel_can_do_is_refused(body, message):
     with pytest.raises(GPUError, match=f"^{re.escape(message)}"):
         lower(program(body), TARGET, after="unify_thread_binding")
+
+
+def test_conditions_of_the_host_choose_a_kernel():
+    """Each branch is one."""
+    func = program("""
+        for i in range(7):
+            if i < 3:
+                for t in T.thread_binding(13, thread="threadIdx.x"):
+                    C[i, t] = A[i, t]
+            else:
+                for t in T.thread_binding(13, thread="threadIdx.x"):
+                    C[i, t] = A[i, 12 - t]
+    """)
+    assert "else:\n" in after("unify_thread_binding", func) and len(lower_cuda(func, TARGET).kernels) == 2
 
 
 @no_compiler

@@ -52,6 +52,9 @@ def main(A: T.Buffer((13,), "int32"), C: T.Buffer((13,), "int32"), n: T.int32):
     ("tile[0, t] = A[t]", "tile[0, 12 - t] = C[t]", 1, 2),
     ("if t < 5: tile[0, t] = A[t]", "if t > 7: C[t] = tile[0, t]", 0, 0),
     ("if t < 5: tile[0, t] = A[t]", "if t > 7: C[t] = tile[0, 12 - t]", 1, 2),
+    ("if t < 1: tile[0, t] = A[t]", "C[t] = tile[0, 0]", 1, 2),
+    ("if t < 1: C[t] = tile[0, 5]", "tile[0, t] = A[t]", 1, 2),
+    ("C[t] = A[t]", "tile[0, t] = C[12 - t]", 1, 2),  # in global memory
 ])  # fmt: skip
 def test_barriers_between_accesses(write, read, once, again):
     assert barriers(OWN, write=write, read=read) == once
@@ -63,9 +66,30 @@ def test_barriers_between_accesses(write, read, once, again):
     ("C[t] = tile[k % 2, (t + 1) % 13]", "tile[(k + 1) % 2, t] = A[t]", 1),  # the one before the read of what was written last
     ("C[t] = tile[k % 2, (t + 1) % 13]", "tile[k % 2, t] = A[t]", 2),
     ("C[t] = tile[k % 3, (t + 1) % 13]", "tile[(k + 2) % 3, t] = A[t]", 1),
+    ("C[t] = tile[k % 2, (t + 1) % 13 + k]", "tile[k % 2, t + k] = A[t]", 2),
 ])  # fmt: skip
 def test_rows_in_turns_need_one(first, second, count):
     assert barriers(LOOP, write=first, read=second) == count
+
+
+THREADS = 'for t in T.thread_binding({n}, thread="threadIdx.x"):\n    {statement}\n'
+
+
+def threads(statement: str, n: int = 13) -> str:
+    return THREADS.format(n=n, statement=statement)
+
+
+@pytest.mark.parametrize(("body", "count"), [
+    (threads("tile[0, t] = A[t]") + "own[0] = tile[0, 0]\n" + threads("C[t] = own[0]"), 1),  # every thread reads for itself
+    (threads("tile[0, t] = A[t]") + "tile[0, 0] = tile[0, 0]\n", 0),  # the first does
+    (threads("tile[0, t] = A[t]") + "if A[0] > 3:\n" + indent(threads("C[t] = A[t]"), "    ")
+     + "else:\n" + indent(threads("C[t] = tile[0, 12 - t]"), "    "), 1),
+    (threads("tile[0, t * 3] = A[t]", 5) + threads("if t == 3: C[t] = tile[0, t * 5]"), 0),
+    ('for y in T.thread_binding(2, thread="threadIdx.y"):\n' + indent(threads("tile[y, t] = A[t]"), "    ")
+     + 'for y in T.thread_binding(2, thread="threadIdx.y"):\n' + indent(threads("if y == 1: C[t] = tile[0, t + 2]", 11), "    "), 1),
+])  # fmt: skip
+def test_barriers_of_threads_that_do_different_things(body, count):
+    assert barriers('own = T.decl_buffer((1,), "int32", scope="local")\n' + body) == count
 
 
 @pytest.mark.parametrize("extent", ["1", "2", "n"])
