@@ -136,7 +136,7 @@ class _CrossThreadLowering:
 
         def end(t: Var) -> Stmt:
             total: Stmt = Store(mine.buffer, mine.indices, at(Const(0)))
-            if warps > 1:
+            if warps:
                 w = Var(fresh(self.taken, "warp"))
                 more = Store(mine.buffer, mine.indices, combine(mine, at(w + 1)))
                 total = seq(total, For(w, Const(warps - 1), more))

@@ -147,7 +147,11 @@ def test_threads_reduce_other_operations() -> None:
         s.reorder(ki, ko)
         s.bind(ki, "threadIdx.x")
         pairs.append((s.func, func))
-    check_all(pairs)
+    A, k = te.placeholder((3, 50), name="A"), te.reduce_axis((0, 50), "k")
+    chosen = te.create_prim_func([A, te.compute((3,), lambda i: te.sum(A[i, k], axis=k, where=k % 3 > 0), name="B")])
+    s = Schedule(chosen)
+    s.bind(s.get_loops("B")[1], "threadIdx.x")
+    check_all([*pairs, (s.func, chosen)])
 
 
 @no_compiler

@@ -48,6 +48,15 @@ def test_loops_that_would_start_outside_do_not_run():
     """)
 
 
+@pytest.mark.parametrize("less_tiles", [0, 1])
+def test_whole_tiles_of_an_open_size_have_no_guard(less_tiles):
+    """i < n // 4 - t says that 4 (i + t + 1) <= n, of tiles that start `t` tiles further."""
+    n, at = Var("n"), (i + less_tiles) * 4 + j
+    tile = For(j, Const(4), If(less(at, n), Store(C, (at,), Load(A, (at,)))))
+    lowered = lower(PrimFunc("main", (A, C, n), For(i, n // 4 - less_tiles, tile)), Target("llvm"), after="clip_loops")
+    assert ", 4):" in lowered.script() and not any(isinstance(s, If) for s in walk_stmts(lowered.body))
+
+
 def test_a_guard_goes_where_the_loop_of_its_multiple_is_shorter():
     """i_0 < (-i_1) // 2 + 7 says that 2 i_0 + i_1 <= 12."""
     s = Schedule(vector(13))
