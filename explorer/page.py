@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from codegen.runtime.timing import duration
 from codegen.target import Target
 from schedule import Schedule
 from search.drawing.html import data, document, resource, side_by_side
-from search.measure.provenance import versions_text
 from tir.files import write_atomically
 from tir.interpreter import InterpreterError
 from tir.ir import PrimFunc
@@ -70,14 +68,8 @@ def page(
 def written(name: str, where: str, content: dict[str, Any], editor: str = "") -> str:
     """The page of these contents, with an editor above them if there is one."""
     parts, style, script = (resource(f"explorer.{kind}", __file__) for kind in ("html", "css", "js"))
-    sections = [
-        f"<h1>{escape(name)}</h1><p>{escape(where)}</p>",
-        editor,
-        f"<div class=explorer>{parts}</div>",
-        f"<p>{escape(versions_text())}</p>",
-        data("stages", content),
-    ]
-    return document(f"{name}, step by step", sections, style, script)
+    sections = [editor, f"<div class=explorer>{parts}</div>", data("stages", content)]
+    return document(f"{name}, step by step", name, where, sections, style, script)
 
 
 def contents(stages: Sequence[ProgramStage], times: Sequence[Timed | None]) -> dict[str, Any]:

@@ -68,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         explore(what, path, "llvm -num-cores 1", measure=not options.no_measure, limit=LIMIT, title=title)
         print(path, flush=True)
         links.append(f'<li><a href="{name}.html">{escape(title)}</a></li>')
-    index = document("The ladder", ["<h1>F = exp(A·B)·E, step by step</h1>", f"<ul>{''.join(links)}</ul>"])
+    about = f"sizes {', '.join(options.shape.split(','))}"
+    index = document("The ladder", "F = exp(A·B)·E, step by step", about, [f"<ul>{''.join(links)}</ul>"])
     (options.folder / "index.html").write_text(index, encoding="utf-8")
     return 0
 

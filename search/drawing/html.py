@@ -11,15 +11,18 @@ from typing import Any
 
 from tir import display
 
+from ..measure.provenance import versions_text
+
 
 def resource(name: str, module: str = __file__) -> str:
     """The text of a file beside a module, by default this one."""
     return Path(module).with_name(name).read_text(encoding="utf-8")
 
 
-def document(title: str, sections: Sequence[str], style: str = "", script: str = "") -> str:
-    """A page of these sections, without empty ones."""
-    body = "\n".join(s for s in sections if s)
+def document(title: str, heading: str, about: str, sections: Sequence[str], style: str = "", script: str = "") -> str:
+    """A page with a heading, a line about it, these sections without empty ones, and the versions of what made it."""
+    first, last = f"<h1>{escape(heading)}</h1>\n<p>{escape(about)}</p>", f"<p>{escape(versions_text())}</p>"
+    body = "\n".join(s for s in (first, *sections, last) if s)
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     head += f"<title>{escape(title)}</title><style>{resource('chart.css')}{resource('page.css')}{style}</style>"
     end = f"<script>{script}</script>\n" if script else ""
@@ -33,13 +36,14 @@ def data(name: str, content: Any) -> str:
 
 
 def section(title: str, text: str, content: str | None) -> str:
-    """A part of a page with its title and its contents; empty without contents."""
-    return "" if not content else f"<section><h2>{escape(title)}</h2><p>{escape(text)}</p>\n{content}</section>"
+    """A part of a page with its title, a text unless that is empty, and its contents; empty without contents."""
+    about = f"<p>{escape(text)}</p>\n" if text else ""
+    return f"<section><h2>{escape(title)}</h2>{about}{content}</section>" if content else ""
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], text: Container[int] = (0,)) -> str:
-    """A table, which scrolls sideways on small screens."""
-    return f'<div class="wide">{display.html_table(head, rows, text)}</div>'
+    """A table, which scrolls sideways on small screens; empty without rows."""
+    return f'<div class="wide">{display.html_table(head, rows, text)}</div>' if rows else ""
 
 
 def alone(drawn: str) -> str:

@@ -101,18 +101,17 @@ class Chart:
         if (kind, name) not in self._named:
             self._named.append((kind, name))
 
-    def dots(self, points: Iterable[Point], kind: str, titles: Sequence[str] = (), size: float = 2.6) -> None:
-        """Draw points, each with a title as its tip."""
-        for n, (x, y) in enumerate(points):
-            title = f"<title>{escape(titles[n])}</title>" if titles else ""
-            self._parts.append(f'<circle class="{kind}" cx="{self.x(x):g}" cy="{self.y(y):g}" r="{size:g}">{title}</circle>')
-
-    def crosses(self, points: Iterable[Point], kind: str, titles: Sequence[str] = ()) -> None:
-        """Draw crosses, for failed candidates."""
+    def dots(
+        self, points: Iterable[Point], kind: str, titles: Sequence[str] = (), size: float = 2.6, *, crossed: bool = False
+    ) -> None:
+        """Draw points, or crosses for failed candidates, each with a title as its tip."""
         for n, (x, y) in enumerate(points):
             title = f"<title>{escape(titles[n])}</title>" if titles else ""
             at, up = self.x(x), self.y(y)
-            self._parts.append(f'<path class="{kind} line" d="M{at - 3:g} {up - 3:g}l6 6m0-6l-6 6">{title}</path>')
+            if crossed:
+                self._parts.append(f'<path class="{kind} line" d="M{at - 3:g} {up - 3:g}l6 6m0-6l-6 6">{title}</path>')
+            else:
+                self._parts.append(f'<circle class="{kind}" cx="{at:g}" cy="{up:g}" r="{size:g}">{title}</circle>')
 
     def line(self, points: Sequence[Point], kind: str, *, steps: bool = False) -> None:
         """Draw a line through points, or in steps that end at each."""

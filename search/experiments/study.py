@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from html import escape
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from tir.files import write_atomically
 from tir.ir import PrimFunc, need_func
 
 from ..drawing.curves import plot
-from ..drawing.html import alone, document
+from ..drawing.html import alone, document, table
 from ..keys import key
 from ..measure.provenance import fingerprint, versions
 from ..names import SEED_LIMIT
@@ -104,8 +103,8 @@ class Study:
         """Write the study as one self-contained page of HTML."""
         title = f"{self.name}: a study of the search"
         said = "The line is the median over seeds, the band goes from the fastest to the slowest of them."
-        parts = [f"<h1>{escape(title)}</h1><p>{escape(self.target)}</p>", display.html_table(_HEAD, self._rows())]
-        write_atomically(Path(path), document(title, [*parts, f"<p>{said}</p>{plot(self.curves)}"]))
+        sections = [table(_HEAD, self._rows()), f"<p>{said}</p>{plot(self.curves)}"]
+        write_atomically(Path(path), document(title, title, self.target, sections))
 
 
 _HEAD = ("", "seeds", "after half", "at the end", "fastest", "slowest")

@@ -33,8 +33,7 @@ def tuning_curve(result: Result) -> str:
     titles = [about(result, n, m) for n, m in enumerate(shown, 1)]
     for kind, name, ok in (("red", "failed", False), ("blue", "valid", True)):
         own = [n for n, v in enumerate(speeds) if (v > 0) == ok]
-        draw = chart.dots if ok else chart.crosses
-        draw([(n + 1, speeds[n]) for n in own], kind, [titles[n] for n in own])
+        chart.dots([(n + 1, speeds[n]) for n in own], kind, [titles[n] for n in own], crossed=not ok)
         if own:
             chart.named(kind, name)
     checked = np.maximum.accumulate([s if m.max_error is not None else 0.0 for s, m in zip(speeds, shown, strict=True)] or [0.0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 from codegen.processor import host_name
@@ -14,7 +13,6 @@ from tir.files import write_atomically
 
 from ..drawing.html import document, section, table, wide
 from ..drawing.svg import Chart, bars
-from ..measure.provenance import versions_text
 
 MAX_BARS = 24  # tasks in the picture; the others are one bar
 PICTURES = (".png", ".svg")  # names of files that get the picture alone
@@ -77,16 +75,13 @@ def page(report: NetworkReport) -> str:
     times = (("default schedules", report.before), ("tuned", report.after))
     network = [(name, duration(seconds), _times(report.before, seconds)) for name, seconds in times]
     sections = [
-        f"<h1>{escape(report.name)}</h1>",
-        f"<p>{escape(report.target)} on {escape(where)}; {cores}; {count_text(trials, 'trial')} in {report.elapsed:.1f} s</p>",
         table(("", "a call", "× default"), network),
         section("Kernels", KERNELS, wide(_kernels(joined(report.tasks)))),
         section("Time of the network", "Estimated from its kernels, as the search went on.", _latency(report)),
-        "<h2>All kernels</h2>",
-        table(("kernel", *COLUMNS), rows(report.tasks)),
-        f"<p>{escape(versions_text())}</p>",
+        section("All kernels", "", table(("kernel", *COLUMNS), rows(report.tasks))),
     ]
-    return document(f"Tuning of {report.name}", sections)
+    about = f"{report.target} on {where}; {cores}; {count_text(trials, 'trial')} in {report.elapsed:.1f} s"
+    return document(f"Tuning of {report.name}", report.name, about, sections)
 
 
 KERNELS = "Milliseconds in one call of the network, of those that took longest first: by default schedules grey, tuned blue."

@@ -17,7 +17,6 @@ from tir.files import write_atomically
 from tir.ir import buffer_nbytes
 
 from ..drawing.html import document, folded, resource, section, side_by_side, table, wide
-from ..measure.provenance import versions_text
 from ..tuning.history import first_trials, parents
 from ..tuning.result import Result, failures
 from . import figures
@@ -57,8 +56,6 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         symbolic, concrete = (result.scored.get(how, 0) for how in ("symbolic", "concrete"))
         shares += f" It scored {symbolic:,} by formulas that they share, {concrete:,} each as a program of its own."
     sections = [
-        f"<h1>{escape(title)}</h1>",
-        f"<p>{escape(task.target)} on {escape(host_name())}; {count_text(task.threads, 'thread')}; {tried}</p>",
         _timings(result),
         section("Speed by trial", "Each candidate, and the best checked one so far.", wide(figures.tuning_curve(result))),
         section("The line of the winner", LINE, lineage(result)),
@@ -75,10 +72,11 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         _sketches(result),
         _failures(result),
         _scripts(result),
-        f"<p>{escape(versions_text())}</p>",
     ]
     return document(
         f"Tuning of {title}",
+        title,
+        f"{task.target} on {host_name()}; {count_text(task.threads, 'thread')}; {tried}",
         sections,
         resource("report.css", __file__),
         resource("map.js", __file__) if 'id="population"' in "".join(sections) else "",
@@ -158,7 +156,7 @@ def _operators(result: Result) -> str:
             f"{median(gains[name]):.2f} ×" if gains[name] else "–", str(sum(m in won for m in own)),
         ))  # fmt: skip
     head = ("operator", "measured", "valid", "speed-up over the parent", "new bests")
-    return "<h2>Operators</h2>" + table(head, rows) if rows else ""
+    return section("Operators", "", table(head, rows))
 
 
 def _sketches(result: Result) -> str:
@@ -173,12 +171,12 @@ def _sketches(result: Result) -> str:
         made = "; ".join(result.rules.get(name, ()))
         rows.append((name, made, str(len(tried)), str(valid), str(won.count(name)), duration(best) if valid else "–"))
     head = ("sketch", "made by", "trials", "valid", "new bests", "best")
-    return "<h2>Candidates by sketch</h2>" + table(head, rows, text=(0, 1)) if rows else ""
+    return section("Candidates by sketch", "", table(head, rows, text=(0, 1)))
 
 
 def _failures(result: Result) -> str:
     rows = [(kind, str(n), message) for kind, n, message in failures(result.measurements)]
-    return "<h2>Failures</h2>" + table(("outcome", "candidates", "most common reason"), rows, text=(0, 2)) if rows else ""
+    return section("Failures", "", table(("outcome", "candidates", "most common reason"), rows, text=(0, 2)))
 
 
 def _nests(result: Result) -> str:
@@ -203,4 +201,4 @@ def _scripts(result: Result) -> str:
         ("The best script", best.script()),
         ("Its steps", str(result.schedule.trace)),
     )
-    return "<h2>Programs</h2>" + "".join(folded(title, text) for title, text in more)
+    return section("Programs", "", "".join(folded(title, text) for title, text in more))
