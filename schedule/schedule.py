@@ -133,6 +133,12 @@ def sampling_method(taken: Primitive[P, tuple[R, Any]]) -> Callable[Concatenate[
 
 _State = tuple[PrimFunc, PrimFunc, tuple[Step, ...]]  # a function of a module originally and now, and the steps between
 
+# Primitives by the names that they have in texts, in Halide, Exo or OpenMP.
+OTHER_NAMES = {
+    "swap": "reorder", "interchange": "reorder", "permute": "reorder", "strip_mine": "split", "divide_loop": "split",
+    "reorder_loops": "reorder", "simd": "vectorize", "unroll_loop": "unroll", "collapse": "fuse", "inline": "compute_inline",
+}  # fmt: skip
+
 
 class Schedule:
     """A function being rewritten step by step. Loops and blocks are given by name, and new ones are returned by name.
@@ -275,7 +281,7 @@ class Schedule:
         if name in REGISTRY:
             return types.MethodType(method(REGISTRY[name]), self)
         known = [n for n in (*dir(type(self)), *REGISTRY) if not n.startswith("_")]
-        hint = None if name.startswith("_") else did_you_mean(name, known)
+        hint = None if name.startswith("_") else did_you_mean(OTHER_NAMES.get(name, name), known)
         raise AttributeError(
             f"a {type(self).__name__} has no attribute {name!r}{f'; {hint}' if hint else ''}", name=name, obj=self
         )

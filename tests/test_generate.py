@@ -219,6 +219,9 @@ def test_a_file_of_gguf_and_a_folder_of_safetensors_are_one_model(tmp_path):
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "gpt_neox"}))
     with pytest.raises(CheckpointError, match="expected a model of one of llama, mistral, qwen2, got gpt_neox"):
         load(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(CheckpointError, match=r"has no config\.json; expected a folder with config\.json"):
+        load(folder)
     with pytest.raises(CheckpointError, match="does not exist"):
         load(tmp_path / "missing.gguf")
 

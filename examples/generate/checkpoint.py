@@ -172,6 +172,8 @@ _WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_h
 def _folder(path: Path) -> Checkpoint:
     try:
         given = json.loads((path / "config.json").read_text())
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} has no config.json; expected a folder with config.json and *.safetensors") from None
     except (OSError, json.JSONDecodeError) as error:
         raise CheckpointError(f"{path / 'config.json'}: {error}") from None
     _need_kind(path, given.get("model_type"), ("llama", "mistral", "qwen2"))

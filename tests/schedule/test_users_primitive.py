@@ -57,6 +57,8 @@ def test_what_is_no_primitive(twice) -> None:
     with pytest.raises(AttributeError) as caught:
         s.split_twise("i", 2)
     assert str(caught.value) == "a Schedule has no attribute 'split_twise'; did you mean `split_twice`?"
+    with pytest.raises(AttributeError, match="no attribute 'interchange'; did you mean `reorder`"):
+        s.interchange("i", "j")
     assert not hasattr(s, "_repr_png_")
 
 
