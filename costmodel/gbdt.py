@@ -15,7 +15,7 @@ The original loss is an option (`Boosting.loss`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ from .features import features
 from .learned import MIN_PROGRAMS, MIN_WEIGHT, LearnedModel
 from .losses import Loss, TimeSum
 from .sketch_programs import SketchPrograms
-from .trees import Forest, grow
+from .trees import Forest
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,9 @@ class GBDTModel(LearnedModel):
         self._rebuilt = 0  # programs at the last fit from scratch
 
     def warm_up(self) -> None:
-        """Load or compile the loops that scoring and learning need, which takes some seconds the first time."""
+        """Load the libraries and compile the loops that scoring and learning need, which takes some seconds the first time."""
+        import sklearn.tree  # noqa: F401
+
         self.predict(np.zeros((FORMULA + 1, 1), dtype=np.float32))
         super().warm_up()
 
@@ -110,8 +112,7 @@ class GBDTModel(LearnedModel):
         features = np.ascontiguousarray(matrix.T)
         predicted = (self.predict(features) + self.start(features)).astype(np.float64)
         targets, weights = (values[chosen] for values in self.loss.targets(self.data, options.weight))
-        count = options.trees if anew else options.added
-        self.forest += self._boosted(count, features, program, predicted, targets, weights)
+        self.forest += self._boosted(matrix, program, predicted, targets, weights, options.trees if anew else options.added)
 
     def _chosen(self) -> np.ndarray:
         """The programs to fit to: all, or `max_programs` of them, half the fastest and half random."""
@@ -123,22 +124,32 @@ class GBDTModel(LearnedModel):
         return np.sort(np.concatenate([order[: most // 2], others]))
 
     def _boosted(
-        self, count: int, features: np.ndarray, program: np.ndarray, predicted: np.ndarray, targets: np.ndarray,
-        weights: np.ndarray,
-    ) -> Forest:  # fmt: skip
+        self, matrix: np.ndarray, program: np.ndarray, predicted: np.ndarray, targets: np.ndarray, weights: np.ndarray, count: int
+    ) -> Forest:
         """`count` trees that correct the predictions of statements towards the targets of their programs."""
+        from sklearn import config_context
+        from sklearn.tree import ExtraTreeRegressor
+
         options = self.boosting
-        columns = np.flatnonzero(np.ptp(features, axis=1) > 0).astype(np.int32)
-        seen = features[columns] if len(columns) else features[:1]
-        found = Forest.empty(options.depth)
+        columns = np.flatnonzero(np.ptp(matrix, axis=0) > 0)
+        if not len(columns):
+            columns = np.zeros(1, dtype=np.int64)
+        seen = np.ascontiguousarray(matrix[:, columns])
+        trees = []
         for _ in range(count):
             picked = (self._rng.random(len(targets)) < options.sample)[program]
-            missing, weight = (values[picked] for values in self.loss.residuals(predicted, program, targets, weights))
-            tree = grow(seen[:, picked], missing, weight + 1e-9, options.depth, options.leaf, options.share, self._rng)
-            tree = replace(tree, values=np.float32(options.rate) * tree.values)
-            predicted = predicted + tree.predict(seen)
-            found += tree
-        return replace(found, features=columns[found.features]) if len(columns) else found
+            tree = ExtraTreeRegressor(
+                max_depth=options.depth,
+                min_samples_leaf=options.leaf,
+                max_features=options.share,
+                random_state=int(self._rng.integers(2**31)),
+            )
+            missing, weight = self.loss.residuals(predicted, program, targets, weights)
+            with config_context(skip_parameter_validation=True):  # which takes as long as growing a small tree
+                tree.fit(seen[picked], missing[picked], sample_weight=weight[picked] + 1e-9, check_input=False)
+            predicted = predicted + options.rate * tree.predict(seen, check_input=False)
+            trees.append(tree)
+        return Forest.of(trees, options.depth, columns, options.rate)
 
     # --- keeping ---
 

@@ -1,16 +1,14 @@
-"""Ensembles of regression trees in flat arrays: their growth and their fast evaluation."""
+"""Ensembles of regression trees in flat arrays, and their fast evaluation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from .compiled import compiled
-
-TINY = 1e-30  # below any weight, so that an empty side divides by no zero
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,12 @@ class Forest:
             np.empty((0, nodes - 1), dtype=np.int32), np.empty((0, nodes - 1), dtype=np.float32), np.empty((0, nodes), np.float32)
         )
 
+    @staticmethod
+    def of(trees: Sequence, depth: int, columns: np.ndarray, scale: float) -> Forest:
+        """Fitted trees of scikit-learn, no deeper than `depth`, whose feature n is number `columns[n]`; values are scaled."""
+        made = [_perfect(t.tree_, depth, columns, scale) for t in trees]
+        return Forest(*(np.stack(parts) for parts in zip(*made, strict=True))) if made else Forest.empty(depth)
+
     def __add__(self, other: Forest) -> Forest:
         return Forest(*map(np.concatenate, zip(vars(self).values(), vars(other).values(), strict=True)))
 
@@ -50,40 +54,30 @@ class Forest:
         return result
 
 
-def grow(
-    matrix: np.ndarray, targets: np.ndarray, weights: np.ndarray, depth: int, leaf: int, share: float, rng: np.random.Generator
-) -> Forest:
-    """An extremely randomised tree (Geurts, Ernst and Wehenkel, Machine Learning 63, 2006) as a forest of one.
+def _perfect(tree, depth: int, columns: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    nodes = 2**depth
+    features = np.zeros(nodes - 1, dtype=np.int32)
+    thresholds = np.full(nodes - 1, np.inf, dtype=np.float32)
+    values = np.zeros(nodes, dtype=np.float32)
+    work = [(0, 0)]  # a node of the perfect tree, and its node of scikit-learn's
+    while work:
+        index, node = work.pop()
+        leaf = tree.children_left[node] < 0
+        if index >= nodes - 1:
+            values[index - (nodes - 1)] = tree.value[node].item() * scale
+        elif leaf:
+            work += [(2 * index + 1, node), (2 * index + 2, node)]
+        else:
+            features[index] = columns[tree.feature[node]]
+            thresholds[index] = _below(tree.threshold[node])
+            work += [(2 * index + 1, tree.children_left[node]), (2 * index + 2, tree.children_right[node])]
+    return features, thresholds, values
 
-    It predicts the weighted targets of the columns of a (features, n) float32 matrix. A node tries the share `share` of the
-    features, each at one random threshold, and takes the one with the least squared error. Features that are constant in the
-    node are tried last. Both sides get at least `leaf` columns; if that is impossible, all go left.
-    """
-    nodes, tried = 2**depth - 1, max(1, int(share * len(matrix)))
-    features, thresholds = np.zeros(nodes, dtype=np.int32), np.full(nodes, np.inf, dtype=np.float32)
-    sums = np.stack([np.ones(len(weights)), weights, weights * targets])
-    node = np.zeros(len(weights), dtype=np.int64)  # of each column
-    for _ in range(depth):
-        order = np.argsort(node, kind="stable")
-        matrix, sums, node = matrix[:, order], sums[:, order], node[order]
-        present, starts, group = np.unique(node, return_index=True, return_inverse=True)
-        lowest, highest = (extreme.reduceat(matrix, starts, axis=1) for extreme in (np.minimum, np.maximum))
-        draw = np.where(lowest < highest, rng.random(lowest.shape), 1.0)  # constant features come last
-        picked = np.argpartition(draw, tried - 1, axis=0)[:tried]
-        low, high = (np.take_along_axis(ends, picked, axis=0) for ends in (lowest, highest))
-        seen = matrix[picked[:, group], np.arange(len(group))]
-        at = (low + rng.random(low.shape) * (high - low)).astype(np.float32)
-        left = seen <= at[:, group]
-        below = np.add.reduceat(np.where(left, sums[:, None], 0.0), starts, axis=2)  # (sums, tried, present)
-        above = np.add.reduceat(sums, starts, axis=1)[:, None] - below
-        allowed = np.minimum(below[0], above[0]) >= leaf
-        explained = sum(total**2 / np.maximum(weight, TINY) for _, weight, total in (below, above))
-        best, each = np.argmax(np.where(allowed, explained, -1.0), axis=0), np.arange(len(present))
-        split = allowed[best, each]
-        features[present[split]], thresholds[present[split]] = picked[best, each][split], at[best, each][split]
-        node = 2 * node + 1 + (split[group] & ~left[best[group], np.arange(len(group))])
-    _, weight, total = (np.bincount(node - nodes, weights=s, minlength=nodes + 1) for s in sums)
-    return Forest(features[None], thresholds[None], (total / np.maximum(weight, TINY)).astype(np.float32)[None])
+
+def _below(threshold: float) -> np.float32:
+    """The largest float32 at or below the threshold: x <= threshold is the same for every float32 x."""
+    near = np.float32(threshold)
+    return near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf))
 
 
 @cache

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+from sklearn.tree import ExtraTreeRegressor
 
 from costmodel.explanation import contributions
-from costmodel.trees import Forest, grow
+from costmodel.trees import Forest
 
 
 def test_contributions_add_up_to_the_prediction():
     rng = np.random.default_rng(0)
     seen = rng.integers(0, 5, (60, 4)).astype(np.float32)
     target = seen[:, 1] - 2 * seen[:, 3]
-    forest = Forest.empty(3)
-    for _ in range(5):
-        forest += grow(seen.T, target, np.full(60, 0.1), 3, 1, 1.0, rng)
+    trees = [ExtraTreeRegressor(max_depth=3, random_state=n).fit(seen, target) for n in range(5)]
+    forest = Forest.of(trees, 3, np.arange(4), 0.1)
     found = contributions(forest, seen, seen[:9].T)
     mean = forest.predict(np.ascontiguousarray(seen.T)).mean()
     size = np.abs(found).sum(axis=0) + abs(mean)
