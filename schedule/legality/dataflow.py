@@ -10,28 +10,12 @@ from itertools import takewhile
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval, Ranges
 from tir.assumptions import assumptions
-from tir.ir import Allocate, Block, Buffer, Const, Expr, For, If, Kind, Let, Load, Node, PrimFunc, Region, Seq, Stmt, Store
-from tir.ir.memo import memoized
+from tir.ir import Allocate, Block, Buffer, Const, Expr, For, If, Kind, Let, Load, PrimFunc, Seq, Stmt, Store
 from tir.nearest import did_you_mean
-from tir.traverse import blocks, children, loads, loops_in, substatements, walk
+from tir.traverse import blocks, children, loaded_names, loads, loops_in, stored_names, substatements, walk
 
 from ..error import Mark, ScheduleError, listing
 from ..primitive import KIND_WORDS, block_at, find_loop, loop_at
-
-
-@memoized
-def _accessed_names(stmt: Stmt) -> tuple[frozenset[str], frozenset[str]]:
-    """The names of the buffers that a statement reads, and of those that it writes."""
-    read, written = set(), set()
-    stack: list[Node] = [stmt]
-    while stack:
-        n = stack.pop()
-        if type(n) is Load:
-            read.add(n.buffer.name)
-        elif type(n) is Store:
-            written.add(n.buffer.name)
-        stack.extend([c for c in children(n) if type(c) not in (Buffer, Region)])
-    return frozenset(read), frozenset(written)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +33,12 @@ class Leaf:
         return self.stmt
 
     @property
-    def accesses(self) -> tuple[frozenset[str], frozenset[str]]:
-        return _accessed_names(self.stmt)
-
-    @property
     def reads(self) -> frozenset[str]:
-        return self.accesses[0]
+        return loaded_names(self.stmt)
 
     @property
     def writes(self) -> frozenset[str]:
-        return self.accesses[1]
+        return stored_names(self.stmt)
 
     @property
     def inputs(self) -> frozenset[str]:
@@ -165,11 +145,11 @@ class BlockScope:
 
     def writers(self, buffer: str) -> list[Leaf]:
         """The leaves that write a buffer, in program order."""
-        return [leaf for leaf in self.leaves if buffer in _accessed_names(leaf.stmt)[1]]
+        return [leaf for leaf in self.leaves if buffer in leaf.writes]
 
     def readers(self, buffer: str) -> list[Leaf]:
         """The leaves that read a buffer, in program order."""
-        return [leaf for leaf in self.leaves if buffer in _accessed_names(leaf.stmt)[0]]
+        return [leaf for leaf in self.leaves if buffer in leaf.reads]
 
     def buffer(self, name: str) -> Buffer:
         return next(n for n in walk(self.root) if type(n) is Buffer and n.name == name)

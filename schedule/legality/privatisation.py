@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.bounds import ranges_of
-from tir.ir import For, PrimFunc, Seq, Stmt, nest, seq
+from tir.ir import PrimFunc, Stmt, nest, seq
 
 from ..primitive import last_loop
 from .dataflow import BlockScope, Leaf, loops_and_ranges, scope_of, shared
@@ -23,24 +23,8 @@ def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> se
     for leaf in scope.leaves:
         if leaf not in under:
             names -= leaf.reads | leaf.writes
-    touched = {id(leaf.stmt): leaf.reads | leaf.writes for leaf in under}
-
-    def using(name: str, s: Stmt) -> Stmt | None:
-        """The part of a statement that accesses a buffer, in its loops."""
-        if id(s) in touched:
-            return s if name in touched[id(s)] else None
-        if type(s) is Seq:
-            kept = [part for x in s.stmts if (part := using(name, x)) is not None]
-            return seq(*kept) if kept else None
-        assert isinstance(s, For), "only loops and sequences are around the leaves of a scope"
-        body = using(name, s.body)
-        return None if body is None else s.with_(body=body)
-
-    def owned(name: str) -> bool:
-        parts = [(using(name, last_loop(p).body), ranges_of(p)) for p in paths]
-        return all(part is None or writes_before_reads(part, scope.buffer(name), ranges) for part, ranges in parts)
-
-    return {name for name in names if owned(name)}
+    bodies = [(last_loop(p).body, ranges_of(p)) for p in paths]
+    return {name for name in names if all(writes_before_reads(body, scope.buffer(name), ranges) for body, ranges in bodies)}
 
 
 def writes_all_reads(scope: BlockScope, writer: Leaf, reader: Leaf, name: str) -> bool:

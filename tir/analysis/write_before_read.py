@@ -15,8 +15,8 @@ from ..ir.buffers import Buffer
 from ..ir.expressions import Binary, Const, Expr, Var, conjunction, conjuncts
 from ..ir.foreign import Opaque
 from ..ir.statements import Allocate, For, If, Kind, Let, Seq, Stmt, Store, guarded, seq
-from ..traverse import accessed_names, children, substatements, substitute, variables, walk
-from .context import Context, accesses
+from ..traverse import accessed_names, children, substatements, substitute, variables
+from .context import Context, accesses, buffer_names
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class _Reader:
 
     def stmt(self, s: Stmt, written: list[_Box], around: Context) -> list[_Box]:
         """The boxes that `s` certainly writes, given those written before."""
-        if not self.complete:
+        if not self.complete or self.buffer.name not in buffer_names(s):
             return []
         match s:
             case Seq(stmts):
@@ -138,8 +138,6 @@ class _Reader:
                 self.stmt(effect, written, around)
                 return []
             case Block():
-                if not any(type(n) is Buffer and n.name == self.buffer.name for n in walk(s)):
-                    return []
                 return self.stmt(_expanded(s), written, around)
             case Store(b, indices, value):
                 for e in (*indices, value):
