@@ -12,7 +12,7 @@ from tir.traverse import loads
 
 from .block_analysis import counted, divisible, epilogue, loop_of, merged, regular, size, stored
 from .division import MIN_EACH, doubled, tried
-from .lanes import in_lanes, partial_results, summing_registers
+from .lanes import in_lanes, partial_results
 from .marks import done, one_of, share, teams
 
 # Rows of memory added to many results at a time, each a stream: four move the results twice as often. On a Zen 4 a row of 4096
@@ -177,7 +177,7 @@ def _reduce_across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
         finish(new, j0, j2)
 
     def at_once(new: OpenSchedule) -> None:
-        j0, j2 = new.split(loop_of(vector), [None, step(new, summing_registers(machine))], preserve_unit_iters=False)
+        j0, j2 = new.split(loop_of(vector), [None, step(new, machine.registers // 2)], preserve_unit_iters=False)
         new.reorder(*outer, j0, *(loop_of(it) for it in reduce_axes), j2)
         finish(new, j0, j2)
 
