@@ -54,7 +54,7 @@ def _cycles(nest: TiledNest, sizes: Sequence[Sequence[Value]], machine: CPU) -> 
     moved = _traffic(nest, levels, counts, machine)
     tasks = product(levels[0])
     rounds = ceil(tasks / machine.cores) * machine.cores / tasks
-    return (maximum(compute, moved) + 0.3 * minimum(compute, moved)) * rounds / machine.cores
+    return maximum(compute, moved) * rounds / machine.cores
 
 
 def _vectors(nest: TiledNest, inner: Sizes, machine: CPU) -> Value:

@@ -7,12 +7,10 @@ from typing import NamedTuple
 
 from tir.analysis.context import Context, accesses
 from tir.arith.polynomial import Monomial, Polynomial, names_in, polynomial, to_expr
-from tir.ir import Allocate, Buffer, Call, Const, Expr, For, Kind, Load, Node, PrimFunc, Stmt, Store, Var
-from tir.traverse import children, map_statements, move_accesses, rewrite_statements, stores, walk
+from tir.ir import Allocate, Buffer, Call, Const, Expr, For, Kind, Load, PrimFunc, Stmt, Store, Var
+from tir.traverse import map_statements, move_accesses, rewrite_statements, stores, walk
 
 from .free_variables import statements_using
-
-MAX_CALLS = 16  # calls of mathematical functions, some thirty instructions each, in all copies of a loop unrolled here
 
 
 def promote_temporaries(func: PrimFunc, target) -> PrimFunc:
@@ -95,25 +93,16 @@ def _place_of(x: Load | Store, around: Context) -> _Place | None:
 
 
 def _unrolled(body: Stmt, names: set[str]) -> Stmt | None:
-    """`body` with the loops `names` unrolled; None where one holds serial loops or too many calls."""
+    """`body` with the loops `names` unrolled; None where one holds serial loops."""
     refused = False
 
     def visit(s: Stmt) -> Stmt:
         nonlocal refused
         if not isinstance(s, For) or s.name not in names or s.kind is Kind.UNROLLED:
             return s
-        new = s.with_(kind=Kind.UNROLLED)
         inner = [x.kind for x in walk(s.body) if isinstance(x, For)]
-        refused |= any(kind not in (Kind.VECTORIZED, Kind.UNROLLED) for kind in inner) or _calls(new) > MAX_CALLS
-        return new
+        refused |= any(kind not in (Kind.VECTORIZED, Kind.UNROLLED) for kind in inner)
+        return s.with_(kind=Kind.UNROLLED)
 
     new = rewrite_statements(body, visit)
     return None if refused else new
-
-
-def _calls(n: Node) -> int:
-    """The number of calls of functions once unrolled loops are written out."""
-    inside = sum(map(_calls, children(n))) + isinstance(n, Call)
-    return (
-        inside * int(n.extent.value) if isinstance(n, For) and n.kind is Kind.UNROLLED and isinstance(n.extent, Const) else inside
-    )

@@ -12,8 +12,6 @@ from tir.traverse import fresh, loads, loops, map_statements, names, substitute,
 from .memory_hints import IN_ORDER, with_steps
 from .unroll import PRAGMA, size
 
-MAX_STEPS = 8  # steps of an iteration, by which its jump is rare enough
-
 
 def unroll_steps(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for k in range(n): S(k)
@@ -42,7 +40,7 @@ def unroll_steps(func: PrimFunc, target) -> PrimFunc:
 def _steps_per_iteration(loop: For, limit: int) -> int:
     """The number of steps for an iteration; 1 leaves the loop as it is."""
     made = _stores_once_unrolled(loop.body) if limit and loop.kind is Kind.SERIAL else None
-    most = min(MAX_STEPS, limit // made) if made else 1
+    most = limit // made if made else 1
     if most > 1 and any(_steps_meet(x, loop, most) for x in loads(loop.body)):
         return 1
     if not isinstance(loop.extent, Const):

@@ -57,7 +57,7 @@ def steps(func: PrimFunc, target: str = ONE) -> list[tuple[int, int]]:
     (13, 20, [20]),  # none of five to three divides 13
     (13, 7, [4]),  # not two steps
     (100, 400, []),  # all of it, by `unroll`
-    (100, 399, [20]),  # at most eight steps; five divide 100
+    (100, 399, [200]),  # fifty steps divide 100
 ])  # fmt: skip
 def test_how_many_steps(K, limit, multiply_adds):
     assert [n for n, _ in steps(tile(K, limit))] == multiply_adds
