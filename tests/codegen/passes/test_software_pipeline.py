@@ -56,11 +56,7 @@ def test_tiles_are_loaded_one_step_ahead() -> None:
             emulated(*inputs, *instance.outputs())
 
 
-@no_compiler
-def test_copies_that_are_all_made_ahead_are_waited_for_by_all() -> None:
-    """Two steps and three tiles: nothing is left to load in the loop, where each thread waits for the copies that it made."""
-    func = parse(
-        """
+TWO_STEPS = """
 @T.prim_func
 def main(A: T.Buffer((2, 7, 12), "float32"), C: T.Buffer((2, 12), "float32")):
     for b in T.thread_binding(2, thread="blockIdx.x"):
@@ -74,7 +70,12 @@ def main(A: T.Buffer((2, 7, 12), "float32"), C: T.Buffer((2, 12), "float32")):
                     if step * 4 + k < 7:
                         C[b, i] = C[b, i] + tile[k, i]
 """
-    )
+
+
+@no_compiler
+def test_copies_that_are_all_made_ahead_are_waited_for_by_all() -> None:
+    """Two steps and three tiles: nothing is left to load in the loop, where each thread waits for the copies that it made."""
+    func = parse(TWO_STEPS)
     text = check(func, func)
     assert text.index("copy_async_wait<1>();") < text.index("__syncthreads();")
 
@@ -92,3 +93,16 @@ def test_images_are_copied_without_waiting() -> None:
         copy = next(x for x in inner.splitlines() if f"copy_async<{bytes_each}>(pad_" in x)
         assert " && " in copy and "pad_global_shared[" not in inner[: inner.index("copy_async_commit")], text
     check_all(pairs)
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ('"pipeline_stages": 3', '"pipeline_stages": 1'),
+    ("T.serial(2", "T.serial(1"),
+    ("= A[b, step * 4 + t // 12, t % 12]", "= C[b, t % 12]"),  # the loop writes it
+    ("scope=\"shared\")", "scope=\"shared\")\n            D[0] = T.float32(0)"),  # the load comes second
+    ("+ tile[k, i]", "+ T.float32(1)\n            for t in T.thread_binding(48, thread=\"threadIdx.x\"):\n                tile[3, 0] = C[b, 0]"),
+])  # fmt: skip
+def test_loops_that_load_nothing_ahead(old, new):
+    text = TWO_STEPS.replace("C: T", 'D: T.Buffer((1,), "float32"), C: T')
+    assert old in text and "copy_async" in emit(lower_cuda(parse(text), TARGET)).text
+    assert "copy_async" not in emit(lower_cuda(parse(text.replace(old, new)), TARGET)).text

@@ -38,6 +38,26 @@ def test_virtual_threads_share_what_does_not_depend_on_them():
     """).strip("\n")
 
 
+def test_virtual_threads_go_into_allocations_and_conditions():
+    """Which do not depend on them."""
+    func = program("""
+        for b in T.thread_binding(7, thread="blockIdx.x"):
+            for v in T.thread_binding(2, thread="vthread.x"):
+                tile = T.decl_buffer((12,), scope="shared")
+                for t in T.thread_binding(6, thread="threadIdx.x"):
+                    tile[v * 6 + t] = A[b, v * 6 + t]
+                if b < 3:
+                    D[b] = A[b, 0]
+                    for t_1 in T.thread_binding(6, thread="threadIdx.x"):
+                        C[b, v * 6 + t_1] = tile[v * 6 + t_1]
+                else:
+                    for t_2 in T.thread_binding(6, thread="threadIdx.x"):
+                        C[b, v * 6 + t_2] = tile[v * 6 + 5 - t_2]
+    """)
+    text = after("inject_virtual_thread", func)
+    assert text.index("tile = ") < text.index("T.unroll(2)") and text.count("if bx < 3:") == 1 and text.count("T.unroll(2)") == 3
+
+
 def test_virtual_threads_that_would_overwrite_each_other_stay_around():
     """Each keeps another value in the only element of `own`, by way of `step`."""
     func = program("""

@@ -9,6 +9,7 @@ import pytest
 import tir
 from codegen.build import lower
 from codegen.passes.gpu_kernels import GPUError
+from tests.codegen.cuda.kernels import check_all, no_compiler
 from tir.ir import Allocate, PrimFunc, const_shape
 from tir.script import parse
 from tir.traverse import walk_stmts
@@ -63,15 +64,26 @@ def test_lanes_hold_elements_of_tiles():
     assert local_shapes(kernel()) == {"s": (16, 16), "x": (1, 1, 8), "y": (1, 1, 4), "z": (1, 1, 4)}
 
 
-@pytest.mark.parametrize(
-    ("shape", "index", "own"),
-    [((16, 8), "e, f", (1, 1, 4)), ((8, 16), "f, e", (1, 1, 4)), ((3, 8, 2, 16), "2, f, 1, e", (1, 1, 1, 1, 4))],
-)
-def test_layouts_spread_to_what_is_computed_element_by_element(shape, index, own):
+def through(shape: tuple[int, ...], index: str) -> PrimFunc:
+    """The kernel, with its result copied to `w` before it is stored."""
     copied = f"w[{index}] = z[e, f] * T.float32(3)\n            for e, f in T.grid(16, 8):\n                C[b * 16 + e, f] = w[{index}]"
     declared = f'            w = T.decl_buffer({shape}, "float32", scope="warp")\n            z = T'
-    changes = [(LAST, copied), ("            z = T", declared)]
-    assert local_shapes(kernel(*changes))["w"] == own
+    return kernel((LAST, copied), ("            z = T", declared))
+
+
+COPIES = [((16, 8), "e, f", (1, 1, 4)), ((8, 16), "f, e", (1, 1, 4)), ((3, 8, 2, 16), "2, f, 1, e", (1, 1, 1, 1, 4))]
+
+
+@pytest.mark.parametrize(("shape", "index", "own"), COPIES)
+def test_layouts_spread_to_what_is_computed_element_by_element(shape, index, own):
+    assert local_shapes(through(shape, index))["w"] == own
+
+
+@no_compiler
+def test_lanes_compute_the_product_together():
+    """Also from a transposed tile, whose fragments cross in the instruction that loads them."""
+    crossed = kernel(("s[q * 2 + t // 16, t % 16] = A", "s[t % 16, q * 2 + t // 16] = A"), ("= s[l, k]", "= s[k, l]"))
+    check_all([(f, f) for f in (kernel(), crossed, *(through(shape, index) for shape, index, _ in COPIES))])
 
 
 @pytest.mark.parametrize(("changes", "message"), [
