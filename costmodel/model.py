@@ -33,6 +33,13 @@ class WarmUp(Protocol):
 
 
 @runtime_checkable
+class Learns(Protocol):
+    """A model that learns, and scores by itself when it is ready; until then a formula scores in its place."""
+
+    ready: bool
+
+
+@runtime_checkable
 class Explains(Protocol):
     """A model that explains its predictions."""
 

@@ -15,15 +15,12 @@ A policy of your own needs only `propose` and `update`:
 
     tir.autotune(func, policy=Fixed(traces))
 
-Each other protocol here is an optional ability that the loop uses if a policy has it; `costmodel.WarmUp` is another. The display
-shows optional attributes. `sketches` are those searched, each with its `rules`. `scored` is the number of scored rows,
-{"symbolic": n, "concrete": m}, the latter as programs of their own. `scored_per_second` is None where
-unknown. The report shows `generations`, too (see `policy.lineage`).
+Each other protocol here is an optional ability that the loop uses if a policy has it; `costmodel.WarmUp` is another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -32,6 +29,7 @@ from ..measure import Candidate, Measurement
 
 if TYPE_CHECKING:
     from ..space.sketch import Sketch
+    from .lineage import Generation
 
 
 @runtime_checkable
@@ -65,6 +63,29 @@ class Explains(Protocol):
     def explanation(self, candidate: Candidate) -> dict[str, float]:
         """The e-folds by which each feature, by its name, moves the predicted time; empty where unknown."""
         ...
+
+
+@runtime_checkable
+class Sketched(Protocol):
+    """A policy that searches sketches, which the display counts, and the report shows with their rules."""
+
+    sketches: Sequence[Sketch]
+
+
+@runtime_checkable
+class Scored(Protocol):
+    """A policy with numbers of scored rows, {"symbolic": n, "concrete": m}, the latter as programs of their own, and the rate of
+    its model, None where unknown."""
+
+    scored: Mapping[str, int]
+    scored_per_second: float | None
+
+
+@runtime_checkable
+class Evolves(Protocol):
+    """A policy with generations, which the report shows."""
+
+    generations: Sequence[Generation]
 
 
 @runtime_checkable

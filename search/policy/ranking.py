@@ -10,6 +10,7 @@ import numpy as np
 from costmodel import CostModel, SketchPrograms
 from costmodel.loopnest import ProgramDescription
 from costmodel.metrics import count_pairs, rank_correlation
+from costmodel.model import Learns
 
 from ..measure import Measurement
 
@@ -58,7 +59,7 @@ def model_name(model: CostModel) -> str:
 
 def is_ready(model: CostModel | None) -> bool:
     """True if a model that learns has enough data, of this task or of others, to score by itself: its `ready`."""
-    return bool(getattr(model, "ready", False))
+    return isinstance(model, Learns) and model.ready
 
 
 def correlation(measurements: Iterable[Measurement]) -> float | None:

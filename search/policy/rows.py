@@ -56,7 +56,7 @@ class RowPolicy(ABC):
         self.sketches, self.target = tuple(sketches), Target(target)
         self.model, self._prior = prior if model is None else model, prior
         self.measured: dict[Point, float] = {}
-        self.scored = {"symbolic": 0, "concrete": 0}
+        self.scored, self.scored_per_second = {"symbolic": 0, "concrete": 0}, None
         self._proposed: set[Point] = set()
         self._predicted: dict[Point, float] = {}
         self._numbers = {s.name: n for n, s in enumerate(self.sketches)}

@@ -27,7 +27,7 @@ from tir.verify import check
 
 from ..measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, WorkerError
 from ..measure.protocol import OtherDevices
-from ..policy.protocol import Begins, Explains, Policy, WarmStarts
+from ..policy.protocol import Begins, Evolves, Explains, Policy, Scored, Sketched, WarmStarts
 from ..policy.ranking import correlation
 from ..policy.warm_start import examples, is_of
 from ..records import Records
@@ -226,7 +226,7 @@ class Session:
             samples = measurer.compare([], numpy=True, rounds=3, seconds=1.0).numpy
             journal.numpy = statistics.median(samples) if samples else None
         journal.measure_peak(measurer)
-        sketches = len(policy.sketches) if hasattr(policy, "sketches") else None
+        sketches = len(policy.sketches) if isinstance(policy, Sketched) else None
         journal.emit(Prepared(baseline.measurement, journal.numpy, journal.peak, sketches, len(journal.earlier)))
         return policy, first
 
@@ -235,7 +235,8 @@ class Session:
         has run. Meanwhile a free core loads the code of the models."""
         journal = self._journal
         policy, self._first = self._make_policy()
-        own = {s.name: s for s in getattr(policy, "sketches", ()) if isinstance(s, Sketch)}
+        sketches = policy.sketches if isinstance(policy, Sketched) else ()
+        own = {s.name: s for s in sketches if isinstance(s, Sketch)}
         journal.rules = {"default": ("no search: tir.default_schedule",), **{name: s.rules for name, s in own.items()}}
         journal.sketches = tuple(own.values())
         # Without candidates of other sketches under a name of the policy's.
@@ -359,9 +360,10 @@ class Session:
             return
         with journal.phase("propose"):
             policy.update(measured)
-        journal.scored_per_second = getattr(policy, "scored_per_second", None)
-        journal.scored = dict(getattr(policy, "scored", {}))
-        journal.generations = tuple(getattr(policy, "generations", ()))
+        if isinstance(policy, Scored):
+            journal.scored_per_second, journal.scored = policy.scored_per_second, dict(policy.scored)
+        if isinstance(policy, Evolves):
+            journal.generations = tuple(policy.generations)
         self._recent.extend(measured)
         ranked = correlation(self._recent)
         journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))
