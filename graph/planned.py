@@ -25,6 +25,7 @@ import numpy as np
 from codegen import Target
 from codegen.steps import Address, Copy, Invoke, Step, Word
 from tir import dtypes
+from tir.arrays import content
 
 from .donation import Donation
 from .fusion import Group
@@ -35,7 +36,7 @@ from .memory import ARENA, MemoryPlan, input_base, lifetimes, output_base
 from .model import checked_entry, loaded
 from .network import Entry, Network
 from .places import Places, places
-from .tables import Coverage, Formulas, Polynomial, Row, TableProgram, Tables, content, leading, octagon, ones_of, sized_elements
+from .tables import Coverage, Formulas, Polynomial, Row, TableProgram, Tables, leading, octagon, ones_of, sized_elements
 
 TABLE = "table"  # the block of the words of a size, and of the constants that follow from it
 MAX_FITTED_ELEMENTS = 16  # elements of a constant that may be polynomials of the sizes, as those of a shape

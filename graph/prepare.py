@@ -11,6 +11,7 @@ import numpy as np
 
 from codegen.runtime.memory import address, aligned_memory
 from codegen.steps import Address
+from tir.arrays import content
 from tir.constants import constants
 from tir.dtypes import storage
 from tir.ir import PrimFunc, const_shape
@@ -107,20 +108,20 @@ class Constants:
         """A graph and its plan with constants in blocks, and the blocks they lie in; those that are new are one more block."""
         blocks = dict(self._blocks)
         self._known = {key: kept for key, known in self._known.items() if (kept := [k for k in known if k[1].base in blocks])}
-        bytes_of = {v: _content(graph.constants[v.name]) for v in plan.addresses if v.name in graph.constants}
-        starts = {v: blake2b(content[:START_BYTES].data, digest_size=16).digest() for v, content in bytes_of.items()}
+        bytes_of = {v: content(graph.constants[v.name]) for v in plan.addresses if v.name in graph.constants}
+        starts = {v: blake2b(array[:START_BYTES].data, digest_size=16).digest() for v, array in bytes_of.items()}
         found: dict[Value, Address] = {}
         new: dict[Value, Value] = {}  # the constant at whose beginning each lies, perhaps itself
         own: dict[bytes, list[Value]] = {}  # new ones, by the hash of their first bytes
         for value in sorted(bytes_of, key=lambda v: -v.nbytes):
-            start, content = starts[value], bytes_of[value]
+            start, given = starts[value], bytes_of[value]
             known = ((blocks[at.base][at.offset :], at) for nbytes, at in self._known.get(start, ()) if nbytes >= value.nbytes)
-            place = next((at for memory, at in known if np.array_equal(memory[: value.nbytes], content)), None)
+            place = next((at for memory, at in known if np.array_equal(memory[: value.nbytes], given)), None)
             if place is not None:
                 found[value] = place
                 continue
             others = own.setdefault(start, [])
-            whole = next((v for v in others if np.array_equal(bytes_of[v][: value.nbytes], content)), value)
+            whole = next((v for v in others if np.array_equal(bytes_of[v][: value.nbytes], given)), value)
             new[value] = whole
             if whole == value:
                 others.append(value)
@@ -140,10 +141,6 @@ class Constants:
         read = {base: block for base, block in blocks.items() if base in used}
         plan = replace(plan, addresses={**plan.addresses, **found}, weights_nbytes=sum(block.nbytes for block in read.values()))
         return graph.with_(constants=arrays), plan, read
-
-
-def _content(array: np.ndarray) -> np.ndarray:
-    return np.require(array, requirements=("C",)).reshape(-1).view(np.uint8)
 
 
 def elements(value: Value, memory: np.ndarray) -> np.ndarray:

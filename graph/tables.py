@@ -16,6 +16,7 @@ import numpy as np
 
 from codegen.runtime.alignment import aligned
 from codegen.runtime.memory import aligned_memory
+from tir.arrays import content
 
 from .ir import Value
 from .network import Entry, Network
@@ -60,11 +61,6 @@ def leading(whole: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 def sized_elements(elements: Formulas, sizes: Sequence[int], like: np.ndarray) -> np.ndarray:
     """The constant whose elements are these polynomials, in the shape and type of `like`."""
     return np.array(elements(sizes)).astype(like.dtype).reshape(like.shape)
-
-
-def content(array: np.ndarray) -> np.ndarray:
-    """The bytes of an array."""
-    return np.require(array, requirements=("C",)).reshape(-1).view(np.uint8)
 
 
 def ones_of(row: Row) -> frozenset[str]:

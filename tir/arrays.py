@@ -115,7 +115,7 @@ def result_conversion(arrays: Iterable[Any]) -> Conversion | None:
             if back is None and a.dtype.isbuiltin == 2 and a.dtype.name == "bfloat16":
                 back = Conversion(partial(_typed, bfloat16=a.dtype))
         elif (torch := sys.modules.get("torch")) is not None and isinstance(a, torch.Tensor):
-            return Conversion(partial(_as_torch, torch=torch))
+            return Conversion(partial(as_torch, torch=torch))
         elif not isinstance(a, (np.generic, type)) and hasattr(a, "__array_namespace__"):
             return Conversion(partial(_as_library, namespace=a.__array_namespace__()), copies=True)
     return back
@@ -130,7 +130,8 @@ def _as_library(array: np.ndarray, dtype: str, namespace: Any) -> Any:
     return namespace.asarray(_typed(array, dtype, bfloat16), copy=True)
 
 
-def _as_torch(array: np.ndarray, dtype: str, torch: Any) -> Any:
+def as_torch(array: np.ndarray, dtype: str, torch: Any) -> Any:
+    """A torch tensor on the memory of an array of storage of `dtype`."""
     return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if dtype == "bfloat16" else torch.from_numpy(array)
 
 
@@ -172,6 +173,11 @@ def _of_library(a: Any) -> tuple[np.ndarray, bool]:
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             reason = error
     raise TypeError(f"must be an array that numpy can read, got {type(a).__name__}: {reason}")
+
+
+def content(array: np.ndarray) -> np.ndarray:
+    """The bytes of an array, in its memory if that has no gaps."""
+    return np.require(array, requirements=("C",)).reshape(-1).view(np.uint8)
 
 
 def to_float(array: np.ndarray, dtype: str) -> np.ndarray:

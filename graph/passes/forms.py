@@ -13,7 +13,7 @@ from tir import dtypes
 from ..ir import Call, Graph, Value
 from ..kinds import elementwise, moves
 from ..ops import definition
-from .rewriting import Rewriting, fits_elementwise, other, rewrite, windows_of
+from .rewriting import Rewriting, fits_elementwise, other, reads_padding, rewrite, windows_of
 
 
 def canonicalise(graph: Graph) -> Graph:
@@ -44,8 +44,8 @@ def _rule(r: Rewriting, call: Call) -> Value | Sequence[Call] | None:
         case "GlobalAveragePool" | "GlobalMaxPool":
             kind = "ReduceMean" if call.operator == "GlobalAveragePool" else "ReduceMax"
             return r(kind, x, axes=tuple(range(2, rank)))
-        case "AveragePool" if call.attribute("kernel_shape") == x.shape[2:] and not any(call.attribute("pads", ())):
-            whole = result.shape[2:] == (1,) * (rank - 2) and call.attribute("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+        case "AveragePool" if call.attribute("kernel_shape") == x.shape[2:] and not reads_padding(call):
+            whole = result.shape[2:] == (1,) * (rank - 2)
             return r("ReduceMean", x, axes=tuple(range(2, rank))) if whole else None
         case operator if not call.attribute("keepdims", 1):
             attributes = {n: a for n, a in call.attributes if n != "keepdims"}
@@ -90,9 +90,7 @@ def _all_zero(r: Rewriting, value: Value | None = None) -> bool:
 def _one_pixel(r: Rewriting, call: Call) -> Value | None:
     """A convolution of images as large as its kernel, with one result each, as a product of matrices."""
     (x, weight, *bias), result = call.values, call.outputs[0]
-    if x.shape[1:] != weight.shape[1:] or prod(result.shape[2:]) != 1 or any(call.attribute("pads", ())):
-        return None
-    if call.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+    if x.shape[1:] != weight.shape[1:] or prod(result.shape[2:]) != 1 or reads_padding(call):
         return None
     rows, shape = r("Reshape", x, shape=(x.shape[0], prod(x.shape[1:]))), (weight.shape[0], prod(weight.shape[1:]))
     array = r.known(weight)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir import Call, Graph, Value
-from .rewriting import FULL_RANGE, Rewriting, parted, rewrite
+from .rewriting import FULL_RANGE, Rewriting, parted, reads_padding, rewrite
 
 MIN_IMAGE_TO_WEIGHTS = 4  # least ratio of the sizes of image and weights for which scaling the weights at each call pays
 
@@ -24,13 +24,8 @@ def _rule(r: Rewriting, call: Call) -> Value | None:
         return None
     channels = (1, gated.shape[1], *(1 for _ in gated.shape[2:]))
     gate, image = parted(scaled, lambda v: v.shape == channels)
-    if gate is None or image is None or image.shape != gated.shape or weights.shape[1] != channels[1] or _reads_padding(call):
+    if gate is None or image is None or image.shape != gated.shape or weights.shape[1] != channels[1] or reads_padding(call):
         return None
     if image.nbytes < MIN_IMAGE_TO_WEIGHTS * weights.nbytes:
         return None
     return r("Conv", image, r("Mul", weights, gate), *call.inputs[2:], **dict(call.attributes))
-
-
-def _reads_padding(call: Call) -> bool:
-    """True where a convolution reads outside of its image."""
-    return any(call.attribute("pads", ())) or call.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID")

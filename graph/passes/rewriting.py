@@ -114,6 +114,11 @@ def parted(call: Call | None, wanted: Callable[[Value], bool]) -> tuple[Value, V
     return (None, None) if one is None or rest is None else (one, rest)
 
 
+def reads_padding(call: Call) -> bool:
+    """True where a convolution or a pool may read outside of its image."""
+    return any(call.attribute("pads", ())) or call.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+
+
 def windows_of(call: Call) -> list[SlidingWindow]:
     """The windows of a convolution."""
     given = {name: call.attribute(name, None) for name in ("strides", "dilations", "pads")}

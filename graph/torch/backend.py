@@ -21,6 +21,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import create_op_support
 
 from codegen import Target
+from tir.arrays import as_torch
 
 from ..compilation import compile
 from ..ir import Graph as IrGraph
@@ -208,7 +209,7 @@ class Bound:
         if self.model is not None:
             found = self.model(*(_array(given[n]) for n in self.positions))
             for n, array, half in zip(self.outputs, found, self.bfloat16, strict=True):
-                results[n] = _tensor(array, half)
+                results[n] = as_torch(array, "bfloat16" if half else array.dtype.name, torch)
         return results
 
 
@@ -269,7 +270,3 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
     if tensor.dtype is torch.bfloat16:
         return array_of(tensor).view(np.uint16)
     return tensor.detach().numpy()
-
-
-def _tensor(array: np.ndarray, half: bool) -> torch.Tensor:
-    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if half else torch.from_numpy(array)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tir import dtypes
-from tir.arrays import from_float, read, to_float
+from tir.arrays import content, from_float, read, to_float
 from tir.ir import Buffer, PrimFunc, const_shape
 from tir.nearest import no_such
 from tir.traverse import stored_names
@@ -270,7 +270,7 @@ class Arrays:
             if any((margin != CANARY_BYTE).any() for margin in margins):
                 return {"outcome": "wrong_result", "message": f"wrote outside of `{name}`"}
             if i not in self._outputs:
-                if not np.array_equal(_bytes(initial), _bytes(working)):
+                if not np.array_equal(content(initial), content(working)):
                     return {"outcome": "wrong_result", "message": f"changed the input `{name}`"}
                 continue
             expected, scale = (np.load(self._directory / f"{i}.{kind}.npy", mmap_mode="r") for kind in ("expected", "scale"))
@@ -281,10 +281,6 @@ class Arrays:
                 message = f"`{name}` is off by {error:.3g} of its scale; the tolerance is {bounds[str(i)]:.3g}"
                 return {"outcome": "wrong_result", "message": message, "max_error": error, "tolerance": bounds[str(i)]}
         return {"outcome": "ok", "max_error": worst, "tolerance": bound}
-
-
-def _bytes(array: np.ndarray) -> np.ndarray:
-    return array.reshape(-1).view(np.uint8)
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
