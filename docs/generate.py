@@ -133,6 +133,16 @@ def scaled_sum() -> PrimFunc:
     return te.create_prim_func([A, te.compute((7,), lambda i: te.sum(A[i, k] * 3.0, axis=k), name="C")])
 
 
+def weighted_means() -> PrimFunc:
+    """Means of B, weighted by the softmax of each row of A."""
+    A, B = te.placeholder((7, 13), name="A"), te.placeholder((13,), name="B")
+    k, r, j = (te.reduce_axis((0, 13), name=name) for name in "krj")
+    top = te.compute((7,), lambda i: te.max(A[i, k], axis=k), name="top")
+    power = te.compute((7, 13), lambda i, n: te.exp(A[i, n] - top[i]), name="power")
+    total = te.compute((7,), lambda i: te.sum(power[i, r], axis=r), name="total")
+    return te.create_prim_func([A, B, te.compute((7,), lambda i: te.sum(power[i, j] / total[i] * B[j], axis=j), name="C")])
+
+
 def bytes_product() -> PrimFunc:
     """C = A · B of int8, summed as int32."""
     A, B = te.placeholder((7, 5), "int8", name="A"), te.placeholder((5, 13), "int8", name="B")
@@ -215,6 +225,7 @@ PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
         chain,
         rows,
         scaled_sum,
+        weighted_means,
         bytes_product,
         padded_sums,
         matmul,

@@ -76,6 +76,7 @@ from .primitives.reductions.fuse_reduction_epilogue import fuse_reduction_epilog
 from .primitives.reductions.make_unsigned import make_unsigned
 from .primitives.reductions.pad_einsum import pad_einsum
 from .primitives.reductions.rfactor import rfactor
+from .primitives.reductions.rolling_update import rolling_update
 from .primitives.sampling.sample import (
     sample_categorical,
     sample_compute_location,
@@ -516,6 +517,7 @@ class Schedule:
     fuse_reduction_epilogue = method(fuse_reduction_epilogue)
     rfactor = method(rfactor)
     factor_out = method(factor_out)
+    rolling_update = method(rolling_update)
     make_unsigned = method(make_unsigned)
 
     # --- guards ----------------------------------------------------------------------------------------------------------

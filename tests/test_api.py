@@ -88,6 +88,7 @@ OURS = [
     "stage_mem",
     "stage_padding",
     "factor_out",
+    "rolling_update",
     "make_unsigned",
     "simplify_formula",
     "write_in_place",

@@ -3,7 +3,8 @@
 A buffer in scope `warp` is declared as a matrix. A nest annotated `instruction` is one instruction that all lanes of a warp
 execute together: a product of small matrices, or a load of a tile from shared memory. The instruction fixes the layout of a tile
 in the lanes' registers (PTX ISA, "Warp Level Matrix Instructions"). Nests that access the same buffer element by element follow
-it: each lane runs the iterations whose elements it holds.
+it: each lane runs the iterations whose elements it holds. A buffer with a number for each row has these in all lanes of the row,
+which reduce a row together by shuffles.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tir.arith.intervals import Interval
 from tir.arith.polynomial import coefficient, polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.ir.buffers import Buffer, Load
-from tir.ir.expressions import Binary, Call, Const, Expr, Var
+from tir.ir.expressions import Binary, Call, Const, Expr, Select, Var, cast
 from tir.ir.functions import PrimFunc
 from tir.ir.nodes import annotation
 from tir.ir.statements import Allocate, Evaluate, For, If, Kind, Stmt, Store, nest, seq
@@ -40,6 +41,7 @@ from tir.traverse import (
     walk_stmts,
 )
 
+from .cross_thread_reduction import SHUFFLE
 from .gpu_kernels import GPUError, GPUKernel, map_kernels, uses_warp_memory
 
 LDMATRIX = "ldmatrix_x4"  # a call: the four registers to fill, and the row of shared memory that this lane names
@@ -69,6 +71,12 @@ class WarpLayout:
     def elements(self) -> int:
         """The elements that a lane has of a tile."""
         return prod(count for count, _, _ in self.parts)
+
+    @property
+    def of_rows(self) -> WarpLayout:
+        """The layout of numbers of the rows, which all lanes of a row have."""
+        parts = tuple(part for part in self.parts if part[1])
+        return WarpLayout((self.tile[0], 1), (self.group[0], 0), (self.member[0], 0), parts)
 
 
 @dataclass(frozen=True)
@@ -101,11 +109,17 @@ PRODUCTS = {
 
 @dataclass(frozen=True)
 class Held:
-    """The layout of a buffer in scope `warp`, and its dimensions that are the rows and the columns of tiles."""
+    """The layout of a buffer in scope `warp`, and its dimensions that are the rows and the columns of tiles; None for a buffer
+    with a number for each row."""
 
     layout: WarpLayout
     rows: int
-    columns: int
+    columns: int | None
+
+    @property
+    def dimensions(self) -> list[tuple[int, int]]:
+        """The dimensions of tiles, each with the elements of a tile."""
+        return [(d, n) for d, n in zip((self.rows, self.columns), self.layout.tile, strict=True) if d is not None]
 
 
 def lower_warp_memory(func: PrimFunc, target) -> PrimFunc:
@@ -183,31 +197,34 @@ class _WarpLowering:
                     if a.buffer.name in self.held or a.buffer.scope != WARP_SCOPE or b.buffer.name not in self.held:
                         continue
                     held = self.held[b.buffer.name]
-                    walking = [variables(b.indices[d]) for d in (held.rows, held.columns)]
-                    dims = [
-                        next((d for d, i in enumerate(a.indices) if variables(i) and variables(i) == v), None) for v in walking
-                    ]
-                    if dims[0] is not None and dims[1] is not None:
+                    walking = [variables(b.indices[d]) for d, _ in held.dimensions]
+                    dims = [next((d for d, i in enumerate(a.indices) if variables(i) == v), None) for v in walking if v]
+                    if len(dims) < len(walking) or dims[0] is None:
+                        continue
+                    if len(dims) == 2 and dims[1] is not None:
                         self.held[a.buffer.name] = Held(held.layout, dims[0], dims[1])
-                        grown = True
+                    elif not variables(*a.indices[: dims[0]], *a.indices[dims[0] + 1 :]):
+                        self.held[a.buffer.name] = Held(held.layout.of_rows, dims[0], None)
+                    else:
+                        continue
+                    grown = True
 
     def local(self, buffer: Buffer) -> Buffer:
         """The registers of one lane: the elements of each tile are the last dimension."""
         held = self.held[buffer.name]
         shape = list(buffer.shape)
-        for d, n in zip((held.rows, held.columns), held.layout.tile, strict=True):
+        for d, n in held.dimensions:
             dim = shape[d]
-            if not isinstance(dim, Const) or dim.value % n:
-                raise GPUError(f"`{buffer.name}` in scope `{WARP_SCOPE}`: a warp has {dim} elements of its dimension {d}, "
-                               f"which are not whole tiles of {n}; pad it (pad_einsum), or split otherwise")  # fmt: skip
-            shape[d] = Const(int(dim.value) // n)
+            if not isinstance(dim, Const):
+                raise GPUError(f"`{buffer.name}` in scope `{WARP_SCOPE}` must have a constant shape, got {dim} elements")
+            shape[d] = Const(-(-int(dim.value) // n))  # elements beyond the dimension are not used
         return buffer.with_(shape=(*shape, Const(held.layout.elements)), scope="local")
 
     def tile(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """The indices of the tile whose first element has `indices`."""
         held = self.held[buffer.name]
         result = list(indices)
-        for d, n in zip((held.rows, held.columns), held.layout.tile, strict=True):
+        for d, n in held.dimensions:
             p = polynomial(simplify(indices[d], self.ranges))
             if any(c % n for c in p.values()):
                 raise GPUError(f"`{buffer.name}[{', '.join(map(str, indices))}]` in scope `{WARP_SCOPE}` does not start a tile "
@@ -292,17 +309,16 @@ class _WarpLowering:
         """True where `s` walks the rows or columns of tiles of a buffer, element by element."""
         return any(s.name in pair for pair in self.pairs(s))
 
-    def pairs(self, s: Stmt) -> list[tuple[str, str]]:
-        """The loops in `s` and around that walk the rows and the columns of tiles, for each access outside of instructions."""
-        found: dict[tuple[str, str], None] = {}
+    def pairs(self, s: Stmt) -> list[tuple[str, ...]]:
+        """The loops in `s` and around that walk the rows, and the columns, of tiles, for each access outside of instructions."""
+        found: dict[tuple[str, ...], None] = {}
         for x in _warp_accesses(s):
-            held = self.held[x.buffer.name]
             pair = []
-            for d in (held.rows, held.columns):
+            for d, _ in self.held[x.buffer.name].dimensions:
                 p = polynomial(simplify(x.indices[d], self.ranges))
                 single = [m[0].name for m, c in p.items() if c == 1 and len(m) == 1 and type(m[0]) is Var]
                 pair.append(single[0] if len(single) == 1 else "")
-            found[pair[0], pair[1]] = None
+            found[tuple(pair)] = None
         return list(found)
 
     def lanes(self, s: For) -> Stmt:
@@ -310,15 +326,23 @@ class _WarpLowering:
         => for i_tile in range(a): for j_tile in range(b): for each part of e: S(row of e, column of e)
         """
         found = self.pairs(s)
-        layouts = {self.held[x.buffer.name].layout for x in _warp_accesses(s)}
+        helds = {self.held[x.buffer.name] for x in _warp_accesses(s)}
         accesses = ", ".join(dict.fromkeys(f"`{x.buffer.name}`" for x in _warp_accesses(s)))
-        if len(found) != 1 or len(layouts) != 1 or "" in found[0]:
+        pair, layout = max(found, key=len), max((h.layout for h in helds), key=lambda x: x.elements)
+        shared = all(
+            h.layout.group == layout.group and (h.columns is None or h.layout.member == layout.member) and not h.layout.rounded
+            for h in helds
+        )
+        if (
+            any(p != pair[: len(p)] for p in found)
+            or "" in pair
+            or not (shared or len(helds) == 1 or len({h.layout for h in helds}) == 1)
+        ):
             raise GPUError(f"loop `{s.name}`: {accesses} in scope `{WARP_SCOPE}` must be walked by the same two loops, over the "
                            "rows and columns of tiles of one layout; split by the tile, or keep the nests apart")  # fmt: skip
-        (pair,), (layout,) = found, layouts
         around, conditions, inner = _down_to(s, set(pair), accesses)
         group, member = self.lane // 4, self.lane % 4
-        outer = [x for x in around if x.name not in pair]
+        outer: list[tuple[For, bool]] = [(x, pair[-1] in variables(x.extent)) for x in around if x.name not in pair]
         where: dict[str, Expr] = {}
         starts: dict[str, Expr] = {}  # of the tile
         for side, name in enumerate(pair):
@@ -330,38 +354,73 @@ class _WarpLowering:
             starts[name] = Const(0)
             if loop.extent.value > n:
                 number = Var(fresh(self.taken, f"{name}_tile"))
-                outer.append(For(number, Const(int(loop.extent.value) // n), s.body, Kind.UNROLLED))
+                outer.append((For(number, Const(int(loop.extent.value) // n), s.body, Kind.UNROLLED), side == 1))
                 starts[name] = number * n
             where[name] = starts[name] + group * layout.group[side] + member * layout.member[side]
-        element: Expr = Const(0)
+        within: list[Expr] = [Const(0), Const(0)]  # the row and the column in the tile, without those of the lane
+        ranges = dict(self.ranges)
         last = len(layout.parts) - 1
         for number_of, (count, rows, columns) in enumerate(layout.parts):
             part = Var(fresh(self.taken, "e"))
-            outer.append(For(part, Const(count), s.body, Kind.VECTORIZED if number_of == last else Kind.UNROLLED))
-            element = element * count + part
-            where[pair[0]] = where[pair[0]] + part * rows
-            where[pair[1]] = where[pair[1]] + part * columns
+            ranges[part.name] = (0, count - 1)
+            kind = Kind.VECTORIZED if number_of == last and len(pair) == 2 else Kind.UNROLLED
+            outer.append((For(part, Const(count), s.body, kind), columns > 0))
+            within = [within[0] + part * rows, within[1] + part * columns]
+        for name, inside in zip(pair, within, strict=False):
+            where[name] = where[name] + inside
+
+        def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+            """The indices of an element of a lane."""
+            held, element = self.held[buffer.name], Const(0)
+            at = list(self.tile(buffer, self.start(buffer, indices, starts)))
+            for (d, n), inside in zip(held.dimensions, within, strict=False):
+                at[d] = simplify(at[d] + inside // n, ranges)
+            for count, rows, columns in held.layout.parts:
+                side = 0 if rows else 1
+                digit = within[side] % held.layout.tile[side] // (rows or columns) % count
+                element = element * count + digit
+            return (*at, simplify(element, ranges))
 
         def change(n):
             match n:
                 case Load(buffer, indices) if buffer.scope == WARP_SCOPE:
-                    return Load(self.local(buffer), (*self.tile(buffer, self.start(buffer, indices, starts)), element))
+                    return Load(self.local(buffer), place(buffer, indices))
                 case Store(buffer, indices, value) if buffer.scope == WARP_SCOPE:
                     if layout.rounded:
                         value = Call(TF32, (value,), value.dtype)
-                    return Store(self.local(buffer), (*self.tile(buffer, self.start(buffer, indices, starts)), element), value)
+                    return Store(self.local(buffer), place(buffer, indices), value)
             return None
 
         body = rewrite(inner, change)
         for c in reversed(conditions):
             body = If(c, body)
-        return nest(outer, substitute(body, where))
+        reduced = next((x for x in _single_stores(inner) if x.buffer.scope == WARP_SCOPE), None)
+        if reduced is not None and len(self.held[reduced.buffer.name].dimensions) < len(pair):
+            steps = nest([x.with_(kind=Kind.UNROLLED) for x, across in outer if across], body)
+            total = rewrite(Load(reduced.buffer, reduced.indices), change)
+            body, outer = self.reduced_row(reduced, total, steps), [x for x in outer if not x[1]]
+        return substitute(nest([x for x, _ in outer], body), where)
+
+    def reduced_row(self, s: Store, total: Load, steps: Stmt) -> Stmt:
+        """The steps by which each lane reduces its elements of a row into its copy of the `total`, and those by which lanes
+        combine theirs. What a sum starts from counts once."""
+        value, old = s.value, Load(s.buffer, s.indices)
+        op = value.op if isinstance(value, Binary) and old in (value.a, value.b) else ""
+        if op not in ("+", "min", "max") or self.held[s.buffer.name].layout.member[0]:
+            raise GPUError(f"`{s.buffer.name}` in scope `{WARP_SCOPE}` has a number for each row, and is reduced along it by +, "
+                           f"min or max alone, got {value}")  # fmt: skip
+
+        def store(value: Expr) -> Stmt:
+            return Store(total.buffer, total.indices, value)
+
+        others = (Call(SHUFFLE, (total, Const(n), Const(2**WARP - 1, "int64")), total.dtype) for n in (2, 1))
+        first = Select((self.lane % 4).equal(Const(0)), total, cast(Const(0), total.dtype))
+        return seq(*([store(first)] if op == "+" else []), steps, *(store(Binary(op, total, other)) for other in others))
 
     def start(self, buffer: Buffer, indices: tuple[Expr, ...], starts: Mapping[str, Expr]) -> tuple[Expr, ...]:
         """The indices of the first element of a tile, given the values of its two loops there."""
-        held = self.held[buffer.name]
         result = list(indices)
-        for d, name in zip((held.rows, held.columns), starts, strict=True):
+        for (d, _), name in zip(self.held[buffer.name].dimensions, starts, strict=False):
             result[d] = substitute(indices[d], {name: starts[name]})
         return tuple(result)
 

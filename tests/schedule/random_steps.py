@@ -174,7 +174,7 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
             return [d.one(*driving) if driving and d.rng.random() < 0.8 else loop], {}
         case "bind":
             return [loop, d.one("blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread.x")], {}
-        case "merge":
+        case "merge" | "rolling_update":
             return list(dict.fromkeys([loop, d.loop(), *([d.loop()] if d.rng.random() < 0.1 else [])])), {}
         case "annotate":
             if d.rng.random() < 0.5:

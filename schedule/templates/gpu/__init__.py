@@ -20,13 +20,13 @@ from tir.traverse import blocks
 
 from ..marks import plain_loops
 from ..template import Template, Verdict
-from . import elements, products, rows, split_sum, tensor_cores, windows
+from . import attention, elements, products, rows, split_sum, tensor_cores, windows
 
 __all__ = ["ANSOR", "TEMPLATES", "Template", "elements", "products", "rows", "schedule", "split_sum", "tensor_cores", "windows"]
 
 TEMPLATES: tuple[Template, ...] = (
-    split_sum.SumInStages(), split_sum.SplitSum(), windows.WindowsAsMatrices(), tensor_cores.TileForTensorCores(),
-    products.TileThroughShared(), rows.CrossThreadReduction(), elements.InlineElements(),
+    attention.AttentionInOneKernel(), split_sum.SumInStages(), split_sum.SplitSum(), windows.WindowsAsMatrices(),
+    tensor_cores.TileForTensorCores(), products.TileThroughShared(), rows.CrossThreadReduction(), elements.InlineElements(),
 )  # fmt: skip
 
 ANSOR: tuple[Template, ...] = (

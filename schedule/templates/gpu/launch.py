@@ -103,13 +103,16 @@ def choose_row_order(s: OpenSchedule, block: str, copy: str, nbytes: int) -> Non
     s.reorder(four, two)
 
 
-def load_together(s: OpenSchedule, block: str, copy: str, buffer: str, threads: Sequence[int], lanes: int = 1) -> None:
+def load_together(
+    s: OpenSchedule, block: str, copy: str, buffer: str, threads: Sequence[int], lanes: int = 1, around: int = 2
+) -> None:
     """Have all threads of a block load a tile of an operand `buffer` together, neighbours side by side. Each loads an open number
     of elements at once, `lanes` at the seed.
 
-    `threads` are the extents of the thread axes, x last. The loops of the copy after the first two, blocks and steps, are shared.
+    `threads` are the extents of the thread axes, x last. The loops of the copy
+    after the first `around`, blocks and steps, are shared.
     """
-    own = s.get_loops(copy)[2:]
+    own = s.get_loops(copy)[around:]
     nbytes = dtypes.nbytes(stores(s.block(copy).body)[0].buffer.dtype)
     widths = tuple(w for w in (1, 2, 4, 8, 16) if w * nbytes <= MAX_ACCESS_BYTES)
     width = s.choose(f"{copy} vector", widths, seed=lanes, block=block, role=Role.COPY_WIDTH, buffer=buffer)

@@ -7,6 +7,7 @@ not fill tiles, the product is padded with zeros in shared memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -78,6 +79,14 @@ class TensorCoreInstruction:
     factors: str
     accumulators: str
     depth: int
+
+    def name(self, c: Contraction) -> str:
+        """The intrinsic for factors in the order in which they lie."""
+        order = [
+            "n" if (last_axis(x) == c.reduction[0].var.name) == is_left else "t"
+            for x, is_left in ((c.left, True), (c.right, False))
+        ]
+        return f"mma_m16n8k{self.depth}_{''.join(order)}_{self.factors}_{self.accumulators}"
 
 
 _BY_DTYPE = {
@@ -194,8 +203,7 @@ def build(s: OpenSchedule, block: str) -> None:
         load_together(s, block, copy, factor.buffer.name, [warp_columns, warp_rows, WARP], lanes)
         align(s, copy, factor, step.var.name)
     load_fragments(s, held, (c.left, c.right), step.var.name, how)
-    order = ("n" if last_axis(c.left) == step.var.name else "t") + ("t" if last_axis(c.right) == step.var.name else "n")
-    s.tensorize(ii, f"mma_m16n8k{how.depth}_{order}_{how.factors}_{how.accumulators}")
+    s.tensorize(ii, how.name(c))
     s.unroll(kk)
     choose_pipeline(s, block, blocks, ko, STAGES, tile.stages, 2 if tile.rows * tile.columns <= 128 * 128 else 1)
     _bind_result(s, after, (warp_rows, warp_columns), (down * FRAGMENT, across * FRAGMENT))
@@ -227,7 +235,7 @@ def align(s: OpenSchedule, copy: str, factor: Load, step: str) -> None:
     s.storage_align(copy, 0, -2, multiple // nbytes, offset // nbytes)
 
 
-def load_fragments(s: OpenSchedule, held: list[str], factors: tuple[Load, Load], step: str, how: TensorCoreInstruction) -> None:
+def load_fragments(s: OpenSchedule, held: Sequence[str], factors: Sequence[Load], step: str, how: TensorCoreInstruction) -> None:
     """Load fragments by `ldmatrix` where it can."""
     for copy, factor in zip(held, factors, strict=True):
         if not by_ldmatrix(factor, step):

@@ -1,0 +1,162 @@
+"""Attention in one kernel: its signs, its numbers beside float64, and faults that the emulation catches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tir
+from codegen.cuda import CudaKernel, emit, lower_cuda
+from codegen.cuda.compile import available
+from schedule.templates import gpu
+from tests.arrays import narrowed, widened
+from tests.codegen.cuda.emulation import EmulationError, compiler, emulate, emulate_texts
+from tests.codegen.cuda.test_kernels import without
+from tests.sweeps import quick
+from tir import dtypes, te
+from tir.interpreter import run
+from tir.ir import PrimFunc
+
+TARGET = tir.Target("cuda", arch="sm_80")
+SCALE = 0.3
+no_compiler = pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
+no_nvrtc = pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is there")
+
+
+def attention(
+    dtype: str, queries: int, keys: int, width: int, heads: tuple[int, int] = (2, 2), causal: bool = False, batch: int = 1
+) -> PrimFunc:
+    """softmax(Q Kᵀ) V for heads of queries that share those of keys, in float32 between the products; rounded to `dtype`."""
+    many, few = heads
+    Q = te.placeholder((batch, many, queries, width), dtype, name="Q")
+    K, V = (te.placeholder((batch, few, keys, width), dtype, name=name) for name in "KV")
+    k, r, t, j = te.reduce_axis((0, width), "k"), *(te.reduce_axis((0, keys), name) for name in "rtj")
+    shape = (batch, many, queries, keys)
+
+    def own(h):
+        return h if many == few else h // (many // few)
+
+    def wide(x):
+        return x.astype("float32") if dtype != "float32" else x
+
+    def score(b, h, i, n):
+        return te.sum(wide(Q[b, h, i, k]) * wide(K[b, own(h), n, k]), axis=k)
+
+    S = te.compute(shape, score, name="S")
+
+    def masked(b, h, i, n):
+        x = S[b, h, i, n] * SCALE
+        return te.if_then_else(n <= i + (keys - queries), x, float("-inf")) if causal else x
+
+    X = te.compute(shape, masked, name="X")
+    top = te.compute(shape[:3], lambda b, h, i: te.max(X[b, h, i, r], axis=r), name="top")
+    power = te.compute(shape, lambda b, h, i, n: te.exp(X[b, h, i, n] - top[b, h, i]), name="power")
+    total = te.compute(shape[:3], lambda b, h, i: te.sum(power[b, h, i, t], axis=t), name="total")
+    weights = te.compute(shape, lambda b, h, i, n: (power[b, h, i, n] / total[b, h, i]).astype(dtype), name="weights")
+
+    def value(b, h, i, e):
+        return te.sum(wide(weights[b, h, i, j]) * wide(V[b, own(h), j, e]), axis=j)
+
+    Y = te.compute((batch, many, queries, width), value, name="Y")
+    return te.create_prim_func([Q, K, V, te.compute((batch, many, queries, width), lambda *i: Y[i].astype(dtype), name="Z")])
+
+
+def draw(func: PrimFunc, seed: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    shapes = [tuple(int(d.value) for d in b.shape) for b in func.buffers]  # type: ignore[attr-defined]
+    storage = [dtypes.storage(b.dtype) for b in func.buffers]
+    arrays = [narrowed(rng.normal(0, 1.5, x), b.dtype) for x, b in zip(shapes[:-1], func.buffers, strict=False)]
+    return [*arrays, np.zeros(shapes[-1], storage[-1])]
+
+
+def need_right(func: PrimFunc, arrays: list[np.ndarray], causal: bool) -> None:
+    """The result is that in float64 but for roundings: of a weight and of the result in the type of the arrays, and of sums and
+    scores in float32, of which exp makes relative errors. Weights may lie below the normal numbers of the type."""
+    dtype = func.buffers[0].dtype
+    q, k, v, got = (widened(a, dtype).astype(np.float64) for a in arrays)
+    k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
+    scores, sizes = q @ k.swapaxes(2, 3) * SCALE, abs(q) @ abs(k).swapaxes(2, 3) * SCALE
+    rows, keys = scores.shape[2:]
+    if causal:
+        scores = np.where(np.arange(keys) <= np.arange(rows)[:, None] + (keys - rows), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    unit, single = dtypes.unit(dtype), dtypes.unit("float32")
+    bound = (2 * unit + (2 * (q.shape[3] + 2) * sizes.max() + 2 * keys) * single) * (weights @ abs(v))
+    bound += keys * 2.0**-24 * abs(v).max() + unit * 2.0**-14
+    assert np.isfinite(got).all() and (abs(got - weights @ v) <= bound).all(), abs(got - weights @ v).max()
+
+
+CASES = [
+    ("float16", 33, 70, 17, (2, 1), False), ("bfloat16", 70, 83, 16, (4, 2), True), ("float16", 16, 16, 24, (1, 1), True),
+    ("float16", 130, 65, 32, (1, 1), False),
+]  # fmt: skip
+
+
+@no_compiler
+def test_attention_of_any_length_and_heads() -> None:
+    made = [(case, func := attention(*case[:5], causal=case[5]), gpu.schedule(func, "sm_80").func) for case in CASES]
+    programs = [lower_cuda(after, TARGET) for *_, after in made]
+    for ((*_, causal), func, after), emulated in zip(made, emulate(*programs), strict=True):
+        assert not [f for f in tir.verify(after) if f.severity == "error"]
+        assert len(emulated.program.kernels) == 1 and not emulated.program.temporaries
+        assert emulated.source.text.count("mma_m16n8k16") > 1 and "__shfl_xor_sync" in emulated.source.text
+        arrays = draw(func, 0)
+        run(after, *arrays)
+        need_right(func, arrays, causal)
+        results = []
+        for seed in (0, 1):
+            arrays[-1][...] = 0
+            emulated(*arrays, seed=seed)
+            need_right(func, arrays, causal)
+            results.append(arrays[-1].copy())
+        np.testing.assert_array_equal(*results, err_msg="the order of threads shows")
+
+
+@no_compiler
+def test_a_barrier_a_wait_or_a_correction_less_is_caught() -> None:
+    func = attention("float16", 32, 200, 16, (1, 1))
+    program = lower_cuda(gpu.schedule(func, "sm_80").func, TARGET)
+    kernels = emit(program).kernels
+    rescaling = [x for x in kernels.splitlines() if x.strip().startswith("Y_warp") and "correction" in x]
+    shuffles = [x for x in kernels.splitlines() if "__shfl_xor_sync" in x]
+    assert kernels.count("__syncthreads();") == 1 and rescaling and len(shuffles) == 4, kernels
+    texts = [without(kernels, 0), kernels.replace("copy_async_wait<0>", "copy_async_wait<1>")]
+    texts += [kernels.replace(line, "") for line in (*rescaling[:1], *shuffles)]
+    for number, emulated in enumerate(emulate_texts(program, *texts)):
+        arrays = draw(func, 3)
+        if number < 2:
+            with pytest.raises(EmulationError, match=r"race|ends with copies|not there"):
+                emulated(*arrays)
+        else:
+            emulated(*arrays)
+            with pytest.raises(AssertionError):
+                need_right(func, arrays, False)
+
+
+@quick(lambda arch: arch == "sm_90")
+@no_nvrtc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_attention_is_one_kernel_in_registers(arch: str) -> None:
+    """Scores are in no memory: nothing spills, no temporary lies between kernels, and no thread waits for another's bank."""
+    for dtype, length, width, heads, causal in (
+        ("float16", 1024, 64, (12, 12), False), ("bfloat16", 1024, 128, (32, 8), True), ("float16", 1023, 64, (12, 12), True),
+    ):  # fmt: skip
+        func = attention(dtype, length, length, width, heads, causal)
+        target = tir.Target("cuda", arch=arch)
+        kernel = tir.build(tir.default_schedule(func, target).func, target)
+        assert isinstance(kernel, CudaKernel)
+        report, (only,) = kernel.report(), kernel.program.kernels
+        assert not kernel.program.temporaries and only.block[0] == 32
+        assert report.spills == 0 and all(k.stack == 0 for k in report.kernels), report
+        assert report.ways == (1,) and kernel.source.count("__syncthreads();") == 1, report
+
+
+def test_other_products_are_not_attention() -> None:
+    """float32, vectors that registers do not hold, devices without such copies, and weights that are read twice."""
+    for func, arch in (
+        (attention("float32", 64, 64, 32), "sm_80"), (attention("float16", 64, 64, 272), "sm_80"),
+        (attention("float16", 64, 64, 32), "sm_75"),
+    ):  # fmt: skip
+        target = tir.Target("cuda", arch=arch)
+        assert len(lower_cuda(tir.default_schedule(func, target).func, target).kernels) > 1
