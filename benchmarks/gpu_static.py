@@ -25,6 +25,7 @@ from tir.memory import WARP
 SIZE = 4096  # rows, columns and steps of products
 REGISTER_UNIT = 8  # registers of a thread come in so many
 RESERVED_BYTES = 1024  # of shared memory, by the system, for each block
+SCALE = 0.125  # of the scores of attention
 SUMS = {
     "float16": "float32",
     "bfloat16": "float32",
@@ -81,6 +82,44 @@ def argmax(rows: int, columns: int) -> PrimFunc:
     return te.create_prim_func([X, *te.compute((rows,), lambda i: reducer((k, X[i, k]), axis=k), name="M")])
 
 
+def attention(
+    dtype: str, queries: int, keys: int, width: int, heads: tuple[int, int] = (2, 2), causal: bool = False, batch: int = 1
+) -> PrimFunc:
+    """softmax(Q Kᵀ) V for heads of queries that share those of keys, in float32 between the products; rounded to `dtype`."""
+    many, few = heads
+    Q = te.placeholder((batch, many, queries, width), dtype, name="Q")
+    K, V = (te.placeholder((batch, few, keys, width), dtype, name=name) for name in "KV")
+    k, r, t, j = te.reduce_axis((0, width), "k"), *(te.reduce_axis((0, keys), name) for name in "rtj")
+    shape = (batch, many, queries, keys)
+
+    def own(h):
+        return h if many == few else h // (many // few)
+
+    def wide(x):
+        return x.astype("float32") if dtype != "float32" else x
+
+    def score(b, h, i, n):
+        return te.sum(wide(Q[b, h, i, k]) * wide(K[b, own(h), n, k]), axis=k)
+
+    S = te.compute(shape, score, name="S")
+
+    def masked(b, h, i, n):
+        x = S[b, h, i, n] * SCALE
+        return te.if_then_else(n <= i + (keys - queries), x, float("-inf")) if causal else x
+
+    X = te.compute(shape, masked, name="X")
+    top = te.compute(shape[:3], lambda b, h, i: te.max(X[b, h, i, r], axis=r), name="top")
+    power = te.compute(shape, lambda b, h, i, n: te.exp(X[b, h, i, n] - top[b, h, i]), name="power")
+    total = te.compute(shape[:3], lambda b, h, i: te.sum(power[b, h, i, t], axis=t), name="total")
+    weights = te.compute(shape, lambda b, h, i, n: (power[b, h, i, n] / total[b, h, i]).astype(dtype), name="weights")
+
+    def value(b, h, i, e):
+        return te.sum(wide(weights[b, h, i, j]) * wide(V[b, own(h), j, e]), axis=j)
+
+    Y = te.compute((batch, many, queries, width), value, name="Y")
+    return te.create_prim_func([Q, K, V, te.compute((batch, many, queries, width), lambda *i: Y[i].astype(dtype), name="Z")])
+
+
 def programs() -> Iterator[tuple[str, Callable[[], PrimFunc]]]:
     """The programs by name: products of all types and layouts, convolutions, rows, and moves."""
     for dtype in SUMS:
@@ -93,6 +132,9 @@ def programs() -> Iterator[tuple[str, Callable[[], PrimFunc]]]:
     ):  # fmt: skip
         text = f"{name} {'x'.join(map(str, shape))}"
         yield text, lambda name=name, shape=shape: workloads.make(name, shape).func  # type: ignore[misc]
+    for dtype, width, causal in (("float16", 64, False), ("bfloat16", 128, True)):
+        text = f"attention {dtype} 16x1024x{width}{' causal' if causal else ''}"
+        yield text, lambda d=dtype, w=width, c=causal: attention(d, 1024, 1024, w, (16, 8), c)  # type: ignore[misc]
     yield "transpose 8192", lambda: transpose(8192)
     yield "argmax 4096x1024", lambda: argmax(4096, 1024)
 

@@ -132,7 +132,7 @@ def assembled(
     """A graph after all passes as a network on a GPU. ValueError for inputs to `donate`."""
     if donate:
         raise ValueError(f"donate is for processors, target llvm, got {target.kind}")
-    groups = fuse(graph)
+    groups = fuse(graph, halves=True)
     if plan == "measure" and records is not None:
         measure((g.func for g in groups), target, records)
     jobs, found = compiled_jobs(DeviceJob, (g.func for g in groups), target, records, cache)

@@ -46,10 +46,13 @@ class Group:
     scratch: tuple[Value, ...] = ()
 
 
-def fuse(graph: Graph) -> list[Group]:
-    """The groups of all calls that need a kernel, in an order in which they can run. Calls of loops must be `ordered`."""
+def fuse(graph: Graph, halves: bool = False) -> list[Group]:
+    """The groups of all calls that need a kernel, in an order in which they can run. Calls of loops must be `ordered`.
+
+    With `halves`, products whose results are rounded are joined by rows, too: on a GPU, where their scores stay in registers.
+    """
     where = places(graph)
-    fusion = _Fusion(graph, where.free)
+    fusion = _Fusion(graph, where.free, halves)
     for n in fusion.seeds():
         fusion.take_along(n)
     for n in fusion.kernels:
@@ -63,8 +66,8 @@ def fuse(graph: Graph) -> list[Group]:
 class _Fusion:
     """The groups of a graph as they grow. Calls are named by their positions; the position after the last reads the outputs."""
 
-    def __init__(self, graph: Graph, free: Collection[Value]):
-        self.calls = graph.calls
+    def __init__(self, graph: Graph, free: Collection[Value], halves: bool):
+        self.calls, self.halves = graph.calls, halves
         self.maker = {v: n for n, c in enumerate(graph.calls) for v in c.outputs}
         self.free = {n for n, c in enumerate(graph.calls) if c.outputs[0] in free}  # calls that need no kernel
         self.kernels = [n for n, c in enumerate(graph.calls) if n not in self.free or self._continues(c)]
@@ -112,10 +115,10 @@ class _Fusion:
         rows. Rows are then computed tile by tile where they are read, as the scores of attention."""
         sources, last = rows_from(self.calls[n]), self._last(n)
         value, reader = self.calls[last].outputs[0], self._reader(last)
-        if not sources or reader is None or left_operand(self.calls[reader]) != value or value.shape[-2] < 2:
+        if not sources or reader is None or left_operand(self.calls[reader], self.halves) != value or value.shape[-2] < 2:
             return
         makers = [m for v in sources if (m := self.maker.get(v)) in self._members and self._reader(m) == n]
-        products = [m for m in makers if any(is_product(self.calls[x]) for x in self._members[m])]
+        products = [m for m in makers if any(is_product(self.calls[x], self.halves) for x in self._members[m])]
         self._merge([n, reader, *products], anchors=2 + len(products))
 
     def take_in(self, n: int) -> None:
@@ -137,7 +140,7 @@ class _Fusion:
     def _fits(self, call: Call, reader: int, copies: bool) -> bool:
         """True where a call's result may be computed inside of a reader; if it `copies`, no element is computed twice."""
         if reader not in self.pointwise:
-            return copies and picks(call) and is_product(self.calls[reader])
+            return copies and picks(call) and is_product(self.calls[reader], self.halves)
         members = self._members[self._last(reader)]
         if self.free.issuperset(members):
             return False

@@ -7,10 +7,10 @@ from math import prod
 
 from schedule import Schedule
 from schedule.templates import attention, rowwise
-from schedule.templates.block_analysis import at_axes, contraction
+from schedule.templates.block_analysis import Contraction, at_axes, contraction, stored
 from tir import dtypes
 from tir.arith.polynomial import linear, polynomial
-from tir.ir import Axis, Block, Const, Expr, Load, PrimFunc, Select, Store, Var, const_shape
+from tir.ir import Axis, Block, Cast, Const, Expr, Load, PrimFunc, Select, Store, Var, const_shape
 from tir.traverse import blocks, loads
 
 from .ir import Call, Value
@@ -82,14 +82,16 @@ def read_once(call: Call, value: Value) -> bool:
     return _different(call).index(value) in _needed_once(function(call))
 
 
-def is_product(call: Call) -> bool:
-    """True where a call is one contraction of two operands read at plain axes, each of which lacks an axis of the result."""
-    return len(call.outputs) == 1 and _multiplies(function(call))
+def is_product(call: Call, rounded: bool = False) -> bool:
+    """True where a call is one contraction of two operands read at plain axes, each of which lacks an axis of the result. With
+    `rounded`, its results may be converted to another type."""
+    func = function(call)
+    return len(call.outputs) == 1 and (rounded or len([*blocks(func)]) == 1) and _multiplies(func)
 
 
-def left_operand(call: Call) -> Value | None:
+def left_operand(call: Call, rounded: bool = False) -> Value | None:
     """The left operand of a product if its dimensions are batches, rows and the reduction axis, in this order; else None."""
-    number = _left_operand_number(function(call)) if is_product(call) else None
+    number = _left_operand_number(function(call)) if is_product(call, rounded) else None
     return None if number is None else _different(call)[number]
 
 
@@ -188,16 +190,25 @@ def _needed_once(func: PrimFunc) -> frozenset[int]:
 
 
 @lru_cache(MAX_KNOWN_CALLS)
-def _multiplies(func: PrimFunc) -> bool:
+def _contraction(func: PrimFunc) -> Contraction | None:
+    """The contraction that a function is, perhaps with a conversion of its results."""
     block, *others = blocks(func)
-    found = None if others else contraction(block)
+    found = contraction(block)
+    if not others or found is None:
+        return found
+    last = stored(others[-1])
+    return found if len(others) == 1 and last.value == Cast(last.buffer.dtype, Load(found.store.buffer, last.indices)) else None
+
+
+@lru_cache(MAX_KNOWN_CALLS)
+def _multiplies(func: PrimFunc) -> bool:
+    found = _contraction(func)
     return found is not None and at_axes(found.left) and at_axes(found.right) and bool(found.rows) and bool(found.columns)
 
 
 @lru_cache(MAX_KNOWN_CALLS)
 def _left_operand_number(func: PrimFunc) -> int | None:
-    (block,) = blocks(func)
-    c = contraction(block)
+    c = _contraction(func)
     number = None if c is None else next(n for n, b in enumerate(func.buffers) if b == c.left.buffer)
     return number if c is not None and attention.by_rows(c) else None
 

@@ -63,7 +63,20 @@ def halves() -> Graph:
     return b.graph(b("MatMul", y, b.constant(numbers(48, 16, dtype="float16"))))
 
 
-GRAPHS = {g.__name__: g for g in (images, sequence, halves)}
+def heads() -> Graph:
+    """Attention of halves with a mask, in heads of which two share keys."""
+    b = Builder("heads")
+    q, k, v = (b.input(name, (1, n, 20, 16), "float16") for name, n in (("q", 4), ("k", 2), ("v", 2)))
+    k, v = (
+        b("Reshape", b("Expand", b("Unsqueeze", x, axes=(2,)), shape=(1, 2, 2, 20, 16)), shape=(1, 4, 20, 16)) for x in (k, v)
+    )
+    scores = b("Mul", b("MatMul", q, b("Transpose", k, perm=(0, 1, 3, 2))), b.constant(np.float16(0.5)))
+    later = b.constant(np.triu(np.ones((20, 20), bool), 1))
+    scores = b("Where", later, b.constant(np.float16(-np.inf)), scores)
+    return b.graph(b("MatMul", b("Softmax", scores, axis=3), v))
+
+
+GRAPHS = {g.__name__: g for g in (images, sequence, halves, heads)}
 
 
 @cache
@@ -76,7 +89,7 @@ def compiled(name: str) -> DeviceModel:
 @outside
 def test_networks_beside_a_driver_without_a_gpu(tmp_path) -> None:
     programs = {k.name: k.kernel.program for name in GRAPHS for k in compiled(name).kernels}
-    run_inside(__file__, tmp_path, 9, *programs.values())
+    run_inside(__file__, tmp_path, 11, *programs.values())
 
 
 @no_nvrtc
@@ -87,6 +100,13 @@ def test_a_network_is_compiled_without_a_gpu() -> None:
     assert "matmul_relu(33x32, 32x48) -> 33x48" in str(report) and "2 launches a call" in str(report)
     again = pickle.loads(pickle.dumps(model))
     assert [k.name for k in again.kernels] == [k.name for k in model.kernels]
+
+
+@no_nvrtc
+def test_attention_of_a_network_is_one_kernel() -> None:
+    kernel = compiled("heads").kernels[-1].kernel
+    assert len(kernel.program.kernels) == 1 and not kernel.program.temporaries and kernel.report().spills == 0
+    assert kernel.source.count("mma_m16n8k16") > 1 and "__shfl_xor_sync" in kernel.source
 
 
 @outside
@@ -106,7 +126,7 @@ def expected(name: str, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
 
 def close(name: str, found: list[np.ndarray], inputs: dict[str, np.ndarray]) -> bool:
     """Outputs are those of the interpreter, but for the order of sums."""
-    epsilon = {"halves": 2.0**-9}.get(name, 2.0**-18)
+    epsilon = {"halves": 2.0**-9, "heads": 2.0**-9}.get(name, 2.0**-18)
     pairs = zip(compiled(name).outputs, found, expected(name, inputs), strict=True)
     wide = [(to_float(a, v.dtype), to_float(b, v.dtype)) for v, a, b in pairs]
     return all(np.abs(a - b).max() <= epsilon * np.abs(b).max() for a, b in wide)

@@ -211,7 +211,7 @@ class _Rolling:
                 old = b.name.removesuffix("_update")
                 if old == self.maximum.name:
                     shift, correction = (Load(x, self.top.indices) for x in (self.shift, self.correction))
-                    top: Expr = self.top if self.top.dtype == shift.dtype else Cast(self.top, shift.dtype)
+                    top: Expr = self.top if self.top.dtype == shift.dtype else Cast(shift.dtype, self.top)
                     least = top.equal(Const(-math.inf, top.dtype))
                     statements.append(self.nest(func, loop, b, "old", correction, top))
                     after.append(self.nest(func, loop, b, "shift", shift, Select(least, Const(0.0, top.dtype), top)))

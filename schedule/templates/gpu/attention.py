@@ -13,10 +13,20 @@ from tir.memory import WARP, WARP_SCOPE
 from tir.traverse import loads, stores, variables
 
 from .. import attention
-from ..block_analysis import Contraction, at_axes, contraction, driven_axes, last_axis, size, stored
+from ..block_analysis import Contraction, at_axes, contraction, driven_axes, is_elementwise, last_axis, size, stored
 from ..template import Template, Verdict
 from . import tensor_cores
-from .launch import accumulate, bind_blocks, choose_pipeline, inline_producers, lanes_of, load_together, pad, source_of
+from .launch import (
+    accumulate,
+    bind_blocks,
+    choose_pipeline,
+    inline_producers,
+    inline_stage,
+    lanes_of,
+    load_together,
+    pad,
+    source_of,
+)
 
 MAX_WARPS = 4  # warps of a block, each with a fragment of rows
 MAX_KEYS = 64  # keys of a tile: scores, weights and results of a warp's rows are about 200 registers a lane
@@ -51,6 +61,9 @@ def matches(s: OpenSchedule, block: str) -> attention.Attention | None:
         return None
     for name in {p for b in (*found.weights.stages, found.weights.last) for p in s.get_producers(b)}:
         _by_axes(s, name)
+    for name in found.weights.stages:
+        if is_elementwise(s.block(name)) and len(s.get_consumers(name)) == 1:
+            s.attempt(inline_stage, name)
     found = attention.matches(s, block)
     if found is None or found.scores is None or found.weights is None or len(found.weights.reductions) != 2:
         return None
@@ -59,7 +72,10 @@ def matches(s: OpenSchedule, block: str) -> attention.Attention | None:
 
 
 def _by_axes(s: OpenSchedule, block: str) -> str:
-    """Have a product read factors at its own axes; their copies are inlined later."""
+    """Have a product read its factors where they lie, without copies before it, and at its own axes; copies are inlined later."""
+    for name in s.get_producers(block) if contraction(s.block(block)) is not None else ():
+        if is_elementwise(s.block(name)) and isinstance(stored(s.block(name)).value, Load) and s.get_consumers(name) == [block]:
+            s.attempt(inline_stage, name)
     c = contraction(s.block(block))
     for factor in () if c is None else (c.left, c.right):
         if not at_axes(factor):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tir
+from benchmarks.gpu_static import SCALE, attention
 from codegen.cuda import CudaKernel, emit, lower_cuda
 from codegen.cuda.compile import available
 from schedule.templates import gpu
@@ -13,52 +14,13 @@ from tests.arrays import narrowed, widened
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate, emulate_texts
 from tests.codegen.cuda.test_kernels import without
 from tests.sweeps import quick
-from tir import dtypes, te
+from tir import dtypes
 from tir.interpreter import run
 from tir.ir import PrimFunc
 
 TARGET = tir.Target("cuda", arch="sm_80")
-SCALE = 0.3
 no_compiler = pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
 no_nvrtc = pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is there")
-
-
-def attention(
-    dtype: str, queries: int, keys: int, width: int, heads: tuple[int, int] = (2, 2), causal: bool = False, batch: int = 1
-) -> PrimFunc:
-    """softmax(Q Kᵀ) V for heads of queries that share those of keys, in float32 between the products; rounded to `dtype`."""
-    many, few = heads
-    Q = te.placeholder((batch, many, queries, width), dtype, name="Q")
-    K, V = (te.placeholder((batch, few, keys, width), dtype, name=name) for name in "KV")
-    k, r, t, j = te.reduce_axis((0, width), "k"), *(te.reduce_axis((0, keys), name) for name in "rtj")
-    shape = (batch, many, queries, keys)
-
-    def own(h):
-        return h if many == few else h // (many // few)
-
-    def wide(x):
-        return x.astype("float32") if dtype != "float32" else x
-
-    def score(b, h, i, n):
-        return te.sum(wide(Q[b, h, i, k]) * wide(K[b, own(h), n, k]), axis=k)
-
-    S = te.compute(shape, score, name="S")
-
-    def masked(b, h, i, n):
-        x = S[b, h, i, n] * SCALE
-        return te.if_then_else(n <= i + (keys - queries), x, float("-inf")) if causal else x
-
-    X = te.compute(shape, masked, name="X")
-    top = te.compute(shape[:3], lambda b, h, i: te.max(X[b, h, i, r], axis=r), name="top")
-    power = te.compute(shape, lambda b, h, i, n: te.exp(X[b, h, i, n] - top[b, h, i]), name="power")
-    total = te.compute(shape[:3], lambda b, h, i: te.sum(power[b, h, i, t], axis=t), name="total")
-    weights = te.compute(shape, lambda b, h, i, n: (power[b, h, i, n] / total[b, h, i]).astype(dtype), name="weights")
-
-    def value(b, h, i, e):
-        return te.sum(wide(weights[b, h, i, j]) * wide(V[b, own(h), j, e]), axis=j)
-
-    Y = te.compute((batch, many, queries, width), value, name="Y")
-    return te.create_prim_func([Q, K, V, te.compute((batch, many, queries, width), lambda *i: Y[i].astype(dtype), name="Z")])
 
 
 def draw(func: PrimFunc, seed: int) -> list[np.ndarray]:
