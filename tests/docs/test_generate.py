@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from docs.generate import DOCS, entry, families, pages, parts
 from schedule import REGISTRY, Schedule
+from tests.arrays import integers
 from tests.schedule.harness import round_trip, same_numbers, well_formed
+from tir.ir import PrimFunc
 
 
 def test_the_pages_are_up_to_date():
@@ -19,6 +22,13 @@ def test_every_primitive_is_in_one_family():
     assert sorted(named) == sorted(REGISTRY)
 
 
+def rows_of_8(func: PrimFunc, seed: int, sizes: dict[str, int] | None) -> list:
+    """Arguments that a softmax of rows does not round: rows of 8 zeros among -inf, in any order."""
+    scores, *others = integers(func, seed, sizes)
+    order = np.argsort(np.random.default_rng(seed).random(scores.shape), axis=1)
+    return [np.where(order < 8, 0, -np.inf).astype(scores.dtype), *others]
+
+
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_examples_keep_the_meaning(name):
     from docs.generate import example
@@ -26,7 +36,7 @@ def test_examples_keep_the_meaning(name):
     _, step, before, after = example(name)
     well_formed(after)
     round_trip(after)
-    same_numbers(before, after, {"n": 12}, seeds=(0,))
+    same_numbers(before, after, {"n": 12}, seeds=(0,), drawn=rows_of_8 if name == "rolling_update" else integers)
     s, pasted = Schedule(before, seed=0), Schedule(before)
     exec(step, {"s": s})
     exec(str(s.trace), {"s": pasted})
