@@ -266,7 +266,7 @@ class _WarpLowering:
         held = self.held[store.buffer.name]
         layout, width = held.layout, ROW // dtypes.nbytes(source.dtype)
         within = {x.name: x for x in loops(s)}
-        sides = [next(iter(variables(store.indices[d]) & set(within))) for d in (held.rows, held.columns)]
+        sides = [next(iter(variables(store.indices[d]) & set(within))) for d, _ in held.dimensions]
         # Lane l of a matrix gets from row l // 4 the elements from l % 4 on; transposed, from the rows l % 4 on element l // 4.
         crossing = 0 if layout.group == (1, 0) else 1
         transposed = sides[crossing] in variables(source.indices[-1])

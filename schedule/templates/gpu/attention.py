@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from schedule.open_schedule import OpenSchedule, Stage, extent
+from tir.ir.buffers import Load
+from tir.ir.statements import Store
 from tir.memory import WARP, WARP_SCOPE
-from tir.traverse import loads, stores, variables
+from tir.traverse import loads, variables
 
 from .. import attention
 from ..block_analysis import Contraction, at_axes, contraction, driven_axes, is_elementwise, last_axis, size, stored
@@ -161,8 +163,9 @@ def _tile(s: OpenSchedule, block: str, rank: int, across: int, tile: tuple[int, 
 def _share_rows(s: OpenSchedule, block: str, rank: int, around: Collection[str], warps: int) -> None:
     """Have each warp do its rows of a stage, which are dimension `rank` of what it holds."""
     b = s.block(block)
-    places = [x.indices[rank] for x in (*stores(b.body), *loads(b.body)) if x.buffer.scope == WARP_SCOPE]
-    (axis,), driven = variables(places[0]), driven_axes(b)
+    accesses: list[Load | Store] = [stored(b), *loads(b.body)]
+    place = next(x.indices[rank] for x in accesses if x.buffer.scope == WARP_SCOPE)
+    (axis,), driven = variables(place), driven_axes(b)
     loop = next(x for x in s.get_loops(block) if x not in around and driven.get(x) == axis)
     warp, _ = s.split(loop, [warps, tensor_cores.FRAGMENT])
     s.bind(warp, "threadIdx.y")

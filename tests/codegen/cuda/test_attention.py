@@ -12,7 +12,7 @@ from codegen.cuda.compile import available
 from schedule.templates import gpu
 from tests.arrays import narrowed, widened
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate, emulate_texts
-from tests.codegen.cuda.test_kernels import without
+from tests.codegen.cuda.kernels import without
 from tests.sweeps import quick
 from tir import dtypes
 from tir.interpreter import run
