@@ -12,47 +12,55 @@ from ..arith.prove import nonnegative, prove
 from ..arith.simplify import simplify, wraps
 from ..ir.blocks import Block
 from ..ir.buffers import Buffer
-from ..ir.expressions import Binary, Const, Expr, Var, conjunction, conjuncts
+from ..ir.expressions import Binary, Const, Expr, Load, Var, conjunction, conjuncts
 from ..ir.foreign import Opaque
 from ..ir.statements import Allocate, For, If, Kind, Let, Seq, Stmt, Store, guarded, seq
 from ..traverse import accessed_names, children, substatements, substitute, variables
 from .context import Context, accesses, buffer_names
 
 
+ONE: tuple[int, Polynomial] = (1, {(): 1})  # the step and the count of a single integer
+
+
 @dataclass(frozen=True)
 class _Extent:
-    """The integers `base + i1 * stride1 + ...` with 0 <= i < count for each (stride, count), up to `last` if given."""
+    """The integers `base + i1 * stride1 + ...` with 0 <= i < count for each (stride, count), up to `last` if given. A count that is
+    no constant may be 0 or less: then there are none."""
 
     base: Polynomial
-    steps: tuple[tuple[int, int], ...] = ()
+    steps: tuple[tuple[int, Polynomial], ...] = ()
     last: Polynomial | None = None
 
-    def runs(self) -> list[tuple[int, int]]:
-        """The steps by decreasing stride, adjacent ones merged where they leave no gaps."""
-        found: list[tuple[int, int]] = []
-        for stride, count in sorted(self.steps, reverse=True):
-            if found and found[-1][0] % stride == 0 and found[-1][0] <= stride * count:
-                outer, times = found.pop()
-                count += outer // stride * (times - 1)
+    def runs(self) -> list[tuple[int, Polynomial]]:
+        """The steps by decreasing stride, adjacent ones merged where they leave no gaps, and remain none where one has none."""
+        found: list[tuple[int, Polynomial]] = []
+        for stride, count in sorted(self.steps, key=lambda step: -step[0]):
+            known = as_constant(count)
+            if found and known is not None and found[-1][0] % stride == 0 and found[-1][0] <= stride * known:
+                outer, times = found[-1]
+                if as_constant(times) is not None or outer == stride * known:
+                    found.pop()
+                    count = add(add(count, times, outer // stride), {(): outer // stride}, -1)
             found.append((stride, count))
         return found
 
     def length(self) -> int | None:
         """The number of these integers if they are consecutive; None where they have gaps, or it is unknown."""
-        runs = self.runs() or [(1, 1)]
-        if len(runs) > 1 or runs[0][0] != 1:
+        runs = self.runs() or [ONE]
+        count = as_constant(runs[0][1])
+        if len(runs) > 1 or runs[0][0] != 1 or count is None:
             return None
         if self.last is None:
-            return runs[0][1]
+            return int(count)
         after = as_constant(add(self.last, self.base, -1))
-        return None if after is None or after < 0 else min(runs[0][1], int(after) + 1)
+        return None if after is None or after < 0 else min(int(count), int(after) + 1)
 
     def with_next(self, other: _Extent) -> _Extent | None:
         """The union with `other`, if that begins within these or right after them, and both are consecutive."""
         length, more, gap = self.length(), other.length(), as_constant(add(other.base, self.base, -1))
         if length is None or more is None or gap is None or not 0 <= gap <= length:
             return None
-        return _Extent(self.base, ((1, max(length, int(gap) + more)),))
+        return _Extent(self.base, ((1, {(): max(length, int(gap) + more)}),))
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,7 @@ class _Reader:
                 return made
             case For(var, extent, inner):
                 self.expr(extent, written, around)
-                return _over(var.name, extent, self.stmt(inner, written, around.inside(s)))
+                return _over(var.name, around.closed(extent), self.stmt(inner, written, around.inside(s)))
             case If(condition, then, orelse):
                 self.expr(condition, written, around)
                 made = self.stmt(then, written, around.under(condition))
@@ -172,11 +180,11 @@ def _reads_inside(box: _Box, indices: Iterable[Expr], buffer: Buffer, ranges: di
         known = [*facts, Binary(">=", index, Const(0)), Binary("<", index, dim)]
         rest = add(polynomial(simplify(index, ranges)), written.base, -1)
         runs = written.runs()
-        for stride, count in runs if runs and runs[-1][0] == 1 else [*runs, (1, 1)]:
+        for stride, count in runs if runs and runs[-1][0] == 1 else [*runs, ONE]:
             part = {m: c for m, c in rest.items() if c % stride == 0}
             rest = {m: c for m, c in rest.items() if c % stride}
             place = to_expr({m: c // stride for m, c in part.items()})
-            if not all(prove(e, ranges, known) for e in (Binary(">=", place, Const(0)), Binary("<", place, Const(count)))):
+            if not all(prove(e, ranges, known) for e in (Binary(">=", place, Const(0)), Binary("<", place, to_expr(count)))):
                 return False
         if written.last is not None and not prove(Binary("<=", index, to_expr(written.last)), ranges, known):
             return False
@@ -184,15 +192,17 @@ def _reads_inside(box: _Box, indices: Iterable[Expr], buffer: Buffer, ranges: di
 
 
 def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
-    """The boxes that a whole loop writes, from those of one iteration."""
-    if not (isinstance(extent, Const) and extent.value > 0):  # it may not run at all
+    """The boxes that a whole loop writes, from those of one iteration. A loop that may not run writes those alone that it moves."""
+    certain = isinstance(extent, Const) and extent.value > 0
+    if not certain and (isinstance(extent, Const) or wraps(extent) or any(isinstance(x, Load) for x in walk(extent))):
         return []
     result: list[_Box] = []
     for box in boxes:
         moved = [n for n, d in enumerate(box.dims) if name in names_in(d.base)]
-        if any(name in names_in(d.last or {}) for d in box.dims) or name in variables(*box.given):
+        held = [p for d in box.dims for p in (d.last or {}, *(count for _, count in d.steps))]
+        if any(name in names_in(p) for p in held) or name in variables(*box.given) or not (certain or moved):
             continue
-        steps = _index_steps(name, int(extent.value), [box.dims[n].base for n in moved])
+        steps = _index_steps(name, extent, [box.dims[n].base for n in moved])
         if steps is not None:
             new = list(box.dims)
             for n, step in zip(moved, steps, strict=True):
@@ -202,17 +212,18 @@ def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
     return result
 
 
-def _index_steps(name: str, extent: int, indices: Sequence[Polynomial]) -> list[tuple[int, int]] | None:
+def _index_steps(name: str, extent: Expr, indices: Sequence[Polynomial]) -> list[tuple[int, Polynomial]] | None:
     """The step and the number of values of each index that a loop moves. It moves one index; or two, by its quotient and its
     remainder, which then take all pairs of values. None in other cases, or for a step below 1."""
+    found: list[tuple[int | None, Polynomial]] = []
     if len(indices) < 2:
-        found = [(coefficient(p, name), extent) for p in indices]
+        found = [(coefficient(p, name), polynomial(extent)) for p in indices]
     else:
-        found, digits = [], set[tuple[str, int]]()
+        digits = set[tuple[str, int]]()
         for p in indices:
-            match list(split_terms(p, {name})[0].items()):
-                case [((Binary("//" | "%" as op, Var(v), Const(int(f))),), step)] if v == name and f > 0 and extent % f == 0:
-                    found.append((step, extent // f if op == "//" else f))
+            match list(split_terms(p, {name})[0].items()), extent:
+                case [((Binary("//" | "%" as op, Var(v), Const(int(f))),), step)], Const(int(n)) if v == name and f > 0 == n % f:
+                    found.append((step, {(): n // f if op == "//" else f}))
                     digits.add((op, f))
         if len(found) != 2 or len(indices) != 2 or len(digits) != 2 or len({f for _, f in digits}) != 1:
             return None

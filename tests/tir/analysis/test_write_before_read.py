@@ -3,7 +3,7 @@
 import pytest
 
 from tir.analysis.write_before_read import writes_before_reads
-from tir.ir import Address, Buffer, Const, For, Foreign, If, Select, Store, Var, opaque, seq
+from tir.ir import Address, Binary, Buffer, Const, For, Foreign, If, Select, Store, Var, opaque, seq
 from tir.script import parse
 from tir.traverse import loops
 
@@ -54,6 +54,52 @@ def read(extent: int = 13, at=k):
 ])  # fmt: skip
 def test_statements(body, expected):
     assert writes_before_reads(body, T, RANGES) is expected
+
+
+N = Var("n")
+OPEN = Buffer("T", (N,))
+
+
+def tiled(store, width=8, extent=None):
+    """`store` of j * width + k for all of n places, in tiles whose last one is cut short."""
+    at = j * width + k
+    tiles = Binary("//", N + (width - 1), Const(width)) if extent is None else extent
+    return For(j, tiles, For(k, Const(width), If(Binary("<", at, N), store(at))))
+
+
+def put(at):
+    return Store(OPEN, (at,), Const(1.0, "float32"))
+
+
+def get(at):
+    return Store(A, (Const(0),), OPEN[at])
+
+
+@pytest.mark.parametrize(("body", "expected"), [
+    (seq(For(j, N, put(j)), For(j, N, get(j))), True),
+    (seq(For(j, N, put(j)), For(j, N, get(N - 1 - j))), True),
+    (seq(For(j, N - 1, put(j)), For(j, N, get(j))), False),
+    (seq(For(j, N - 1, put(j + 1)), For(j, N - 1, get(j))), False),
+    (seq(For(j, N, put(Const(0))), For(j, N, get(Const(0)))), False),  # the first loop may not run
+    (seq(For(j, N, For(k, Const(3), put(k))), get(Const(0))), False),
+    (seq(tiled(put), tiled(get, 16)), True),
+    (seq(tiled(put), For(j, N, get(j))), True),
+    (seq(tiled(put, extent=Binary("//", N, Const(8))), For(j, N, get(j))), False),  # no last tile
+    (seq(For(j, N, For(k, Const(4), put(j * 2 + k))), get(Const(3))), True),  # what is read is in bounds, so n is not 0
+    (seq(For(j, N, put(j * 2)), For(j, N, get(j))), False),
+    (seq(For(i, N, For(j, Var("i") + 1, put(j))), get(Const(0))), False),  # an extent of another loop
+    (seq(For(j, A[Const(0)].astype("int32"), put(j)), For(j, A[Const(0)].astype("int32"), get(j))), False),  # of memory
+])  # fmt: skip
+def test_open_extents(body, expected):
+    assert writes_before_reads(body, OPEN, {}) is expected
+
+
+@pytest.mark.parametrize("step", [2, 4])
+def test_there_may_be_no_tiles(step):
+    """Tiles that overlap, or lie side by side, in a loop that may not run."""
+    body = seq(For(j, N, For(k, Const(4), Store(T, (j * step + k,), A[k]))), Store(A, (Const(0),), T[Const(3)]))
+    assert not writes_before_reads(body, T, {})
+    assert writes_before_reads(body, T, {"n": (1, 3)})
 
 
 @pytest.mark.parametrize(("stored", "loaded", "extents", "expected"), [
