@@ -7,6 +7,7 @@ inputs that are donated to outputs, so that a step writes its own places alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -50,11 +51,16 @@ def _step(checkpoint: Checkpoint, inputs: Sequence[OpenInput], shapes: Mapping[s
     (batch, tokens), (length,) = ids.shape, places.shape
     heads, shared, head, width = config.heads, config.kv_heads, config.head, config.width
 
+    @cache
+    def operands(name: str) -> list[Value]:
+        """The arrays of a matrix in blocks, the same for a table that embeds tokens and makes scores."""
+        return [b.constant(a) for a in weights[f"{name}.weight"].operands]
+
     def linear(x: Value, name: str) -> Value:
         weight, bias = weights[f"{name}.weight"], weights.get(f"{name}.bias")
         rows = b("Reshape", x, shape=(batch * x.shape[1], x.shape[2])) if len(x.shape) == 3 else x
         if isinstance(weight, Blocks):
-            made = b("BlockProduct", rows, *map(b.constant, weight.operands), bits=weight.bits, row_bits=row_bits)
+            made = b("BlockProduct", rows, *operands(name), bits=weight.bits, row_bits=row_bits)
         else:
             made = b("Gemm", rows, b.constant(weight, "float32"), transB=1)
         if bias is not None:
@@ -66,7 +72,7 @@ def _step(checkpoint: Checkpoint, inputs: Sequence[OpenInput], shapes: Mapping[s
         table, flat = weights["token_embd.weight"], b("Reshape", ids, shape=(-1,))
         if not isinstance(table, Blocks):
             return b("Gather", b.constant(table, "float32"), flat, axis=0)
-        parts = (b("Gather", b.constant(a), flat, axis=-1) for a in table.operands)
+        parts = (b("Gather", a, flat, axis=-1) for a in operands("token_embd"))
         return b("Transpose", b("UnpackBlocks", *parts, length=width, bits=table.bits), perm=(1, 0))
 
     def norm(x: Value, name: str) -> Value:

@@ -106,8 +106,9 @@ def block_product(x, words, scales, zeros=None, *, bits=4, row_bits=32):
 def block_dots(x, codes, scales, zeros=None, *, bits=4, digits=3):
     """`BlockProduct` by sums of integers: x (M, K) of float32, its rows as fixed-point numbers of `digits` digits to base 256.
 
-    `codes` (blocks, words of a block, N, 4) has the bytes of words; with 4 bits, their low halves are the first four numbers. The
-    largest magnitude of a block of a row becomes 127 * 256^(digits - 1). Three digits round it as float32 does, one digit as int8
+    Columns lie in panels of as many as a tile of the kernel has: `codes` (panels, blocks, words of a block, columns of a panel, 4)
+    have the bytes of words; with 4 bits, their low halves are the first four numbers. Scales, which may be of float16, and zero
+    points are (panels, blocks, columns of a panel). So kernels, and `BlockColumns`, read them in their order. The largest magnitude of a block of a row becomes 127 * 256^(digits - 1). Three digits round it as float32 does, one digit as int8
     does; smaller elements are off by as much. An element that is not finite makes its row NaN.
 
         x = step * fixed,  fixed = sum over digits of 256^d * digit,  digits of -128 to 127
@@ -116,9 +117,9 @@ def block_dots(x, codes, scales, zeros=None, *, bits=4, digits=3):
     Sums of a digit are exact in int32; in blocks of up to 512, numbers at an integer zero point add nothing. Elements of x are
     off by at most step / 2.
     """
-    need("the codes", codes, (None, None, None, 4), "uint8")
-    blocks, each, columns, parts = shape_of(codes)
-    (rows, length), in_byte = shape_of(x), 8 // bits
+    need("the codes", codes, (None, None, None, None, 4), "uint8")
+    panels, blocks, each, panel, parts = shape_of(codes)
+    (rows, length), in_byte, columns = shape_of(x), 8 // bits, panels * panel
     in_word = parts * in_byte
     block = each * in_word
 
@@ -147,7 +148,7 @@ def block_dots(x, codes, scales, zeros=None, *, bits=4, digits=3):
     )
 
     def number(b: Expr, w: Expr, h: Expr, n: Expr, q: Expr) -> Expr:
-        shifted = te.shift_right(codes[b, w, n, q], (bits * h).astype("uint8"))
+        shifted = te.shift_right(codes[n // panel, b, w, n % panel, q], (bits * h).astype("uint8"))
         return te.bit_and(shifted, te.const((1 << bits) - 1, "uint8"))
 
     numbers = te.compute((blocks, each, in_byte, columns, parts), number, name="numbers")
@@ -161,9 +162,10 @@ def block_dots(x, codes, scales, zeros=None, *, bits=4, digits=3):
     block_of = te.reduce_axis((0, blocks), "b")
 
     def formula(m: Expr, n: Expr) -> Expr:
-        zero = te.const(middle(bits), x.dtype) if zeros is None else zeros[block_of, n].astype(x.dtype)
+        place = (n // panel, block_of, n % panel)
+        zero = te.const(middle(bits), x.dtype) if zeros is None else zeros[place].astype(x.dtype)
         of_digits = [256.0**d * (sums[m, block_of, d, n].astype(x.dtype) - zero * totals[m, d, block_of]) for d in range(digits)]
-        return te.sum(scales[block_of, n] * (steps[m, block_of] * reduce(add, of_digits)), axis=block_of)
+        return te.sum(scales[place].astype(x.dtype) * (steps[m, block_of] * reduce(add, of_digits)), axis=block_of)
 
     def step(m: Expr, b: Expr) -> Expr:
         return te.select(most[m, b] < infinite, 1.0 / scaled[m, b], te.const(np.nan, x.dtype))
@@ -172,13 +174,38 @@ def block_dots(x, codes, scales, zeros=None, *, bits=4, digits=3):
     return te.compute((rows, columns), formula, name="matmul")
 
 
+@operator("BlockColumns", NEWEST)
+def block_columns(codes, scales, indices, zeros=None, *, length, bits=4):
+    """The columns at `indices` of the weights of `BlockDots`, as floats (length, indices)."""
+    need("the codes", codes, (None, None, None, None, 4), "uint8")
+    need("the indices", indices, (None,), "integer")
+    _, _, each, panel, parts = shape_of(codes)
+    in_word = parts * 8 // bits
+    block = each * in_word
+
+    def formula(k: Expr, j: Expr) -> Expr:
+        n, b, place = indices[j], k // block, k % in_word
+        code = codes[n // panel, b, k % block // in_word, n % panel, place % parts]
+        number = te.bit_and(te.shift_right(code.astype("int32"), bits * (place // parts)), te.const((1 << bits) - 1))
+        zero = te.const(middle(bits), "float32") if zeros is None else zeros[n // panel, b, n % panel].astype("float32")
+        return scales[n // panel, b, n % panel].astype("float32") * (number.astype("float32") - zero)
+
+    return te.compute((length, *shape_of(indices)), formula, name="columns")
+
+
 def byte_codes(words: np.ndarray, bits: int) -> np.ndarray:
-    """Words of `BlockProduct` as codes of `BlockDots`."""
+    """Words of `BlockProduct` as codes of `BlockDots`, (blocks, words of a block, N, 4)."""
     codes = words[..., None].view(np.uint8)
     if bits == 8:
         return codes
     numbers = np.stack([codes & 15, codes >> 4], axis=-1).reshape(*codes.shape[:-1], 8)
-    return np.ascontiguousarray(numbers[..., :4] | numbers[..., 4:] << 4)
+    return numbers[..., :4] | numbers[..., 4:] << 4
+
+
+def in_panels(array: np.ndarray, axis: int, panel: int) -> np.ndarray:
+    """An array of which an axis has columns, in panels: the first axis counts these, and the given one the columns of each."""
+    split = array.reshape(*array.shape[:axis], -1, panel, *array.shape[axis + 1 :])
+    return np.ascontiguousarray(np.moveaxis(split, axis, 0))
 
 
 @operator("UnpackBlocks", NEWEST)

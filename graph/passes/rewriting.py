@@ -49,7 +49,7 @@ class Rewriting(Builder):
         self.producers: dict[Value, Call] = {}
         self._outputs = set(graph.outputs)
         self._consumers = graph.consumers()
-        self._transposed: dict[Value, Value] = {}
+        self._derived: dict[tuple[Value, str], Value] = {}
         self._at = ""
 
     def replacement(self, rule: Rule, call: Call) -> Sequence[Call] | None:
@@ -81,12 +81,15 @@ class Rewriting(Builder):
         array = self.known(value)
         return float(array.reshape(())) if array is not None and array.size == 1 else None
 
+    def derived(self, value: Value, how: str, change: Callable[[np.ndarray], np.ndarray]) -> Value:
+        """A constant that is made of a constant in a way, the same each time."""
+        if (value, how) not in self._derived:
+            self._derived[value, how] = self.constant(change(self.constants[value.name]), name=f"{value.name}_{how.split()[0]}")
+        return self._derived[value, how]
+
     def transposed(self, matrix: Value) -> Value:
         """The transpose of a constant as a constant, the same each time."""
-        if matrix not in self._transposed:
-            array = np.ascontiguousarray(self.constants[matrix.name].T)
-            self._transposed[matrix] = self.constant(array, name=f"{matrix.name}_columns")
-        return self._transposed[matrix]
+        return self.derived(matrix, "columns", lambda array: np.ascontiguousarray(array.T))
 
 
 def fits_elementwise(call: Call) -> bool:

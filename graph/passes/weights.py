@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from schedule.machine import CPU
+from schedule.templates.blocked_sums import dot_columns
 from schedule.templates.low_precision import has_dots
 
 from ..ir import Call, Graph, Value
-from ..ops.unpacked import BITS, DIGITS, MAX_BLOCK, byte_codes, middle, packed
+from ..ops.unpacked import BITS, DIGITS, MAX_BLOCK, byte_codes, in_panels, middle, packed
 from .integers import Quantised, quantised, unshifted
 from .rewriting import Rewriting, rewrite
 
@@ -31,6 +32,8 @@ def keep_weights_narrow(graph: Graph, lanes: int | None = None) -> Graph:
     integers of 8 bits, one scale a column     ByteProduct, whose results are scaled
     numbers of 4 or 8 bits in blocks           BlockDots, if dot products of bytes compute whole vectors of `lanes` columns; else
                                                BlockProduct; for many rows, UnpackBlocks and MatMul
+
+    Columns that are gathered from the same constants, and unpacked, are read from the panels of BlockDots (BlockColumns).
     """
     return rewrite(graph, partial(_rule, lanes=lanes))
 
@@ -42,6 +45,8 @@ def dot_lanes(target: Target) -> int | None:
 
 
 def _rule(write: Rewriting, call: Call, lanes: int | None) -> Value | None:
+    if call.operator == "UnpackBlocks":
+        return _columns(write, call, lanes)
     if call.operator == "BlockProduct":
         rows, *given = call.values
         product = _of_blocks(write, rows, given, call.attribute("bits", 4), lanes, call.attribute("row_bits", 32))
@@ -99,12 +104,43 @@ def _by_blocks(write: Rewriting, rows: Value, weight: Value, transposed: bool, l
 
 def _of_blocks(write: Rewriting, rows: Value, given: Sequence[Value], bits: int, lanes: int | None, row_bits: int = 32) -> Value:
     """A product by words, scales, and zero points."""
-    words, scales, *zeros = given
-    known = write.known(words)
-    fits = lanes is not None and words.shape[2] % lanes == 0 and words.shape[1] * 32 // bits <= MAX_BLOCK
-    if known is not None and fits and rows.dtype == scales.dtype == "float32":
-        codes = write.constant(byte_codes(known, bits))
-        return write("BlockDots", rows, codes, scales, *zeros, bits=bits, digits=DIGITS[row_bits])
+    panels = _panels(write, given, bits, lanes)
+    if panels is not None and rows.dtype == "float32":
+        return write("BlockDots", rows, *panels, bits=bits, digits=DIGITS[row_bits])
     if rows.shape[0] <= MAX_ROWS_IN_REGISTERS:
         return write("BlockProduct", rows, *given, bits=bits)
     return write("MatMul", rows, write("UnpackBlocks", *given, length=rows.shape[1], bits=bits))
+
+
+def _panels(write: Rewriting, given: Sequence[Value], bits: int, lanes: int | None) -> list[Value] | None:
+    """Constant words, scales and zero points as panels of codes, the same each time, if dot products compute their columns."""
+    words, scales, *_ = given
+    if lanes is None or words.shape[2] % lanes or words.shape[1] * 32 // bits > MAX_BLOCK or scales.dtype != "float32":
+        return None
+    if any(write.known(v) is None for v in given):
+        return None
+    panel = dot_columns(words.shape[2], lanes)
+    codes = write.derived(words, f"panels of {bits}", lambda a: in_panels(byte_codes(a, bits), 2, panel))
+    return [codes, *(write.derived(v, "panels", lambda a: in_panels(_halved(a), 1, panel)) for v in given[1:])]
+
+
+def _halved(array: np.ndarray) -> np.ndarray:
+    """Floats in float16 where that has all of them exactly, as scales of files: they are read with each product."""
+    with np.errstate(over="ignore"):
+        half = array.astype(np.float16)
+    return half if array.dtype == np.float32 and np.array_equal(half, array) else array
+
+
+def _columns(write: Rewriting, call: Call, lanes: int | None) -> Value | None:
+    """Some columns of constant weights in blocks, as of a table of embeddings, from the panels that products read."""
+    gathers = [write.producer(v, "Gather") for v in call.values]
+    axes = [None if g is None else g.attribute("axis", 0) % len(g.values[0].shape) for g in gathers]
+    known = [g.values for g in gathers if g is not None]
+    if axes != [2, *[1] * (len(axes) - 1)] or len({indices for _, indices in known}) != 1 or len(known[0][1].shape) != 1:
+        return None
+    bits = call.attribute("bits", 4)
+    panels = _panels(write, [table for table, _ in known], bits, lanes)
+    if panels is None:
+        return None
+    codes, scales, *zeros = panels
+    return write("BlockColumns", codes, scales, known[0][1], *zeros, length=call.attribute("length"), bits=bits)

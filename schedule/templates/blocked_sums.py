@@ -154,6 +154,11 @@ def _pack(s: OpenSchedule, constants: Sequence[tuple[str, str]]) -> None:
     done(s, *copies)
 
 
+def dot_columns(columns: int, lanes: int) -> int:
+    """The columns of a tile of dot products: panels of constants have as many."""
+    return lanes * max(v for v in range(1, DOT_VECTORS + 1) if columns % (v * lanes) == 0)
+
+
 def _build_dots(s: OpenSchedule, found: BlockedSums) -> None:
     """Schedule sums of products of bytes by dot products in lanes, each vector of numbers unpacked once for all rows of a tile.
 
@@ -165,7 +170,7 @@ def _build_dots(s: OpenSchedule, found: BlockedSums) -> None:
     after = epilogue(s, result)
     columns, rows = extent(found.columns), size(found.rows)
     digits = size(found.sums.spatial) // (rows * extent(found.blocks) * columns)
-    vectors = max(v for v in range(1, DOT_VECTORS + 1) if columns % (v * lanes) == 0)
+    vectors = dot_columns(columns, lanes) // lanes
     most = max(1, ((machine.registers - 2) // vectors - 1) // (digits + 1))  # beside numbers, a broadcast and a scale
     tile_rows = max(m for m in range(1, min(rows, most) + 1) if rows % m == 0)
     tile, vector = s.split(loop_of(found.columns), [None, vectors * lanes])
@@ -178,9 +183,6 @@ def _build_dots(s: OpenSchedule, found: BlockedSums) -> None:
     across, lane = s.split(columns_, [None, lanes])
     s.reorder(word, half, across, *nest, lane, part)
     s.compute_at(numbers, across, preserve_unit_loops=True)
-    codes = [(numbers, x.buffer.name) for x in loads(s.block(numbers).body) if x.buffer.name in s.constants]
-    scales = [(result, x.buffer.name) for x in loads(found.result.body) if x.buffer.name in s.constants]
-    _pack(s, codes)
     s.vectorize(s.fuse(*s.get_loops(numbers)[-2:]))
     s.set_scope(numbers, 0, "local")  # computed at each call, though it reads constants alone: numbers have more bytes than codes
     for loop in (word, half, across, *nest, *inside):
@@ -191,7 +193,6 @@ def _build_dots(s: OpenSchedule, found: BlockedSums) -> None:
         s.unroll(loop)
     s.vectorize(last)
     s.tensorize(lane, f"dot_{lanes}x4_s8u8")
-    _pack(s, scales)
     fuse_epilogue(s, after, around[-1] if around else tile)
     work = size((*found.rows, found.columns, found.blocks, *found.sums.reduction)) * digits
     share_out(s, result, [tile], work, machine.read_cycles(8))

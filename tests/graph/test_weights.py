@@ -326,3 +326,29 @@ def test_matmul_nbits_refusals():
     proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     with pytest.raises(ValueError, match="weights of 4 or 8 bits, in order, are supported, got bits=2"):
         load_onnx(proto)
+
+
+@pytest.mark.parametrize(("bits", "zeros", "columns"), [(4, None, 96), (8, "float32", 48), (4, "uint8", 80), (4, None, 70)])
+def test_a_table_of_embeddings_that_makes_scores_is_held_once(bits, zeros, columns):
+    """Its rows are gathered from the panels that the product reads, where dot products compute its columns."""
+    rng, steps = np.random.default_rng(columns), 96
+    words = packed(rng.integers(0, 1 << bits, (steps, columns)), 32, 3, bits)
+    scales = rng.uniform(0.5, 1, (3, columns)).astype("float16").astype("float32")
+    given = [words, scales, *([] if zeros is None else [rng.integers(3, 9, (3, columns)).astype(zeros)])]
+    if zeros == "float32":
+        given[2] += np.float32(1 / 3)
+    b = Builder("tied")
+    x, tokens = b.input("x", (1, steps), "float32"), b.input("tokens", (5,), "int64")
+    table = [b.constant(a) for a in given]
+    rows = b("UnpackBlocks", *(b("Gather", a, tokens, axis=-1) for a in table), length=steps, bits=bits)
+    graph = b.graph(scores=b("BlockProduct", x, *table, bits=bits), rows=rows)
+    held = keep_weights_narrow(graph, 16)
+    panels = columns % 16 == 0
+    assert ("BlockColumns" in operators(held)) == panels == ("UnpackBlocks" not in operators(held))
+    own = [np.zeros((1, steps), "float32"), np.array([0, columns - 1, 7, 7, 33])]
+    own[0][0, ::7] = 1
+    for a, e in zip(evaluate(held, own), evaluate(graph, own), strict=True):
+        np.testing.assert_allclose(a, e, rtol=0, atol=1e-4 * np.abs(e).max())
+    if panels:
+        kinds = [str(a.dtype) for a in held.constants.values()]
+        assert sorted(kinds) == sorted(["uint8", "float16", *([zeros] if zeros else [])])
