@@ -106,10 +106,12 @@ def block_product(x, words, scales, zeros=None, *, bits=4, row_bits=32):
 def block_dots(x, codes, scales, zeros=None, *, bits=4, digits=3):
     """`BlockProduct` by sums of integers: x (M, K) of float32, its rows as fixed-point numbers of `digits` digits to base 256.
 
-    Columns lie in panels of as many as a tile of the kernel has: `codes` (panels, blocks, words of a block, columns of a panel, 4)
-    have the bytes of words; with 4 bits, their low halves are the first four numbers. Scales, which may be of float16, and zero
-    points are (panels, blocks, columns of a panel). So kernels, and `BlockColumns`, read them in their order. The largest magnitude of a block of a row becomes 127 * 256^(digits - 1). Three digits round it as float32 does, one digit as int8
-    does; smaller elements are off by as much. An element that is not finite makes its row NaN.
+    Columns lie in panels of as many as a tile of the kernel has, so that kernels and `BlockColumns` read them in order. `codes`
+    (panels, blocks, words of a block, columns of a panel, 4) have the bytes of words; with 4 bits, their low halves are the first
+    four numbers. Scales, which may be of float16, and zero points are (panels, blocks, columns of a panel).
+
+    The largest magnitude of a block of a row becomes 127 * 256^(digits - 1). Three digits round it as float32 does, one digit as
+    int8 does; smaller elements are off by as much. An element that is not finite makes its row NaN.
 
         x = step * fixed,  fixed = sum over digits of 256^d * digit,  digits of -128 to 127
         y = sum over blocks of scale * step * sum over digits of 256^d * (sum of digit number - zero point * sum of digit)
