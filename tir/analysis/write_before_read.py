@@ -11,11 +11,11 @@ from ..arith.polynomial import Polynomial, add, as_constant, coefficient, names_
 from ..arith.prove import nonnegative, prove
 from ..arith.simplify import simplify, wraps
 from ..ir.blocks import Block
-from ..ir.buffers import Buffer, Load
+from ..ir.buffers import Buffer
 from ..ir.expressions import Binary, Const, Expr, Var, conjunction, conjuncts
 from ..ir.foreign import Opaque
 from ..ir.statements import Allocate, For, If, Kind, Let, Seq, Stmt, Store, guarded, seq
-from ..traverse import accessed_names, children, substatements, substitute, variables
+from ..traverse import accessed_names, children, loads, substatements, substitute, variables
 from .context import Context, accesses, buffer_names
 
 ONE: tuple[int, Polynomial] = (1, {(): 1})  # the step and the count of a single integer
@@ -193,7 +193,7 @@ def _reads_inside(box: _Box, indices: Iterable[Expr], buffer: Buffer, ranges: di
 def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
     """The boxes that a whole loop writes, from those of one iteration. One that may not run writes those alone that it moves."""
     certain = isinstance(extent, Const) and extent.value > 0
-    if not certain and (isinstance(extent, Const) or wraps(extent) or any(isinstance(x, Load) for x in walk(extent))):
+    if not certain and (isinstance(extent, Const) or wraps(extent) or loads(extent)):
         return []
     result: list[_Box] = []
     for box in boxes:
