@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def subscript(read: Expressions, node: ast.Subscript) -> Any:
+    """The element or region of a buffer, or the item of a Python value, that a subscript means."""
     base = array(read, node)
     if (view := as_view(base)) is not None:
         nodes = index_nodes(node)

@@ -107,9 +107,11 @@ Buffer = Annotation(
     "Buffer" + _STATES("shape", 0, ""), "declares a parameter, or a view: V = T.Buffer(shape, data=A.data)",
     "A parameter that is an array, or with `data` another view of an array's elements.",
 )  # fmt: skip
-handle = Annotation("handle(dtype='void', storage_scope='global')", "declares a parameter", "An array with `T.match_buffer`.")
+handle = Annotation(
+    "handle(dtype='void', storage_scope='global')", "declares a parameter", "An array, once `T.match_buffer` shapes it."
+)
 match_buffer = Form(
-    "match_buffer" + _STATES("param, shape=None", -1, "default"), _DECLARES, "The array of a handle, or a window."
+    "match_buffer" + _STATES("param, shape=None", -1, "default"), _DECLARES, "The array of a handle, or a part of a buffer."
 )
 alloc_buffer = Form("alloc_buffer" + _STATES("shape", -1, "default"), _DECLARES, "A buffer of the block around, or the function.")
 decl_buffer = Form("decl_buffer" + _STATES("shape", 0, ""), _BINDS, "A buffer for what follows, or a view of `data`.")

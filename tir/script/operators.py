@@ -87,6 +87,7 @@ def operate(read: Expressions, node: ast.BinOp) -> Any:
 
 
 def unary(read: Expressions, node: ast.UnaryOp) -> Any:
+    """The value of an operator on one operand: on a number Python's, else a node."""
     value = read.value(node.operand)
     if is_python_value(value):
         return read.guard(_UNARY[type(node.op)], node, value)

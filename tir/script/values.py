@@ -1,4 +1,4 @@
-"""Values of names in a script, besides expressions, buffers and Python values; and the conversions of values at their use."""
+"""Values of names in a script, besides expressions, buffers and Python values; and conversions of values where they are used."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def as_region(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Conversions:
-    """Values as their use needs them; an error names the text of the node that has another one."""
+    """Conversions of values to what their use needs. An error shows the text of the node that has the value."""
 
     source: Source
 

@@ -38,7 +38,7 @@ class ArrayView(ABC):
         """The indices in the buffer of the element at `indices`; `//` and `%` stay only where they cannot be resolved."""
 
     def region(self, starts: Sequence[Expr], extents: Sequence[Expr]) -> Region:
-        """The region of the buffer that a box of the view is, of a view that keeps its indices."""
+        """The region of the buffer under a box of the view, for a view with the indices of the buffer."""
         return Region(self.buffer, tuple(map(Range, starts, extents)))
 
     def access_ptr(self, access_mask: Any, ptr_type: str = "handle", *, offset: Any = 0, extent: Any = None) -> Foreign:
