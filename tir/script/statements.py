@@ -208,6 +208,10 @@ class Statements:
             if isinstance(form, namespace.AxisForm):
                 axes = self._blocks.remap if form is namespace.axis.remap else self._blocks.axis
                 return axes(target, self.read.arguments(form, value))
+        return self._bind(target, value, node)
+
+    def _bind(self, target: ast.expr, value: ast.expr, node: ast.stmt) -> Wrapper | None:
+        """Names bound to values, or to new sizes: `n = T.int32()`, `n, m = T.int32(), T.int64()`."""
         targets = target.elts if isinstance(target, (ast.Tuple, ast.List)) else None
         several = targets is not None and isinstance(value, ast.Tuple)
         sizes = [self._size(v) for v in (value.elts if several else [value])]  # type: ignore[attr-defined]
