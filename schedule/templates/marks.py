@@ -145,8 +145,6 @@ def prefetch(s: OpenSchedule, block: str) -> None:
     """Choose how far ahead a reduction prefetches packed constants with the vectorised axis, or else parameters that it reads
     once. Other kernels have evicted the constants since the last call; the parameters are larger than L2."""
     b = s.block(block)
-    if not b.is_reduction:
-        return
     long = {it.var.name for it in b.iters if extent(it) > 1}
     parameters = {p.name for p in s.func.buffers}
     read = {x.buffer.name: x for x in loads(b.body)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ import tir
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule
 from schedule.primitive import find_block
-from schedule.templates import conv2d, elementwise, gemm, pixels
+from schedule.templates import block_analysis, conv2d, elementwise, gemm, pixels
 from schedule.templates.normal_form import axes
 from schedule.templates.template import Template
 from search.space import generate
@@ -18,7 +20,7 @@ from tests.schedule.templates.test_default_schedules import product, sums, turne
 from tests.schedule.templates.test_low_precision import product as bytes_product
 from tir import te, workloads
 from tir.constants import with_constants
-from tir.ir import Axis, Const, Kind, PrimFunc
+from tir.ir import Axis, Buffer, Const, Kind, PrimFunc
 from tir.traverse import axis_loops, blocks, loops_to
 
 LANES = 16
@@ -36,6 +38,23 @@ def test_transposed_rows_are_walked_in_squares():
     """Of as many elements a side as a vector has, transposed in registers; the vectors are along the result."""
     *_, down, across = loops_to(tir.default_schedule(turned(301, 1021), FOUR).func.body, "Y")
     assert (down.kind, across.kind) == (Kind.UNROLLED, Kind.VECTORIZED) and down.extent == across.extent == Const(LANES)
+
+
+def test_a_loop_is_cut_where_a_quotient_changes():
+    """At all of the places, if these are few."""
+    i, most = te.var("i"), elementwise.MAX_PIECES
+    for n, offset, length in itertools.product((1, 3, 7), (-5, 0, 2, 7), (1, 7, 13, 20)):
+        expected = {x for x in range(1, length) if (x + offset) // n != (x - 1 + offset) // n}
+        found = elementwise._quotient_changes((i + offset) // n, length)
+        assert found == (expected if len(expected) < most else set()), (n, offset, length)
+
+
+def test_results_of_the_same_rows_end_in_the_same_axis():
+    i, j, k = (te.var(name) for name in "ijk")
+    X, Y, Z = (Buffer(name, tuple(map(Const, shape))) for name, shape in (("X", (7, 13)), ("Y", (13,)), ("Z", (7, 1, 13))))
+    for load, same in ((X[i, j], True), (X[j, i], False), (X[i, k], False), (X[j, j], False), (X[i, j + 1], False),
+                       (Y[j], True), (Y[i], False), (Z[i, 0, j], True)):  # fmt: skip
+        assert block_analysis._same_rows(load, (k, i, j)) == same, load
 
 
 def test_threads_share_a_single_loop():
@@ -123,6 +142,7 @@ def test_a_panel_that_just_fills_its_part_of_l2_is_summed_whole():
         known = processor(l2=l2)
         t, usual = conv2d._seed(c, known)
         panel = 32 * 9 * t.columns * 4
+        assert conv2d.variants(c, known)[0] == usual
         assert (conv2d.Sum.IN_PARTS in conv2d.variants(c, known)) == (panel > known.l2_reuse_bytes or usual != conv2d.Sum.WHOLE)
 
 

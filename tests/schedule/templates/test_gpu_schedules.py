@@ -126,6 +126,27 @@ def test_parts_of_a_sum(steps):
     assert all(128 * k <= steps for k in counts)
 
 
+@pytest.mark.parametrize(("more", "split"), [(0, False), (-1, True)])
+def test_sums_stay_whole_where_blocks_fill_half_of_the_device(more, split):
+    rows = (TARGET.machine.sms // 2 + more) * split_sum.GOOD_TILE_EDGE
+    c = split_sum.matches(find_block(product(rows, split_sum.GOOD_TILE_EDGE, 40_000), "C"))
+    assert c is not None and (split_sum.seed(c, TARGET.machine) > 1) == split
+
+
+i, j = Var("i"), Var("j")
+
+
+@pytest.mark.parametrize(("columns", "index", "lanes"), [
+    (12, j, 4), (12, j + 4, 4), (12, j + 2, 2), (12, j * 2, 1), (12, i * 4 + j, 4), (12, i + j, 1), (12, j % 8, 4), (12, j % 6, 2),
+    (10, j, 2), (11, j, 1), (Var("n"), j, 1),
+])  # fmt: skip
+def test_lanes_of_a_load_are_neighbours_that_start_where_vectors_may(columns, index, lanes):
+    source = Load(Buffer("A", (as_expr(8), as_expr(columns), as_expr(1))), (i, index, as_expr(0)))
+    assert launch.lanes_of(source, (8, 12), 8) == lanes
+    assert launch.lanes_of(source, (8, 12), 48) == min(lanes, 2) and launch.lanes_of(source, (12, 6), 1) == min(lanes, 2)
+    assert launch.lanes_of(None, (8, 12), 8) == launch.lanes_of(Load(Buffer("B", (as_expr(1),)), (as_expr(0),)), (8, 12), 8) == 1
+
+
 def test_a_long_sum_is_made_by_several_blocks():
     """In two stages, unless it is scheduled already."""
     func = programs.total(1 << 20)
