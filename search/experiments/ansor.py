@@ -105,7 +105,7 @@ class Ansor(RowPolicy):
             kind = rng.random(count)
             changed_share = CROSSOVER_SHARE + MUTATION_PROBABILITY * (1 - CROSSOVER_SHARE)
             crossed, mutated = kind < CROSSOVER_SHARE, (kind >= CROSSOVER_SHARE) & (kind < changed_share)
-            drawn[crossed] = crossover(self.sketches[k], self.target, drawn[crossed], others[crossed], rng, by_node=1.0)
+            drawn[crossed] = crossover(self.sketches[k], self.target, drawn[crossed], others[crossed], rng)
             drawn[mutated], _ = mutants_of(self.sketches[k], self.target, drawn[mutated], self._mutations, rng)
             if count:
                 children[k] = np.unique(drawn, axis=0)

@@ -163,30 +163,18 @@ def mutants_of(
     return mutants, made_by
 
 
-def crossover(
-    sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator, by_node: float = 0.5
-) -> np.ndarray:
-    """One child of each pair of rows. With the probability `by_node` all genes of a block come from one parent (Ansor's
-    node-based crossover), else those of an axis."""
+def crossover(sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """One child of each pair of rows: all genes of a block come from one parent (Ansor's node-based crossover)."""
     if not sketch.columns:
         return mothers.copy()
-    by_block, by_axis = _genes(sketch)
-    together = rng.random(len(mothers)) < by_node
-    coarse = rng.random((len(mothers), by_block.max() + 1))[:, by_block] < 0.5
-    fine = rng.random((len(mothers), by_axis.max() + 1))[:, by_axis] < 0.5
-    return legalize(sketch, target, np.where(np.where(together[:, None], coarse, fine), fathers, mothers))
-
-
-def _genes(sketch: Sketch) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each column's gene, by block and by axis."""
     blocks = {name: n for n, name in enumerate(sketch.tiles_by_block)}
-    by_block, by_axis = np.zeros(sketch.columns, dtype=np.int64), np.zeros(sketch.columns, dtype=np.int64)
-    for n, t in enumerate(sketch.tiles):
-        by_block[list(t.columns)], by_axis[list(t.columns)] = blocks[t.block], n
-    for n, c in enumerate(sketch.choices):
-        by_block[c.column] = blocks.get(c.block, len(blocks) + n)
-        by_axis[c.column] = len(sketch.tiles) + n
-    return by_block, by_axis
+    genes = np.zeros(sketch.columns, dtype=np.int64)  # the number of each column's gene
+    for t in sketch.tiles:
+        genes[list(t.columns)] = blocks[t.block]
+    for n, c in enumerate(sketch.choices, len(blocks)):
+        genes[c.column] = blocks.get(c.block, n)
+    taken = rng.random((len(mothers), genes.max() + 1))[:, genes] < 0.5
+    return legalize(sketch, target, np.where(taken, fathers, mothers))
 
 
 def neighbours(sketch: Sketch, target: Target, row: np.ndarray) -> np.ndarray:

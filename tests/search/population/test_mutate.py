@@ -175,20 +175,17 @@ def test_a_mutation_that_can_change_nothing_is_not_for_a_sketch():
     assert [name for name, m in table.items() if m.suits(chosen)] == ["pragma"]
 
 
-def test_crossover_takes_blocks_and_axes_from_either_parent():
+def test_crossover_takes_blocks_from_either_parent():
     sketch = bare(
         Tile("C", "i", 64, False, (0, 1)), Tile("C", "j", 64, False, (2, 3)), Tile("D", "i", 64, False, (4, 5)),
         choices=(Choice("parallel loops of D", 6, (0, 1), block="C"), Choice("other", 7, (0, 1))),
     )  # fmt: skip
     mothers, fathers = np.tile([1, 1, 1, 1, 1, 1, 0, 0], (400, 1)), np.tile([2, 4, 2, 4, 2, 4, 1, 1], (400, 1))
-    children = crossover(sketch, TWO, mothers, fathers, np.random.default_rng(0))
-    whole = children == fathers
-    for axis in ((0, 1), (2, 3), (4, 5)):  # the levels of an axis stay together
-        assert (whole[:, axis[0]] == whole[:, axis[1]]).all()
-    blocks = whole[:, [0, 2, 6]]  # of block C
-    together = np.mean(blocks.all(axis=1) | ~blocks.any(axis=1))
-    assert 0.5 < together < 0.75  # half by block, a quarter of the others by chance
-    assert 0.3 < np.mean(whole[:, 4] == whole[:, 0]) < 0.7
+    whole = crossover(sketch, TWO, mothers, fathers, np.random.default_rng(0)) == fathers
+    for block in ((0, 1, 2, 3, 6), (4, 5), (7,)):
+        assert (whole[:, block] == whole[:, block[:1]]).all() and 0.4 < np.mean(whole[:, block[0]]) < 0.6
+    for one, other in ((0, 4), (0, 7), (4, 7)):
+        assert 0.4 < np.mean(whole[:, one] == whole[:, other]) < 0.6
 
 
 def test_around_is_all_single_steps():
@@ -208,7 +205,7 @@ def test_the_same_seed_makes_the_same_children():
 
 
 def test_crossover_keeps_the_tiles_of_a_packed_product_with_its_packing_and_its_parallel_depth():
-    """About half of the children have all of these from one parent; drawn apart, hardly any would."""
+    """Nearly all children have all of these from one parent; drawn apart, hardly any would."""
     sketches = generate(workloads.make("mlp", (128, 128, 128, 128)).func, TWO)
     sketch = next(s for s in sketches if s.rules == ("F: packing", "D: skip", "C: packing"))
     chosen = [c for c in sketch.choices if c.name in ("parallel loops of D", "pack A for C", "pack B for C")]
@@ -220,4 +217,4 @@ def test_crossover_keeps_the_tiles_of_a_packed_product_with_its_packing_and_its_
     mother, father = mothers[n], fathers[n]
     children = crossover(sketch, TWO, np.tile(mother, (400, 1)), np.tile(father, (400, 1)), rng)
     whole = (children[:, own] == mother[own]).all(axis=1) | (children[:, own] == father[own]).all(axis=1)
-    assert 0.4 < np.mean(whole) < 0.65
+    assert np.mean(whole) > 0.9
