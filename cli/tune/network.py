@@ -15,7 +15,7 @@ from ..networks import check_exportable, export, in_precision, load, parse_proce
 from ..options import Usage, measurable, writable
 from .arguments import parts, searching
 from .cluster import Workers
-from .progress import displayed, workers_table
+from .progress import Display, displayed, workers_table
 from .saved import reported
 
 if TYPE_CHECKING:
@@ -80,11 +80,12 @@ def _search(args: argparse.Namespace, options: dict[str, Any], graph: Graph, tar
 # --- progress ----------------------------------------------------------------------------------------------------------
 
 
-class NetworkLines:
+class NetworkLines(Display):
     """A callback that prints one line for each round: for logs and pipes."""
 
     def __init__(self, trials: int | None, seconds: float | None, stream: IO[str], workers: Workers | None = None):
-        self._trials, self._seconds, self._stream, self._workers = trials, seconds, stream, workers
+        super().__init__(stream, workers)
+        self._trials, self._seconds = trials, seconds
 
     def __call__(self, progress: Progress, event: Event | None) -> None:
         from search.tuning.events import RoundEnded
@@ -101,8 +102,7 @@ class NetworkLines:
             f"{duration(progress.before)} with default schedules" if progress.device is None else f"measured on {progress.device}"
         )
         self.line(f"{len(progress.tasks)} tasks in {calls} calls: {now}")
-        if self._workers is not None and self._workers.dashboard:
-            self.line(f"the dashboard of the cluster: {self._workers.dashboard}")
+        self.dashboard()
         if known := [t for t in progress.tasks if t.recorded]:
             self.line(f"going on from {sum(t.recorded for t in known)} recorded candidates of {len(known)} of the tasks")
 
@@ -115,12 +115,6 @@ class NetworkLines:
         now = f"{duration(progress.seconds)}, {progress.gain:.2f} x default, {progress.trials}{of} trials"
         now += "" if self._workers is None else f", {self._workers.line()}"
         return now if self._seconds is None else f"{now}, {max(0.0, self._seconds - progress.elapsed):.0f} s left"
-
-    def line(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
-
-    def close(self) -> None:
-        """End the display."""
 
 
 class LiveNetwork(NetworkLines):

@@ -36,11 +36,29 @@ def displayed(live: type, lines: type, args: argparse.Namespace, options: dict[s
     return make
 
 
-class LineProgress:
-    """A callback that prints one line for each round: for logs and pipes."""
+class Display:
+    """Lines of progress on a stream, with those of the workers of a cluster, if there is one."""
 
     def __init__(self, stream: IO[str], workers: Workers | None = None):
         self._stream, self._workers = stream, workers
+
+    def line(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+    def dashboard(self) -> None:
+        """Print the address of the cluster's dashboard."""
+        if self._workers is not None and self._workers.dashboard:
+            self.line(f"the dashboard of the cluster: {self._workers.dashboard}")
+
+    def close(self) -> None:
+        """End the display."""
+
+
+class LineProgress(Display):
+    """A callback that prints one line for each round: for logs and pipes."""
+
+    def __init__(self, stream: IO[str], workers: Workers | None = None):
+        super().__init__(stream, workers)
         self.trials = 0
         self.total: int | None = None
         self.best: float | None = None
@@ -85,8 +103,7 @@ class LineProgress:
         parts += [] if sketches is None else [f"{sketches} sketch{'es' if sketches != 1 else ''}"]
         parts += [f"{earlier} candidates known from earlier runs"] if earlier else []
         self.line("  ".join(parts))
-        if self._workers is not None and self._workers.dashboard:
-            self.line(f"the dashboard of the cluster: {self._workers.dashboard}")
+        self.dashboard()
         if baseline.outcome not in ("ok", "run_timeout"):
             self.line(f"warning: the program as written is not valid: {baseline.outcome}: {baseline.message}")
 
@@ -98,12 +115,6 @@ class LineProgress:
 
     def race(self, contenders: int) -> None:
         self.line(_race(contenders))
-
-    def line(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
-
-    def close(self) -> None:
-        """End the display."""
 
     def status(self) -> str:
         """Candidates measured, failures by kind, the best and its share of peak, time left."""

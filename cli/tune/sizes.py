@@ -13,6 +13,7 @@ from tir.display import aligned_columns
 from ..options import Usage, input_shape, measurable, parse_target, positive_int, refusing
 from .arguments import parts, searching
 from .program import is_file, open_function
+from .progress import Display
 
 if TYPE_CHECKING:
     from search.task import Task
@@ -48,20 +49,18 @@ def _label(row: Any) -> str:
     return ", ".join(f"{name} = {value}" for name, value in row.items())
 
 
-class _Bests:
+class _Bests(Display):
     """A callback that prints a line for each new best."""
 
     def __init__(self, labels: dict[str, str]):
+        super().__init__(sys.stderr)
         self._labels = labels
 
     def __call__(self, task: Task, event: Any) -> None:
         from search.tuning.events import NewBest
 
         if isinstance(event, NewBest):
-            print(f"{self._labels[task.key]}: {duration(event.measurement.seconds, 3)}", file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        """End the display."""
+            self.line(f"{self._labels[task.key]}: {duration(event.measurement.seconds, 3)}")
 
 
 def _print(found: SizesResult, args: argparse.Namespace) -> int:
