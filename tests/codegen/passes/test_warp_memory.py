@@ -96,7 +96,7 @@ def test_lanes_compute_the_product_together():
     ([("T.cast(y[k, n]", "T.cast(x[k, n]")], "`x` in scope `warp` is used by instructions that want it in different layouts"),
     ([("T.cast(y[k, n]", "T.cast(y[k, 0]")], "`z` and `y` must share one loop of their instruction"),
     ([("16, 8):\n                y", "16, 9):\n                y"), ("y = T.decl_buffer((16, 8)", "y = T.decl_buffer((16, 9)")],
-     "`y` in scope `warp`: a warp has 9 elements of its dimension 1"),
+     "loop `j` walks `y` in scope `warp`, and must have a multiple of 8 iterations, got 9"),
     (
         [
             ("z = T.decl_buffer((16, 8)", "z = T.decl_buffer((32, 8)"),
