@@ -31,9 +31,8 @@ def summing_registers(machine: CPU) -> int:
 
 def partial_width(length: int, lanes: int, registers: int) -> int:
     """The number of partial results that suits a reduction of `length` steps: the most vectors that divide it into two rounds or
-    more. If none do, it is `registers` vectors for four rounds or more, where a partial last round costs little, else one
-    vector."""
+    more. If none do, it is the most that fill two rounds; a last one is partial."""
     for count in range(registers, 1, -1):
         if length % (count * lanes) == 0 and length >= 2 * count * lanes:
             return count * lanes
-    return registers * lanes if length >= 4 * registers * lanes else lanes
+    return max(1, min(registers, length // (2 * lanes))) * lanes

@@ -113,7 +113,8 @@ def test_good_width():
     assert partial_width(1024, 16, 4) == 64
     assert partial_width(96, 16, 4) == 48
     assert partial_width(1000, 16, 4) == 64  # the last round is partial, of sixteen
-    assert partial_width(109, 16, 4) == 16
+    assert partial_width(109, 16, 4) == 48
+    assert partial_width(31, 16, 4) == 16
     assert partial_width(64, 16, 4) == 32  # two rounds
 
 
