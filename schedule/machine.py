@@ -83,7 +83,7 @@ class CPU:
 
     def home(self, nbytes: Amount) -> Amount:
         """The index of the nearest level behind L1 in which `nbytes` bytes stay while others stream by: L2, L3, or memory."""
-        return 1 * (nbytes > CACHE_SHARE * self.l2) + (nbytes > max(CACHE_SHARE * self.l2, self.l3_reuse_bytes))
+        return 1 * (nbytes > self.l2_reuse_bytes) + (nbytes > max(self.l2_reuse_bytes, self.l3_reuse_bytes))
 
     def level(self, nbytes: int) -> int:
         """The index of the nearest level behind L1 that holds `nbytes` bytes: L2, L3, or memory."""
@@ -207,8 +207,8 @@ class CPU:
 
     @property
     def l2_reuse_bytes(self) -> int:
-        """Bytes of L2 for data reused while other data streams through: half, as LRU keeps as much of the stream."""
-        return max(1, self.l2 // 2)
+        """Bytes of L2 for data reused while other data streams through."""
+        return int(CACHE_SHARE * self.l2)
 
     @property
     def l3_reuse_bytes(self) -> int:
@@ -220,11 +220,6 @@ class CPU:
     def l3_bytes(self) -> int:
         """Bytes of L3: as measured, or as the processor has them."""
         return min(self.memory.l3 or self.l3, self.l3)
-
-    @property
-    def l1_strip_bytes(self) -> int:
-        """Bytes of L1 for a strip computed where it is used: a third, as its input rows and its result stream through too."""
-        return self.l1 // 3
 
 
 PAGE_BYTES = 4096  # rows that lie multiples of a page apart fall into the same sets of the first-level cache

@@ -97,7 +97,7 @@ def tiles(c: Windows, processor: CPU) -> DepthwiseTile:
     cost = {r: (ceil(count / r) + (count % r > 0)) * _tile_cycles(c, r, vectors, processor) for r in range(1, most + 1)}
     rows = min(r for r, cycles in cost.items() if cycles <= (1 + LESS_CODE) * min(cost.values()))
     read = width * stride(c.image, c.vector.var) * c.bits // 8
-    strip = balanced(ceil(count / rows), max(1, processor.l1_strip_bytes // (read * rows * stride(c.image, row.var))), 1)
+    strip = balanced(ceil(count / rows), max(1, processor.l1 // (3 * read * rows * stride(c.image, row.var))), 1)
     return DepthwiseTile(rows, vectors, strip)
 
 

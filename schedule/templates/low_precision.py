@@ -18,7 +18,7 @@ from math import ceil
 
 import numpy as np
 
-from schedule.machine import CPU
+from schedule.machine import CACHE_SHARE, CPU
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.register_tiles import MAX_TILE_VECTORS, fewest_cycles, fitting
 from schedule.rewriting.index_map import IndexMap
@@ -33,12 +33,16 @@ from .pack_branches import separate_rows
 
 NAME = "low precision"
 SHAPES = ((2, 2), (1, 4), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))  # rows by columns of tiles that fit registers, with operands
-TILE_CYCLES = 18  # cycles of an instruction on tiles: 16 on an Emerald Rapids, with loads from L1 at 92 to 98 % of that speed
+TILE_LINES = 16  # lines of a tile register, one a row
 LOAD_CYCLES = (8, 20)  # cycles to load a tile of 1 KiB: from L1 two lines of 64 bytes a cycle, from L2 some 50 bytes
-RESULT_CYCLES = 100  # cycles to store a tile of the result, and to move it to its place; an estimate
-PACK_CYCLES = (0.1, 0.2)  # cycles to pack a byte of an operand, for dot products in lanes and for tile registers; estimates
-MIN_BLOCK = 5  # least register tiles of columns in a block, for dot products: each block reads, or copies, rows again
-WHOLE_SUM_STEP_BYTES = 26  # bytes of L1 for a step of a sum that runs whole: with 48 KiB, 1800 steps were faster so, 2048 not
+# Parts that a sum is as long as at most, which runs whole: tile registers, and dot products in lanes. Each part loads and stores
+# all results. On a Zen 4, a sum of 2.1 parts takes 1.03 x as long in three; with 48 KiB of L1, 1800 steps were faster whole, 2048
+# not.
+WHOLE_SUM_PARTS = (1.5, 2.5)
+TILE_CYCLES = 18  # cycles of an instruction on tiles: 16 on an Emerald Rapids, with loads from L1 at 92 to 98 % of that speed
+# Least register tiles of columns in a block, for dot products: each block reads, or copies, rows again. On a Zen 4, 51 x 2680 x
+# 1982 of bfloat16 take 1.04 x as long with three as with five.
+MIN_BLOCK = 5
 MIN_ROW_BYTES = 16  # least bytes of a row that is copied at once: shorter stores have a mask, and loads wait for them
 # Ends of names of intrinsics. Processors have dot products in lanes only for one signed and one unsigned operand.
 SIGNED, UNSIGNED, UNSIGNED_COLUMNS = "s8s8", "u8s8", "s8u8"
@@ -149,8 +153,9 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
     rows, columns, steps = (ceil(extent(it) / n) for it, n in _units(c, t, how))
     count, taps = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * rows * columns * steps, size(c.reduction[:-1])
     copied = [x for x in (c.left, c.right)[in_place(c, how) :] if x.buffer.name not in constants]
-    packed = sum(size(_axes(c, x)) * dtypes.nbytes(x.buffer.dtype) for x in copied)
-    return count * _tile_cycles(t.rows, t.columns, taps * t.steps, how, processor) + packed * PACK_CYCLES[how.rows > 1]
+    packed = sum(size(_axes(c, x)) * dtypes.nbytes(x.buffer.dtype) for x in copied) * processor.pack_cycles(8)
+    packed *= 2 if how.rows > 1 else 1  # into panels, and into tiles
+    return count * _tile_cycles(t.rows, t.columns, taps * t.steps, how, processor) + packed
 
 
 def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
@@ -163,7 +168,6 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
 
     if how.rows > 1:
         rows, columns = min(SHAPES, key=turns)
-        most = max(1, processor.l1 // (3 * how.nbytes * rows))
     else:
         product = bool(how.wider)  # is in a register of its own before it is added
         m, v = fitting(
@@ -174,9 +178,9 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
         )
         count = np.ceil(row_tiles / m) * np.ceil(column_tiles / v)
         rows, columns, _ = fewest_cycles(m, v, count * processor.tile_cycles(m, v, taps * steps), gain=1.0)
-        most = 512
-    most_at_once = most * 3 // 2 if how.rows > 1 else processor.l1 // WHOLE_SUM_STEP_BYTES
-    part = steps if taps > 1 or steps <= most_at_once else balanced(steps, most, 1)
+    # Rows of a part stay in L1, in tile registers with columns.
+    most = max(1, int(processor.l1 * (1 / 3 if how.rows > 1 else CACHE_SHARE)) // (4 * rows * how.rows * how.groups))
+    part = steps if taps > 1 or steps <= most * WHOLE_SUM_PARTS[how.rows == 1] else balanced(steps, most, 1)
     panel = columns * taps * ceil(steps / part) * part * how.nbytes
     panels, threads = ceil(column_tiles / columns), c.threads(processor)
     own = in_place(c, how) and panels * panel > processor.l3_reuse_bytes
@@ -205,7 +209,8 @@ def _tile_cycles(rows: int, columns: int, steps: int, how: Instruction, processo
     if how.rows == 1:
         return processor.tile_cycles(rows, columns, steps)
     loads = rows * LOAD_CYCLES[0] + columns * LOAD_CYCLES[1]
-    return max(rows * columns * TILE_CYCLES, loads) * steps + rows * columns * RESULT_CYCLES
+    copied = 3 * TILE_LINES * processor.memory.line[0]  # cycles of a tile of the result
+    return max(rows * columns * TILE_CYCLES, loads) * steps + rows * columns * copied
 
 
 def _units(c: Contraction, t: Tiling, how: Instruction) -> list[tuple[Iter, int]]:

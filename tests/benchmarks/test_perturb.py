@@ -28,7 +28,7 @@ def test_the_numbers_of_all_kinds_are_found(numbers):
     for place, value in {
         "schedule.templates.gemm.SHARED_VECTORS": gemm.SHARED_VECTORS,  # a constant
         "schedule.templates.marks.CHUNK_SIZES[1]": marks.CHUNK_SIZES[2],  # one of a tuple: those that are 0 do not count
-        "schedule.machine.CPU.l1_strip_bytes: 3": 3,  # a literal of a property
+        "schedule.machine.CPU.l3_reuse_bytes: 4": 4,  # a literal of a property
         "schedule.register_tiles.fewest_cycles: default 1.005": register_tiles.MIN_GAIN_OF_LARGER_TILES,  # of a parameter
     }.items():
         assert numbers[place].value == value
@@ -37,7 +37,7 @@ def test_the_numbers_of_all_kinds_are_found(numbers):
 
 @pytest.mark.parametrize(("place", "value", "read"), [
     ("schedule.machine.CACHE_LINE_BYTES", 32, lambda: (machine.CACHE_LINE_BYTES, product_blocks.CACHE_LINE_BYTES)),
-    ("schedule.machine.CPU.l1_strip_bytes: 3", 6, lambda: (tir.Target("llvm", l1=3 << 10).machine.l1_strip_bytes,)),
+    ("schedule.machine.CPU.l3_reuse_bytes: 4", 8, lambda: (tir.Target("llvm", l3=1 << 20).machine.l3_reuse_bytes,)),
     ("schedule.register_tiles.fewest_cycles: default 1.005", 9.0, lambda: (register_tiles.fewest_cycles(*3 * [np.array([8, 1])]),)),
 ])  # fmt: skip
 def test_a_number_is_changed_wherever_it_is_read_and_put_back(numbers, place, value, read):

@@ -105,7 +105,7 @@ def test_accumulators(options, spare):
 
 
 def test_shares_of_caches():
-    assert (AVX512.l2_reuse_bytes, AVX512.l1_strip_bytes) == (512 << 10, 32768 // 3)
+    assert AVX512.l2_reuse_bytes == 768 << 10
 
 
 @pytest.mark.parametrize(("stride", "found"), [(4096, 13), (4092, 12), (2048, 7), (4080, 4), (4032, 1), (52, 2), (0, 13)])
