@@ -82,6 +82,26 @@ NO_EFFECT = {
         'return len(m) == 1 and isinstance(m[0], Binary) and m[0].op == "//" and isinstance(m[0].b, Const) and (m[0].b.value >= 0)',
     ): "nothing is divided by 0",
     (
+        "codegen/passes/compact_buffers.py",
+        "narrower = isinstance(r.extent, Const) and (not isinstance(dim, Const) or (r.extent.value <= dim.value))",
+    ): "a region as long as its dimension starts at 0",
+    (
+        "codegen/passes/cross_thread_reduction.py",
+        'if loop.thread != "threadIdx.x" or n != block["threadIdx.x"] or n == 1 or not fills or ((total >= WARP) and total % WARP):',
+    ): "a warp is divided by a warp",
+    (
+        "codegen/passes/promote_registers.py",
+        "elif len(m) > 1 or not isinstance(m[0], Var) or (c <= 0):",
+    ): "no coefficient of a polynomial is 0",
+    (
+        "codegen/passes/slide_windows.py",
+        "return stride if (0 <= stride < _extent(kernel)) and _extent(step) > 1 else None",
+    ): "neighbours do not read one row",
+    (
+        "codegen/passes/thread_storage_sync.py",
+        'case Binary("%", a, Const(c)) if (c >= 0):',
+    ): "nothing is divided by 0",
+    (
         "codegen/passes/promote_temporaries.py",
         "if not all(m in lasts and (c > 0) for p in (*rows, column) for m, c in p.items()):",
     ): "no coefficient of a polynomial is 0",

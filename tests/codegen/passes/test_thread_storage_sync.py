@@ -86,7 +86,7 @@ def threads(statement: str, n: int = 13) -> str:
      + "else:\n" + indent(threads("C[t] = tile[0, 12 - t]"), "    "), 1),
     (threads("tile[0, t * 3] = A[t]", 5) + threads("if t == 3: C[t] = tile[0, t * 5]"), 0),
     ('for y in T.thread_binding(2, thread="threadIdx.y"):\n' + indent(threads("tile[y, t] = A[t]"), "    ")
-     + 'for y in T.thread_binding(2, thread="threadIdx.y"):\n' + indent(threads("if y == 1: C[t] = tile[0, t + 2]", 11), "    "), 1),
+     + 'for y in T.thread_binding(2, thread="threadIdx.y"):\n' + indent(threads("if y * 13 + t == 15: C[t] = tile[0, t * 2]"), "    "), 1),
 ])  # fmt: skip
 def test_barriers_of_threads_that_do_different_things(body, count):
     assert barriers('own = T.decl_buffer((1,), "int32", scope="local")\n' + body) == count
