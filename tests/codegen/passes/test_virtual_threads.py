@@ -58,6 +58,23 @@ def test_virtual_threads_go_into_allocations_and_conditions():
     assert text.index("tile = ") < text.index("T.unroll(2)") and text.count("if bx < 3:") == 1 and text.count("T.unroll(2)") == 3
 
 
+def test_steps_that_are_the_same_for_all_threads_run_once():
+    func = program("""
+        for b in T.thread_binding(7, thread="blockIdx.x"):
+            tile = T.decl_buffer((1,), scope="shared")
+            for t in T.thread_binding(13, thread="threadIdx.x"):
+                tile[0] = A[b, 0]
+                C[b, t] = tile[0]
+    """)
+    assert after("distribute_threads", func) == dedent("""
+        for bx in T.thread_binding(7, thread="blockIdx.x"):
+            tile = T.decl_buffer((1,), scope="shared")
+            tile[0] = A[bx, 0]
+            for tx in T.thread_binding(13, thread="threadIdx.x"):
+                C[bx, tx] = tile[0]
+    """).strip("\n")
+
+
 def test_virtual_threads_that_would_overwrite_each_other_stay_around():
     """Each keeps another value in the only element of `own`, by way of `step`."""
     func = program("""

@@ -125,3 +125,4 @@ def test_what_no_warp_can_do_is_refused(changes, message):
 def test_older_processors_have_no_such_instructions():
     with pytest.raises(GPUError, match="tensor cores are used through instructions of sm_80 and later, the target is sm_75"):
         lower(kernel(), tir.Target("cuda", arch="sm_75"), after="lower_warp_memory")
+    lower(kernel(), tir.Target("cuda", arch="sm_80"), after="lower_warp_memory")
