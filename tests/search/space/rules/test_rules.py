@@ -286,12 +286,12 @@ def test_skip_changes_nothing():
 
 
 def test_sketches_of_a_matrix_product():
-    for func in (matmul(7, 13, 109), batched_matmul(), matmul(511, 511, 511)):
+    for func in (matmul(7, 13, 109), batched_matmul()):
         assert rules_of(generate(func, TWO)) == ["C: packing", "C: multi-level tiling"]
-    for func in (matmul(7, 512, 109), workloads.make("gmm").func):
+    for func in (matmul(7, 17, 109), matmul(511, 511, 511), workloads.make("gmm").func):  # of more terms than lanes
         assert rules_of(generate(func, TWO)) == ["C: packing", "C: packing, the sum in parts", "C: multi-level tiling"]
     transposed = rules_of(generate(_transposed_right(7), TWO))
-    assert transposed[0] == "C: packing" and rules_of(generate(_transposed_right(3), TWO)) == ["C: reduction"]
+    assert transposed[0] == "C: packing" and "C: reduction" in rules_of(generate(_transposed_right(3), TWO))
 
 
 def _transposed_right(rows: int) -> PrimFunc:
@@ -312,21 +312,29 @@ def test_what_cannot_be_packed():
 def test_sketches_of_chained_matrix_products():
     """Each in every way, and block of rows by block of rows. F has few columns and a long sum."""
     single = ["packing", "multi-level tiling"]
-    expected = {f"F: {f}; C: {c}" for f in [*single, "dot products"] for c in single} | {"F: fuse products"}
+    expected = {f"F: {f}; C: {c}" for f in [*single, "packing, the sum in parts", "dot products"] for c in single} | {
+        "F: fuse products"
+    }
     assert set(rules_of(generate(chained_matmuls(), TWO))) == expected
 
 
 def test_sketches_of_matmul_exp_matmul():
     found = rules_of(generate(MLP, TWO))
     ways = ["packing", "tiling with fusion at level 1", "tiling with fusion at level 2"]
-    expected = {f"F: {f}; D: skip; C: {c}" for f in ("packing", "multi-level tiling", "dot products") for c in ways}
+    expected = {
+        f"F: {f}; D: skip; C: {c}"
+        for f in ("packing", "packing, the sum in parts", "multi-level tiling", "dot products")
+        for c in ways
+    }
     assert set(found) == expected | {"F: fuse products"}
     assert found[0] == "F: fuse products"
 
 
 def test_sketches_of_convolution_and_relu():
     levels = [f"conv: tiling with fusion at level {n}" for n in (1, 2)]
-    unrolled = [f"Y: skip; conv: pixels in lanes{rows}" for rows in (", row by row", "")]  # of which the padding is a part
+    unrolled = [
+        f"Y: skip; conv: pixels in lanes{rows}" for rows in (", row by row", "", ", the sum in parts")
+    ]  # of which the padding is a part
     assert rules_of(generate(conv2d(), TWO)) == [*unrolled, *(f"Y: skip; {c}; pad: skip" for c in levels)]
     assert rules_of(generate(conv2d(padding=0), TWO)) == [*unrolled, *(f"Y: skip; {c}" for c in levels)]
     wide = workloads.make("conv2d", (1, 7, 13, 3, 17, 3, 3, 1, 0)).func
