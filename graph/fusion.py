@@ -224,8 +224,8 @@ def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
     names = {v: Value(f"v{n}", v.shape, v.dtype) for n, v in enumerate(values)}
     renamed = tuple(replace(c.with_inputs(names), outputs=tuple(names[v] for v in c.outputs)) for c in calls)
     found = _group_of(renamed, frozenset(names[v] for v in names.keys() & constant))
-    back = {own: v for v, own in names.items()}
-    own = (replace(c.with_inputs(back), outputs=tuple(back[v] for v in c.outputs)) for c in found.calls)
+    back, nodes = {own: v for v, own in names.items()}, {c.outputs: c.node for c in renamed}
+    own = (replace(c.with_inputs(back), outputs=tuple(back[v] for v in c.outputs), node=nodes[c.outputs]) for c in found.calls)
     return Group(tuple(own), tuple(back[v] for v in found.inputs), tuple(back[v] for v in found.outputs), found.func)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from tir import te
 from tir.ir import Expr
 
+from .indexing import nearest
 from .registry import NEWEST, composite, need, operator, shape_of
 
 # Least magnitude by which a block of a row is scaled: the largest scale, 127 * 256^2 / 1e-30, is finite in float32.
@@ -178,15 +179,15 @@ def block_dots(x, codes, scales, zeros=None, *, bits=4, digits=3):
 
 @operator("BlockColumns", NEWEST)
 def block_columns(codes, scales, indices, zeros=None, *, length, bits=4):
-    """The columns at `indices` of the weights of `BlockDots`, as floats (length, indices)."""
+    """The columns at `indices`, as of a Gather, of the weights of `BlockDots`, as floats (length, indices)."""
     need("the codes", codes, (None, None, None, None, 4), "uint8")
     need("the indices", indices, (None,), "integer")
-    _, _, each, panel, parts = shape_of(codes)
+    panels, _, each, panel, parts = shape_of(codes)
     in_word = parts * 8 // bits
     block = each * in_word
 
     def formula(k: Expr, j: Expr) -> Expr:
-        n, b, place = indices[j], k // block, k % in_word
+        n, b, place = nearest(indices[j], panels * panel), k // block, k % in_word
         code = codes[n // panel, b, k % block // in_word, n % panel, place % parts]
         number = te.bit_and(te.shift_right(code.astype("int32"), bits * (place // parts)), te.const((1 << bits) - 1))
         zero = te.const(middle(bits), "float32") if zeros is None else zeros[n // panel, b, n % panel].astype("float32")

@@ -122,6 +122,18 @@ def test_kernels_of_one_name():
         assert np.array_equal(found, wanted)
 
 
+def test_equal_groups_name_their_own_nodes():
+    """In profiles and in errors, though they share a function."""
+    x, one, zero = (np.full(7, n, "int32") for n in (13, 1, 0))
+    nodes = [helper.make_node("Div", ["x", name], [f"x_{name}"], name=f"by {name}") for name in "ab"]
+    net = compiled(nodes, {"x": x, "a": one, "b": one}, ["x_a", "x_b"])
+    assert net.groups[0].func is net.groups[1].func
+    assert [n.nodes for n in net.profile(x, one, one).nodes] == [("by a",), ("by b",)]
+    for given, name in (((zero, one), "by a"), ((one, zero), "by b")):
+        with pytest.raises(ZeroDivisionError, match=f"of `{name}`"):
+            net(x, *given)
+
+
 def test_a_model_that_goes_gives_its_memory_back():
     resource = pytest.importorskip("resource")
     x = np.ones((1, 16 << 18), "float32")  # 16 MB

@@ -345,10 +345,11 @@ def test_a_table_of_embeddings_that_makes_scores_is_held_once(bits, zeros, colum
     held = keep_weights_narrow(graph, 16)
     panels = columns % 16 == 0
     assert ("BlockColumns" in operators(held)) == panels == ("UnpackBlocks" not in operators(held))
-    own = [np.zeros((1, steps), "float32"), np.array([0, columns - 1, 7, 7, 33])]
-    own[0][0, ::7] = 1
-    for a, e in zip(evaluate(held, own), evaluate(graph, own), strict=True):
-        np.testing.assert_allclose(a, e, rtol=0, atol=1e-4 * np.abs(e).max())
+    for places in ([0, columns - 1, 7, 7, 33], [-1, -columns, -7, 7, -33]):
+        own = [np.zeros((1, steps), "float32"), np.array(places)]
+        own[0][0, ::7] = 1
+        for a, e in zip(evaluate(held, own), evaluate(graph, own), strict=True):
+            np.testing.assert_allclose(a, e, rtol=0, atol=1e-4 * np.abs(e).max())
     if panels:
         kinds = [str(a.dtype) for a in held.constants.values()]
         assert sorted(kinds) == sorted(["uint8", "float16", *([zeros] if zeros else [])])
