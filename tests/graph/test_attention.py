@@ -94,12 +94,13 @@ def test_scores_are_rows_of_one_tile(cores):
     shared = [x.name for x in loops_to(s.func.body, result) if x in loops_to(s.func.body, scores)]
     extents = [x.extent.value for x in loops_to(s.func.body, scores)][: len(shared)]
     assert prod(extents) > HEADS, "heads and tiles of rows"
-    sizes = [
-        prod(const_shape(a.buffer))
+    sizes = {
+        a.buffer.name: prod(const_shape(a.buffer))
         for a in walk_stmts(lower(s.func, target, after="compact_buffers").body)
         if isinstance(a, Allocate)
-    ]
-    assert max(sizes) < KEYS * KEYS / 2
+    }
+    packed = {name for name in sizes if name.startswith("p1")}  # the keys, of which threads may pack those of all heads at once
+    assert max(size for name, size in sizes.items() if name not in packed) < KEYS * KEYS / 2
 
 
 def test_the_search_begins_and_ends_with_the_template():
