@@ -1,7 +1,7 @@
 """The command line that calibrates: `python -m tir.calibrate` shows this machine, and measures the cycles of its cache lines.
 
-Processor, caches, peak and bandwidth are printed first. The cycles are printed beside those of the processor's description, and
-kept for later targets.
+Processor, caches, peak and bandwidth are printed first. The measured cycles are printed beside those that are described for this
+kind of processor, and kept for later targets.
 
 Exit status 0 on success, 1 where the machine is too busy, or the record cannot be written, 2 for bad usage.
 """
@@ -46,17 +46,18 @@ def _run(dry: bool) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(table(found, memory_of(target.mcpu), target.mcpu))
-    held = f"L3 holds {found.memory.l3 >> 20} MiB of {target.l3 >> 20}; most is read of {found.memory.streams} rows at once"
-    microseconds = [f"{cycles * found.cycle_ns / 1e3:.3g}" for cycles in (found.memory.fork, found.memory.wake)]
+    memory = found.memory
+    held = f"L3 holds {memory.l3 >> 20} MiB of {target.l3 >> 20}; reading is fastest from {memory.streams} rows at once"
+    microseconds = [f"{cycles * found.cycle_ns / 1e3:.3g}" for cycles in (memory.fork, memory.wake)]
     forks = f"a parallel loop takes {microseconds[0]} us for each doubling of its threads, {microseconds[1]} if they sleep"
-    print(f"\n{held}\n{forks}\nTarget option: -memory {found.memory}")
+    print(f"\n{held}\n{forks}\nTarget option: -memory {memory}")
     if not dry:
         try:
             keep_calibration(found)
         except (OSError, RuntimeError) as error:
-            print(f"error: it cannot be kept: {error}; give targets the option instead", file=sys.stderr)
+            print(f"error: the calibration cannot be kept: {error}; give targets the option above instead", file=sys.stderr)
             return 1
-        print(f"kept in {machine_record.path()}: every target of this machine and so many cores has it from now on")
+        print(f"kept in {machine_record.path()}: later targets of {count_text(target.num_cores, 'core')} here use it")
     return 0
 
 

@@ -15,8 +15,8 @@ from .processor import host_caches, host_cores, host_name, host_processor
 
 
 def path() -> Path:
-    """The file of this machine, by its processor, LLVM's name and features of it, its caches and the cores of this process, with
-    which its share of a cache changes. RuntimeError without a home."""
+    """The file of this machine. Its name is a hash of the processor, LLVM's name and features of it, the caches, and the cores of
+    this process, on which its share of a cache depends. RuntimeError without a home."""
     described = [host_name(), *host_processor(), host_caches(), host_cores()]
     return default_path().parent / "machines" / f"{data_key(described)[:20]}.json"
 
@@ -33,17 +33,17 @@ def from_file() -> str:
 
     try:
         text = path().read_text()
-    except (OSError, RuntimeError):  # there is none, or no home
+    except (OSError, RuntimeError):  # no such file, or no home
         return ""
     try:
         return str(Memory.parse(json.loads(text)["memory"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        degraded(f"the calibration of this machine is damaged, and is not used: {error}; python -m tir.calibrate makes it anew")
+        degraded(f"the calibration of this machine is damaged and not used: {error}; python -m tir.calibrate measures again")
         return ""
 
 
 def keep(record: dict[str, Any]) -> Path:
-    """Write a record, whose `memory` every later `Target` of this machine has. OSError where that cannot be written."""
+    """Write a record; later targets of this machine use its `memory`. OSError where it cannot be written."""
     place = path()
     place.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(place, json.dumps(record, indent=1) + "\n")

@@ -53,11 +53,11 @@ class ArgumentKind(Enum):
     LOOP = "the name of a loop"
     BLOCK = "the name of a block"
     BUFFER = "the name of a buffer"
-    DECISION = "what a choice at random shall be"
-    RANDOMNESS = "what a choice is drawn from"
+    DECISION = "the outcome of a random choice"
+    RANDOMNESS = "the generator that a random choice draws from"
     OF_AXES = "a function of the axes of the block"
     OF_INDICES = "a function of the indices of the buffer"
-    OF_NEW_INDICES = "a function of the indices that the function of those of the buffer gives"
+    OF_NEW_INDICES = "a function of the new indices, those that the index map gives"
 
 
 FUNCTIONS = {ArgumentKind.OF_AXES, ArgumentKind.OF_INDICES, ArgumentKind.OF_NEW_INDICES}
@@ -72,7 +72,7 @@ Randomness = Annotated[np.random.Generator | None, ArgumentKind.RANDOMNESS]
 
 
 class Primitive(Generic[P, R]):
-    """A registered primitive; calling it checks the arguments, applies it, and gives errors the call as written."""
+    """A registered primitive; calling it checks the arguments and applies it. Its errors show the call as written."""
 
     def __init__(self, function: Callable[Concatenate[PrimFunc, P], tuple[PrimFunc, R]]):
         functools.update_wrapper(self, function)
@@ -233,7 +233,7 @@ def _uncountable(s: Stmt) -> tuple[str, int, str] | None:
 
 
 def _need_kept_memory(old: PrimFunc, new: PrimFunc) -> None:
-    """Refuse a step that changes the layout of a foreign call's buffers, or passes only part of one."""
+    """Refuse a step that changes the layout of a foreign call's buffers, or after which a call has only a part of one."""
 
     def given(s: Opaque) -> tuple[Any, ...]:
         return s.call.op, tuple((b.shape, b.dtype) for b in named_buffers(s.call))
@@ -268,8 +268,8 @@ def need_own_memory(func: PrimFunc, buffer: Buffer) -> None:
 
 
 def primitive(function: Callable[Concatenate[PrimFunc, P], tuple[PrimFunc, R]]) -> Primitive[P, R]:
-    """Decorator: register `function` under its name as a primitive of schedules. TypeError for one without types, of which
-    schedules and traces take the kinds of its arguments."""
+    """Decorator: register `function` under its name as a primitive of schedules. TypeError for one without types:
+    schedules and traces read the kinds of its arguments from them."""
     _need_types(function)
     result = Primitive(function)
     REGISTRY[result.name] = result

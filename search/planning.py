@@ -16,12 +16,12 @@ from .records import Records, look_up, opened
 
 Plan = Literal["estimate", "measure"]
 TRIALS: int | None = None  # candidates of a function: all that time allows
-SECONDS: float | None = 5.0  # of a function; one or two of them start the process that measures
-WRITTEN_SECONDS = 0.5  # of these, at most, for the program as written, which no plan can be
+SECONDS: float | None = 5.0  # of a function, of which one or two go by until the measuring process runs
+WRITTEN_SECONDS = 0.5  # most of these for the program as written, which is measured but never becomes a plan
 
 
 def users_plans() -> Path:
-    """The records of this user's plans, beside the cache of compiled kernels, in a folder that is made."""
+    """The records of this user's plans, beside the cache of compiled kernels; makes their folder."""
     folder = default_path().parent
     folder.mkdir(parents=True, exist_ok=True)
     return folder / "plans.db"
@@ -29,8 +29,8 @@ def users_plans() -> Path:
 
 @contextmanager
 def recorded(records: str | Path | Records | None, plan: Plan) -> Iterator[Records | None]:
-    """Open records as `search.records.opened`. With the plan "measure" a file is made where it is missing, and without one the
-    user's own stands in. ValueError for another plan."""
+    """Open records as `search.records.opened`. With the plan "measure" a missing file is made, and without
+    `records` those of the user are opened. ValueError for another plan."""
     if plan not in get_args(Plan):
         raise ValueError(f"plan is {' or '.join(map(repr, get_args(Plan)))}, got {plan!r}")
     if plan == "measure" and not isinstance(records, Records):

@@ -44,7 +44,7 @@ class Transposed(Convolution):
         return ceil(skipped / self.stride), skipped // self.stride
 
     def meeting(self, place: Expr, step: Expr) -> tuple[Expr, Expr, Expr | None]:
-        """`stride - 1` zeros lie between elements of an image; the condition, a multiple of the stride, leaves them out."""
+        """`stride - 1` zeros lie between elements of an image; the condition, a multiple of the stride, skips them."""
         last = self.kernel[0] - 1
         at = place + step + (self.border[0] * self.stride - (last - self.padding))
         return at // self.stride, last - step, None if self.stride == 1 else te.equal(at % self.stride, 0)

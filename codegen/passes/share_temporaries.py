@@ -9,8 +9,8 @@ from tir.traverse import accessed_names, replace_buffers, walk_stmts
 
 from .lower_blocks import ALIGNED
 
-MIN_TEMPORARIES = 64  # least temporaries of a function for some to share: allocations nest, one level each
-MIN_STATEMENTS = 2  # least statements that use a shared temporary; one of a single statement is allocated in it
+MIN_TEMPORARIES = 64  # least temporaries of a function that shares memory: each allocation is one more level of nesting
+MIN_STATEMENTS = 2  # least statements that use a shared temporary; one used by a single statement is allocated in that
 
 
 def share_temporaries(func: PrimFunc) -> PrimFunc:
@@ -35,7 +35,7 @@ def share_temporaries(func: PrimFunc) -> PrimFunc:
             place = pool.pop() if pool else b
             shared[b.name] = place
             ends.setdefault(spans[b.name][-1], []).append(place)
-        for place in ends.get(n, ()):  # still read here: a temporary that starts here needs another
+        for place in ends.get(n, ()):  # statement n still reads it: temporaries that start there need other buffers
             free.setdefault((place.shape, place.dtype, place.scope), []).append(place)
     moved = {name: place for name, place in shared.items() if place.name != name}
     stmts = tuple(replace_buffers(s, {x: moved[x] for x in accessed_names(s) & moved.keys()}) for s in func.body.stmts)

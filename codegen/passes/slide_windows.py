@@ -29,10 +29,10 @@ def slide_windows(func: PrimFunc, target) -> PrimFunc:
               => for y in unroll(s * (n - 1) + k): for h in unroll(n):
                      if 0 <= y - s * h < k: acc[h] = acc[h] + A[y] * w[y - s * h]
 
-    where A is read in vectors and w is not: each vector is loaded once for all accumulators. In the order of the sum, later
-    iterations would load it again, or it would occupy a register for long. Each accumulator sees the same operations in the same
-    order, so results are bitwise equal. Where accumulators take more than half of the registers, the epilogue of each runs as
-    soon as its sum is complete, which frees its register.
+    where A is read in vectors and w is not: each vector is loaded once for all accumulators. In the order of the sum it would be
+    loaded again by later iterations, or would stay in a register until then. Each accumulator sees the same operations in the
+    same order, so results are bitwise equal. Where accumulators take more than half of the registers, the epilogue of each runs
+    as soon as its sum is complete, which frees its register.
     """
     taken = names(func)
 
@@ -74,8 +74,8 @@ def _flat(s: Stmt) -> tuple[list[Buffer], list[Stmt]]:
 
 
 def _following(loops: Sequence[For], window: _Window, rest: Sequence[Stmt]) -> int:
-    """The number of statements directly after a window that process each accumulator by itself, and read nothing written for
-    others. The number of the accumulator is among the indices of all elements that they write for it."""
+    """The number of statements directly after a window that process each accumulator by itself. They read nothing that is written
+    for other accumulators, and what they write for one has its number among the indices."""
     update = loops[-1].body
     axes = {x.buffer: x.indices.index(window.step.var) for x in stores(update)}
     seen = {x.buffer for x in loads(update)} | axes.keys()
@@ -117,7 +117,7 @@ def _slid(loops: Sequence[For], window: _Window, name: str, following: Sequence[
 
 
 def _window_loops(loops: Sequence[For]) -> _Window | None:
-    """The loops of the window of a nest, the same for all updates of registers in it; None if it has no such window."""
+    """The window of a nest whose updates of registers all have the same one; else None."""
     body = loops[-1].body
     parts = body.stmts if isinstance(body, Seq) else (body,)
     first, *others = [_window_of(loops, x, {y.buffer for y in stores(body)}) for x in parts]
@@ -125,7 +125,7 @@ def _window_loops(loops: Sequence[For]) -> _Window | None:
 
 
 def _window_of(loops: Sequence[For], lane: Stmt, updated: Set[Buffer]) -> _Window | None:
-    """The loops of a window around a vector's update of a register, which reads none of the others that are `updated`."""
+    """The window of a vector's update of a register; None without one, or where it reads other registers that are `updated`."""
     update = lane.body if isinstance(lane, For) and lane.kind is Kind.VECTORIZED else None
     if not isinstance(update, Store) or update.buffer.scope != "register" or not isinstance(lane, For):
         return None
@@ -146,7 +146,7 @@ def _window_of(loops: Sequence[For], lane: Stmt, updated: Set[Buffer]) -> _Windo
 
 
 def _stride(x: Load, step: For, kernel: For) -> int | None:
-    """The distance between the reads of neighbouring accumulators, in steps of `kernel`; None if they share no element."""
+    """The distance between the elements that neighbouring accumulators read, in steps of `kernel`; None if they share none."""
     offset = position(x.buffer, x.indices)
     across, along = coefficient(offset, step.name), coefficient(offset, kernel.name)
     if not across or not along or across % along:

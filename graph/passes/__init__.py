@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from ..ir import Graph, verify
 from .activations import recognise_activations
 from .affine import fold_affine
-from .common import merge_common
+from .common_subexpressions import merge_common
 from .dequantised import fold_dequantised
 from .empty import fold_empty
 from .factors import move_factors

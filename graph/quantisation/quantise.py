@@ -16,7 +16,7 @@ from tir.nearest import nearest_name
 
 from ..ir import Call, Graph, GraphError, Value, verify
 from ..passes.affine import fold_affine
-from ..passes.common import merge_common
+from ..passes.common_subexpressions import merge_common
 from ..passes.identities import remove_identities
 from ..passes.integers import in_fewer_cycles, multiply_integers
 from ..passes.quantised import keep_quantised

@@ -4,8 +4,8 @@ A formula drafts: the evolution of Ansor runs with the symbol-based analyzer in 
 the drafts. The learned model verifies: it scores the drafts alone, and the best of these are measured. So the model, which needs
 all features of a program, scores some hundred rows of a batch, not thousands.
 
-The analyzer gives a statement the longer of two times. That of its operations is multiplied by penalties: for threads without
-work at the end, for lanes thrown away, for few operations a load, for more values than registers. The other is that of its bytes.
+The analyzer gives a statement the longer of two times. That of its operations is multiplied by penalties: for threads that
+idle at the end, for unused lanes, for few operations per load, for more values than registers. The other is that of its bytes.
 The paper's penalties are those of a GPU (warps, waves, registers of a thread), here of a CPU; on a GPU the project's own formula
 drafts. Left out are the paper's model of data that moves through memory levels, and the transfer from another machine (MoA).
 """

@@ -49,7 +49,7 @@ def meaningful(func: PrimFunc, wanted: Mapping[str, Span] | None = None) -> dict
     found = Spans({**index_bounds(func), **(wanted or {})})
     for index, length, _ in _indices(func):
         read = {load.buffer.name for load in loads(index)}
-        if len(read) == 1 and read.isdisjoint(found):  # not linear, as inside `min`: `index_bounds` gives no range
+        if len(read) == 1 and read.isdisjoint(found):  # not linear, as inside `min`, so that `index_bounds` gives no range
             found.demand(index, 0, length - 1)
     for n in divisions(func.body):
         if dtypes.is_int(n.dtype) and (bounds(n.b, {})[0] or 0) < 1:
@@ -91,6 +91,6 @@ class Spans(dict[str, Span]):
             case Binary("*" | "min" | "max", a, b):
                 self.demand(a, low, high)
                 self.demand(b, low, high)
-            case Select(_, a, b):  # of `i + n if i < 0 else i`, the index from the front is drawn
+            case Select(_, a, b):  # b first: in `i + n if i < 0 else i` it is the index from the front
                 self.demand(b, low, high)
                 self.demand(a, low, high)

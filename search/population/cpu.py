@@ -20,7 +20,7 @@ from schedule.open_trace import Role, Tile
 from ..space.sketch import Sketch
 
 MAX_OPERAND_VECTORS = 2  # registers for vectors of an operand, beside the accumulators; more vectors reuse them
-DIVIDING_SHARE = 0.75  # probability of preferring a divisor of the extent, which needs no guard
+DIVIDING_SHARE = 0.75  # probability that a divisor of the extent, which needs no guard, is preferred
 MAX_VECTORS = 4  # most vectors of the innermost tile along the vectorised axis
 MAX_BODIES = 512  # most copies of the body of a perfect innermost tile, once unrolled: Ansor's largest limit
 MAX_ROUNDS = 16  # most rounds of shrinking tiles until accumulators fit
@@ -105,7 +105,7 @@ def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target)
 
 
 def _accumulators(target: Target, vectors: np.ndarray) -> np.ndarray:
-    """The largest number of accumulators, by row; `vectors` has the lengths, in vectors, of its tile along vectorised axes."""
+    """The largest number of accumulators, by row; `vectors` has the lengths of its tile along vectorised axes, in vectors."""
     operands = np.minimum(np.prod(vectors, axis=1), MAX_OPERAND_VECTORS) if vectors.shape[1] else MAX_OPERAND_VECTORS
     return np.broadcast_to(np.maximum(1, target.machine_as(CPU).accumulators(operands)), len(vectors))
 

@@ -177,7 +177,7 @@ def test_a_damaged_record_is_as_none(folder, text):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert tir.Target("llvm").memory == ""
-    assert "python -m tir.calibrate makes it anew" in str(caught[0].message)
+    assert "python -m tir.calibrate measures again" in str(caught[0].message)
 
 
 def test_without_a_home_nothing_was_measured(folder, monkeypatch):
@@ -201,7 +201,7 @@ def test_what_cannot_be_kept_is_printed(cycles, monkeypatch, capsys):
     assert command.main([]) == 1
     printed = capsys.readouterr()
     assert f"Target option: -memory {MEMORY}" in printed.out
-    assert printed.err == "error: it cannot be kept: denied; give targets the option instead\n"
+    assert printed.err == "error: the calibration cannot be kept: denied; give targets the option above instead\n"
 
 
 def test_the_command_line_prints_a_table(monkeypatch, capsys):

@@ -31,7 +31,7 @@ class _Extent:
     last: Polynomial | None = None
 
     def runs(self) -> list[tuple[int, Polynomial]]:
-        """The steps by decreasing stride, adjacent ones merged where they leave no gaps, and remain none where one has none."""
+        """The steps by decreasing stride, adjacent ones merged where they leave no gaps: no integers where one step has none."""
         found: list[tuple[int, Polynomial]] = []
         for stride, count in sorted(self.steps, key=lambda step: -step[0]):
             known = as_constant(count)
@@ -191,7 +191,8 @@ def _reads_inside(box: _Box, indices: Iterable[Expr], buffer: Buffer, ranges: di
 
 
 def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
-    """The boxes that a whole loop writes, from those of one iteration. One that may not run writes those alone that it moves."""
+    """The boxes that a whole loop writes, from those of one iteration. Of a loop that may not run these are only boxes that its
+    variable moves, which are empty then."""
     certain = isinstance(extent, Const) and extent.value > 0
     if not certain and (isinstance(extent, Const) or wraps(extent) or loads(extent)):
         return []

@@ -46,7 +46,7 @@ class Draft:
     asserted: list[Expr] = field(default_factory=list)  # conditions on sizes, of the function
     headers: list[Header] = field(default_factory=list)  # that of the function first
     scalars: list[Var] = field(default_factory=list)  # parameters
-    sizes: list[Var] = field(default_factory=list)  # that the body declares: parameters after all the others
+    sizes: list[Var] = field(default_factory=list)  # that the body declares; they become the last parameters
 
     @property
     def header(self) -> Header:

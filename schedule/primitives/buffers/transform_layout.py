@@ -26,11 +26,11 @@ def transform_layout(
     map is a function such as `lambda i, j: (i // 16, j, i % 16)`, its text, or a `tir.IndexMap`. Here that is
     `IndexMap.identity(2).tile(0, 16).permute(0, 2, 1)`. Outputs are indices, their quotients and remainders by constants, and
     sums in mixed radix: `i * 13 + j` for j < 13. If a tile does not divide the extent, the last one is padded with
-    `pad_value`, a number or a function of the new indices. A producer that writes the whole buffer in loops of its own pads, and
-    these run over the new shape. Else a new block pads, before the first use. Variables of one value become that value in the
-    indices, unless with `preserve_unit_iters`. `IndexMap.AXIS_SEPARATOR` between outputs begins a group of dimensions, as for
-    `set_axis_separator`. With `of_caller` a parameter may change its layout, too. The function is then called with arrays of the
-    new shape, whose padding is neither read nor written.
+    `pad_value`, a number or a function of the new indices. A producer that writes the whole buffer in loops of its own writes the
+    padding, too: its loops run over the new shape. Else a new block writes it before the first use. Variables of extent 1 become
+    constants in the indices, unless `preserve_unit_iters` is set. `IndexMap.AXIS_SEPARATOR` between outputs begins a group of
+    dimensions, as for `set_axis_separator`. With `of_caller` a parameter may change its layout, too. The function is then called
+    with arrays of the new shape, whose padding is neither read nor written.
 
     Rewrite   X = T.alloc_buffer((N,));  S(X[i])
            => X = T.alloc_buffer((ceil(N / 16), 16));  S(X[i // 16, i % 16])

@@ -20,7 +20,7 @@ from ..marks import fuse_all
 
 MAX_GROUPED_ROWS = 8  # most rows of blocks that run together
 MIN_ROW_FOR_WARP = 32  # least elements of a row that are worth a warp
-APART = ((1, 1), (2, 4))  # of eight rows of a tile, which are copied one after another: all, or those that are four apart
+APART = ((1, 1), (2, 4))  # factors that split eight rows of a tile: copied in their order, or in pairs of rows four apart
 RESIDENT_BLOCKS = (1, 2, 3)  # blocks for which an SM has registers
 
 
@@ -86,8 +86,8 @@ def grouped(blocks: int) -> int:
 def choose_pipeline(
     s: OpenSchedule, block: str, grid: str, step: str, stages: tuple[int, ...], seed: int | None = None, resident: int = 1
 ) -> None:
-    """Leave open the number of tiles in shared memory that take turns, and the number of blocks that registers are kept for.
-    Without asynchronous copies at most three tiles take turns. `seed` and `resident` are the seeds."""
+    """Leave open the stages of the software pipeline, each with a tile in shared memory, and the blocks of an SM that registers
+    are kept for. Without asynchronous copies there are at most three stages. `seed` and `resident` are the seeds."""
     known = stages if s.target.machine.modern else tuple(n for n in stages if n <= 3)
     s.annotate(step, "pipeline_stages", s.choose(f"{block} stages", known, seed=seed, block=block, role=Role.STAGES))
     resident = s.choose(f"{block} resident", RESIDENT_BLOCKS, seed=resident, block=block, role=Role.RESIDENT)
@@ -95,8 +95,8 @@ def choose_pipeline(
 
 
 def choose_row_order(s: OpenSchedule, block: str, copy: str, nbytes: int) -> None:
-    """Leave open the order in which the rows of a tile are copied. Rows four apart are better where two of them are 128 bytes,
-    which are stored at once: the next row begins 80 bytes on, in banks of the first."""
+    """Leave open the order in which the rows of a tile are copied. 128 bytes are stored at once. Where these are two rows, rows
+    four apart are better: the next row begins 80 bytes on, so that it ends in banks of the first."""
     row, _ = s.get_loops(copy)[-2:]
     apart = s.choose(f"{copy} rows apart", APART, seed=APART[2 * nbytes == 128], block=block)
     _, two, four = s.split(row, [None, map_choice(apart, lambda v: v[0]), map_choice(apart, lambda v: v[1])])
@@ -109,8 +109,8 @@ def load_together(
     """Have all threads of a block load a tile of an operand `buffer` together, neighbours side by side. Each loads an open number
     of elements at once, `lanes` at the seed.
 
-    `threads` are the extents of the thread axes, x last. The loops of the copy
-    after the first `around`, blocks and steps, are shared.
+    `threads` are the extents of the thread axes, x last. The first `around` loops of the copy, of blocks and steps, stay; threads
+    share the others.
     """
     own = s.get_loops(copy)[around:]
     nbytes = dtypes.nbytes(stores(s.block(copy).body)[0].buffer.dtype)

@@ -52,7 +52,7 @@ SKEWS = ((1, 0), (8, 4), (2, 1))  # lengths of rows of a tile, in elements: a mu
 
 @dataclass(frozen=True, slots=True)
 class BlockTile:
-    """The rows, columns and steps of the sum of a block, rows and columns of a thread, and the tiles that take turns."""
+    """The rows, columns and steps of the sum of a block, rows and columns of a thread, and the stages of the pipeline."""
 
     rows: int
     columns: int

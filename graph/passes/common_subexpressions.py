@@ -13,8 +13,8 @@ MAX_COMPARED_BYTES = 4096  # bytes up to which constants are compared: scalars a
 def merge_common(graph: Graph) -> Graph:
     """Read the first of all calls of one operator with the same inputs and attributes in place of the others.
 
-    A call that makes an output of the graph stays, since the output keeps its name; so does a conversion to a wider type: each
-    reader converts for itself what takes less memory.
+    A call that makes an output of the graph stays, since the output keeps its name. A conversion to a wider type stays, too: each
+    reader then loads the narrow value, which takes less memory, and converts it.
     """
     same: dict[Value, Value] = {}
     arrays: dict[Hashable, Value] = {}
