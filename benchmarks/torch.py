@@ -10,15 +10,17 @@ It needs the extra `networks` and timm, and g++ for inductor.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from codegen.runtime.timing import duration
+from tir.dtypes import unit
 
 from . import pages
-from .networks import TOLERANCE, Contender, wrong
+from .networks import Contender, wrong
 from .options import Options
 from .runner import Effort, circumstances, commit, race, ratios, warm
 
@@ -54,17 +56,22 @@ OF_WORDS: dict[str, tuple[str, dict[str, Any]]] = {  # by the name of a model, i
 ROWS = (*TORCHVISION, *(f"timm/{name}" for name in TIMM), *(f"words/{name}" for name in OF_WORDS))
 DEFAULT = ROWS
 THREADED = True
-ERRORS_OF_TORCH = (
-    4.0  # of eager mode, that a result may be off where its error exceeds the bound: other sums are rounded otherwise
-)
-MAX_OWN_ERROR = 0.05  # of eager mode, of the root mean square, beyond which a comparison says nothing
+MAX_OFF = 0.05  # of the root mean square, of a right result; a model off by more has no first-order bound
 PEERS = ("eager", "inductor", "frozen")
 
 
 def allowed(eager: dict[str, Any]) -> float:
-    """The largest difference from float64 of a right result: more where torch itself, in float32, is off by more."""
-    off = eager.get("off")
-    return TOLERANCE if off is None or off > MAX_OWN_ERROR else max(TOLERANCE, ERRORS_OF_TORCH * off)
+    """The largest difference from float64 of a right result: one rounding an operation, times the root of the longest sum.
+
+    Theorem. A sum of K independent terms of mean 0, added in order, is off by u sqrt(K / 12) of itself: partial sums have
+    variances 1 to K, and each rounding is evenly spread. A result that is rounded once is off by u / sqrt(6). A sum's error is
+    thus sqrt(K / 2) of a rounding; Higham and Mary (A new approach to probabilistic rounding error analysis, 2019) bound it by
+    sqrt(K). To first order the network makes the same of both, so its ratio is at most that of its longest sum. The factor of
+    sqrt(2) between is left for chance, as the largest elements of two random errors differ.
+    """
+    if eager.get("rounded") is None:
+        return 0.0
+    return min(MAX_OFF, math.sqrt(eager["longest"]) * max(eager["rounded"], unit("float32")))
 
 
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
@@ -80,8 +87,8 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
             for way in ("tir", *PEERS)
         }
         result |= {way: contender.about for way, contender in ways.items()}
-        most = allowed(result["eager"])
-        if why := wrong(result["tir"], most):
+        result["bound"] = most = allowed(result["eager"])
+        if why := result["eager"].get("error") or wrong(result["tir"], most):
             yield {**result, "error": why}
             return
         right = {way: contender for way, contender in ways.items() if not wrong(contender.about, most)}
@@ -97,7 +104,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
 
 # --- what is shown -----------------------------------------------------------------------------------------------------
 
-COLUMNS = ("row", "ms", *(f"× {way}" for way in PEERS), "off", "in eager mode", "compile", "of inductor")
+COLUMNS = ("row", "ms", *(f"× {way}" for way in PEERS), "off", "bound", "in eager mode", "compile", "of inductor")
 
 
 def cells(r: dict[str, Any]) -> tuple[str, ...]:
@@ -106,7 +113,7 @@ def cells(r: dict[str, Any]) -> tuple[str, ...]:
     share = f"{ours['compile_s'] / r['inductor']['compile_s']:.2f}" if "compile_s" in r["inductor"] else "-"
     return (
         r["row"], f"{1e3 * ours['median_s']:.3g}", *(f"{r[way]['ratio']:.2f}" if "ratio" in r[way] else "-" for way in PEERS),
-        f"{ours['off']:.1e}", str(len(ours["eager"])), duration(ours["compile_s"], 3), share,
+        f"{ours['off']:.1e}", f"{r['bound']:.1e}", str(len(ours["eager"])), duration(ours["compile_s"], 3), share,
     )  # fmt: skip
 
 
@@ -116,7 +123,7 @@ def summary(results: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     whole = sum(not r["tir"]["eager"] for r in results) / max(1, len(results))
     shares = [r["tir"]["compile_s"] / r["inductor"]["compile_s"] for r in results if "compile_s" in r["inductor"]]
     found = [f"{pages.geometric_mean(own):.2f}" if own else "-" for own in means]
-    return ("in all", "", *found, "", f"{whole:.0%} whole", "", f"{statistics.median(shares):.2f}" if shares else "-")
+    return ("in all", "", *found, "", "", f"{whole:.0%} whole", "", f"{statistics.median(shares):.2f}" if shares else "-")
 
 
 def table(results: Sequence[dict[str, Any]]) -> Any:
@@ -134,8 +141,9 @@ INTRODUCTION = """# Models of torch
 
 Made by `python -m benchmarks torch --threads 1,2 --save DIR`. Random weights, batch 1, float32; nothing is searched. `ms` is
 `torch.compile(model, backend="tir")`, and `× WAY` says how many times faster it is: than eager mode, than inductor, than inductor
-with frozen parameters. `off` is the largest difference from float64, as a part of an output's root mean square; `in eager mode`
-counts the parts that are not compiled; `compile` is the first call, its last column the share of what inductor takes.
+with frozen parameters. `off` is the largest difference from float64, as a part of an output's root mean square. `bound` is the
+most that it may be: what one rounding to float32 an operation causes, times the root of the terms of the longest sum. `in eager
+mode` counts the parts that are not compiled; `compile` is the first call, its last column the share of what inductor takes.
 """
 
 

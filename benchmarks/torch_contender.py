@@ -2,7 +2,8 @@
 
 Ways are `tir` and `inductor`, which torch.compile calls, `frozen`, inductor with its parameters as constants, and `eager`. It
 answers on standard output with one JSON object a line: first what compiling took, how far the outputs are from those in float64,
-and the reasons for which parts run in eager mode; then the seconds of a call for each number of calls that it reads.
+and the reasons for which parts run in eager mode; then the seconds of a call for each number of calls that it reads. `eager`
+tells too how far float64 with one rounding an operation is off, and the terms of the longest sum.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def main(way: str, model: str, threads: str) -> None:
         try:
             import torch
 
-            from .torch_models import build
+            from .torch_models import Rounded, build, longest_sum
 
             torch.set_num_threads(int(threads))
             torch.set_grad_enabled(False)
@@ -61,10 +62,17 @@ def main(way: str, model: str, threads: str) -> None:
                 begin = time.perf_counter()
                 outputs = leaves(function(*inputs))
                 seconds = time.perf_counter() - begin
-            exact = leaves(deepcopy(module).double()(*(x.double() if x.is_floating_point() else x for x in inputs)))
-            off = error([x.numpy() for x in outputs], [x.numpy() for x in exact])
+            double, given = deepcopy(module).double(), [x.double() if x.is_floating_point() else x for x in inputs]
+            exact = [x.numpy() for x in leaves(double(*given))]
+            off = error([x.numpy() for x in outputs], exact)
+            about: dict[str, Any] = {}
+            if way == "eager":
+                with Rounded():
+                    about["rounded"] = error([x.numpy() for x in leaves(double(*given))], exact)
+                about["longest"] = longest_sum(module)
             reasons = [str(w.message) for w in noted if "eager mode" in str(w.message)]
-            send(compile_s=seconds, off=off, eager=reasons, graphs=torch._dynamo.utils.counters["stats"]["unique_graphs"])
+            graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+            send(compile_s=seconds, off=off, eager=reasons, graphs=graphs, **about)
         except Exception as failure:  # the outermost frame: whatever a way cannot do is a result
             send(error=f"{type(failure).__name__}: {failure}".strip())
             return

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from .torch import OF_WORDS, TIMM, TORCHVISION, WORDS
 from .torch_networks import _calibrate, _draw, _torchvision, _transformers
@@ -30,6 +31,24 @@ class Tensors(nn.Module):
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
         found = self.model(input_ids=tokens, attention_mask=mask)
         return tuple(t for t in found.to_tuple() if isinstance(t, torch.Tensor))
+
+
+class Rounded(TorchDispatchMode):
+    """Arithmetic in float64 in which each operation's result is rounded to float32, once."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        each = found if isinstance(found, (tuple, list)) else (found,)
+        for result, t in zip(func._schema.returns, each, strict=False):
+            view = result.alias_info is not None and not result.alias_info.is_write
+            if isinstance(t, torch.Tensor) and t.dtype == torch.float64 and not view:
+                t.copy_(t.float())
+        return found
+
+
+def longest_sum(module: nn.Module) -> int:
+    """Terms of the longest sum of products with a parameter: the elements of one row, at least 1."""
+    return max((p[0].numel() for p in module.parameters() if p.dim() > 1), default=1)
 
 
 def _vision(name: str) -> Model:
