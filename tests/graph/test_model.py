@@ -134,6 +134,13 @@ def test_equal_groups_name_their_own_nodes():
             net(x, *given)
 
 
+def test_groups_that_differ_in_the_sign_of_a_zero():
+    x = np.array([-1, -2, 3, 0], "float32")
+    nodes = [node("LeakyRelu", "x", name, alpha=alpha) for name, alpha in (("a", 0.0), ("b", -0.0))]
+    for found, alpha in zip(compiled(nodes, {"x": x}, ["a", "b"])(x), (0.0, -0.0), strict=True):
+        assert np.array_equal(np.signbit(found), np.signbit(np.where(x < 0, np.float32(alpha) * x, x)))
+
+
 def test_a_model_that_goes_gives_its_memory_back():
     resource = pytest.importorskip("resource")
     x = np.ones((1, 16 << 18), "float32")  # 16 MB

@@ -118,10 +118,16 @@ class Expr(Operators, Node):
 
 @node
 class Const(Expr):
-    """A literal: an int, float or bool of the given dtype."""
+    """A literal: an int, float or bool of the given dtype. Equality tells 0.0 from -0.0, as programs do."""
 
     value: Any  # an int, float or bool, as dtype says
     dtype: str = "int32"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Const or self.dtype != other.dtype:
+            return False
+        a, b = self.value, other.value
+        return a is b or (a == b and (float not in (type(a), type(b)) or a != 0 or math.copysign(1, a) == math.copysign(1, b)))
 
 
 @node

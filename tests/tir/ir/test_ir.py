@@ -6,7 +6,7 @@ import pytest
 import tir
 from tir import te
 from tir.interpreter import InterpreterError
-from tir.ir import NOT_SPATIAL, Axis, Buffer, PrimFunc, Var, buffer_nbytes, const
+from tir.ir import NOT_SPATIAL, Axis, Buffer, Const, PrimFunc, Var, buffer_nbytes, const
 from tir.script import parse
 from tir.traverse import axis_loops, blocks
 
@@ -62,3 +62,11 @@ def f(A: T.Buffer((7, 12), "float32"), B: T.Buffer((7,), "float32")):
     (block,) = blocks(func)
     assert axis_loops(block, Axis.SPATIAL) == {"i"} and axis_loops(block, Axis.REDUCE) == {"k_0"}
     assert axis_loops(block, *NOT_SPATIAL) == {"k_0", "k_1"} and axis_loops(block) == set()
+
+
+def test_equality_of_constants():
+    """Zeros of different signs are different programs; values of other types are equal where Python says so."""
+    zero, negative = Const(0.0, "float32"), Const(-0.0, "float32")
+    assert zero == Const(0, "float32") == Const(0.0, "float32") and negative == Const(-0.0, "float32")
+    assert zero != negative and Const(0, "float32") != negative and len({zero, negative}) == 2
+    assert Const(0.0, "float64") != zero and Const(0) != Var("x") and Const(1) != Const(True, "bool") and Const(7) != Const(13)
