@@ -36,15 +36,26 @@ def suits(c: Contraction, processor: CPU) -> bool:
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles on one core. Streams are prefetched, so a row of the matrix takes its multiply-adds, or loading it and
-    moving results; those that L1 does not hold are moved from L2, too. A matrix that is constant is packed."""
+    """The estimated cycles on one core. Streams are prefetched, so a step of a tile takes its multiply-adds and loads, and moving
+    results from L2 where L1 does not hold them. Elements of rows that evict each other come from L2 for each tile. A matrix that
+    is constant is packed."""
     if c.right.buffer.name in constants:
         return inf
-    rows, columns = size(c.rows), extent(c.columns[-1])
-    elements, nbytes, moved = columns * extent(c.reduction[0]), rows * columns * c.bits // 8, 2 * rows / _streams(c)
-    step = max(rows * processor.fma_cycles(c.bits), (1 + moved) / (processor.loads * processor.lanes(c.bits)))
-    far = moved * processor.read_cycles(c.bits, nbytes) if nbytes > processor.l1 else 0.0
-    return size((*c.batch, *c.columns[:-1])) * elements * (step + far)
+    rows, columns, streams, width = size(c.rows), extent(c.columns[-1]), _streams(c), _vectors(c, processor)
+    step = processor.step_cycles(rows * streams * width, (streams + 2 * rows) * width, rows * streams, waits=False)
+    step += processor.entry_cycles(0)
+    if rows * columns * c.bits > 8 * processor.l1:
+        step += 2 * rows * width * processor.lanes(c.bits) * processor.read_cycles(c.bits, processor.l1 + 1)
+    along = last_axis(c.left) == c.reduction[0].var.name
+    if along and processor.rows_in_a_set(rows, extent(c.reduction[0]) * c.bits // 8) > processor.l1_ways:
+        step += rows * streams * processor.memory.line[0]
+    turns = columns / (width * processor.lanes(c.bits)) * extent(c.reduction[0]) / streams
+    return float(size((*c.batch, *c.columns[:-1])) * turns * step)
+
+
+def _vectors(c: Contraction, processor: CPU) -> int:
+    """The vectors of columns of a tile at the seed: the results of a step fill half of the registers at most."""
+    return max(1, min(MAX_VECTORS, processor.registers // (2 * size(c.rows))))
 
 
 def _streams(c: Contraction) -> int:
@@ -59,8 +70,8 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     """
     machine: CPU = s.target.machine
     after, rows = epilogue(s, c.block), [loop_of(it) for it in c.rows]
-    most = max(1, min(MAX_VECTORS, machine.registers // (2 * size(c.rows))))
-    widths = [min(n * machine.lanes(c.bits), extent(c.columns[-1])) for n in (most, *range(1, MAX_VECTORS + 1))]
+    tried = (_vectors(c, machine), *range(1, MAX_VECTORS + 1))
+    widths = [min(n * machine.lanes(c.bits), extent(c.columns[-1])) for n in tried]
     width = s.choose(f"{c.block} columns", list(dict.fromkeys(widths)), block=c.block)
     tile, lane = s.split(loop_of(c.columns[-1]), [None, width])
     part, step = s.split(loop_of(c.reduction[0]), [_streams(c), None])

@@ -30,7 +30,7 @@ def chosen(func, target=ONE):
     return any("few rows" in rule for rule in templates.decided(func, tir.Target(target)).rules)
 
 
-@pytest.mark.parametrize("shape", [(3, 3, 577, 64), (1, 2, 1021, 12), (7, 1, 700, 40), (2, 4, 1300, 8), (1, 3, 1000, 109)])
+@pytest.mark.parametrize("shape", [(3, 3, 577, 576), (1, 2, 1021, 212), (7, 2, 700, 504), (2, 3, 1300, 504), (1, 3, 1000, 109)])
 @pytest.mark.parametrize("target", [ONE, TWO])
 def test_products(shape, target):
     batch, rows, columns, steps = shape
@@ -45,25 +45,32 @@ def test_products(shape, target):
 
 def test_the_matrix_is_read_in_place_along_its_rows():
     """A part of a larger array is not copied, and a stream goes on from one row to the next."""
-    s = tir.default_schedule(product(3, 3, 576, 64, room=1), f"{ONE} -mcpu znver4")
-    assert "alloc_buffer((3, 64, 576))" not in s.script
-    found = re.search(r"T\.axis\.reduce\(64, (\w+) \* 8 \+ (\w+)\)", s.script)
+    s = tir.default_schedule(product(3, 3, 576, 576, room=1), f"{ONE} -mcpu znver4")
+    assert "alloc_buffer((3, 576, 576))" not in s.script
+    found = re.search(r"T\.axis\.reduce\(576, (\w+) \* 72 \+ (\w+)\)", s.script)
     assert found is not None and s.get_loops("C").index(found[2]) < s.get_loops("C").index(found[1])
 
 
 def test_short_rows_constants_and_many_rows_have_other_schedules():
     target = f"{ONE} -mcpu znver4"
-    assert chosen(product(3, 3, 576, 64), target)
+    assert chosen(product(3, 3, 576, 576), target)
     assert not chosen(product(3, 3, 64, 576), target)  # registers hold a row of results
-    assert not chosen(product(3, 3, 576, 64, constant=True), target)
-    assert not chosen(product(3, 30, 576, 64), target)
+    assert not chosen(product(3, 3, 576, 576, constant=True), target)
+    assert not chosen(product(3, 30, 576, 576), target)
+
+
+def cycles(rows, columns=576, steps=576):
+    machine = tir.Target("llvm -mcpu znver4 -num-cores 1").machine
+    return few_rows.cycles(gemm.matches(find_block(product(3, rows, columns, steps), "C")), machine)
 
 
 def test_more_rows_are_never_faster():
-    machine = tir.Target("llvm -mcpu znver4 -num-cores 1").machine
-
-    def cycles(rows):
-        return few_rows.cycles(gemm.matches(find_block(product(3, rows, 576, 64), "C")), machine)
-
     found = [cycles(rows) for rows in range(2, 9)]
     assert found == sorted(found)
+
+
+def test_rows_in_one_set_of_l1_evict_each_other():
+    """Elements of rows that are a page apart come from L2 where L1 has no ways for all of them."""
+    assert cycles(3, 577, 1024) < 1.1 * cycles(3, 577, 1016)
+    assert cycles(13, 577, 1024) > 1.5 * cycles(13, 577, 1016)
+    assert not chosen(product(1, 13, 577, 1024), f"{ONE} -mcpu znver4")
