@@ -47,8 +47,9 @@ class Rounded(TorchDispatchMode):
 
 
 def longest_sum(module: nn.Module) -> int:
-    """Terms of the longest sum of products with a parameter: the elements of one row, at least 1."""
-    return max((p[0].numel() for p in module.parameters() if p.dim() > 1), default=1)
+    """Terms of the longest sum of products with a weight: the elements of one row, at least 1."""
+    weights = (p for name, p in module.named_parameters() if name.endswith("weight") and p.dim() > 1)
+    return max((p[0].numel() for p in weights), default=1)
 
 
 def _vision(name: str) -> Model:
