@@ -37,7 +37,7 @@ from ..passes.warp_memory import LDMATRIX, PRODUCTS, TRANSPOSED
 from .banks import ThreadAccess
 from .expressions import STORAGE, VALUE, ExpressionWriter, bytes_at_once, flat_offset
 from .lanes import lane_outside_divisions, same_in_lanes
-from .prelude import prelude
+from .prelude import FUNCTIONS, prelude
 from .program import DeviceFunction, Program, lower_cuda
 
 ASYNC_COPY_BYTES = (4, 8, 16)  # bytes that can be copied to shared memory without waiting
@@ -45,12 +45,12 @@ MAX_GATHERED_LANES = 16  # elements, a register each, that an unrolled loop load
 MAX_UNROLLED_STATEMENTS = 4096  # statements; a loop over a local buffer that would make more is not unrolled
 VECTOR = {16: "int4", 8: "int2", 4: "int", 2: "short"}  # types by the bytes that they move
 
-# Names of CUDA and the prelude, beside the keywords of C++.
+# Names of CUDA, beside the keywords of C++.
 _WORDS = """
-half fabs min max minimum maximum magnitude floordiv floormod truncated
+half fabs fabsf fma fmaf min max truncated
 threadIdx blockIdx blockDim gridDim warpSize dynamic_shared y0 y1 yn j0 j1 jn
 """
-KEYWORDS = C_WORDS | frozenset(_WORDS.split()) | frozenset(INTRINSICS)
+KEYWORDS = C_WORDS | frozenset((*_WORDS.split(), *INTRINSICS, *FUNCTIONS))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from tir.memory import SHARED
 from tir.traverse import substitute, variables
 
 from ..passes.cross_thread_reduction import SHUFFLE
+from ..passes.multiply_by_reciprocals import INVERSE
 from ..passes.warp_memory import TF32
 from .banks import ThreadAccess
 
@@ -131,6 +132,10 @@ class ExpressionWriter:
             if a.dtype.startswith("u") or (low is not None and low >= 0 and least is not None and least > 0):
                 return f"{self.at(a, 6)} {'/' if op == '//' else '%'} {self.at(b, 7)}", 6
             return f"floor{'div' if op == '//' else 'mod'}<{kind}>({self(a)}, {self(b)})", ATOM
+        if op == "/" and isinstance(b, Const) and (inverse := _exact_inverse(b)) is not None:
+            op, b = "*", inverse
+        if op == "/" and kind == "float":
+            return rounded_to_half(f"quotient({self(a)}, {self(b)})", a.dtype), ATOM
         symbol, own = OPERATORS[op]
         if op in COMPARISONS or op in ("and", "or"):
             return f"{self.at(a, own)} {symbol} {self.at(b, own + 1)}", own
@@ -167,8 +172,8 @@ class ExpressionWriter:
         texts = [self(a) for a in args]
         if op == SHUFFLE:
             return f"__shfl_xor_sync({int(args[2].value):#x}u, {texts[0]}, {texts[1]})"  # type: ignore[attr-defined]
-        if op == TF32:
-            return f"tf32({texts[0]})"
+        if op in (TF32, INVERSE):
+            return f"{op}({texts[0]})"
         if op == "abs" and dtypes.is_int(dtype):
             return f"({VALUE[dtype]})magnitude<{VALUE[dtype]}>({texts[0]})"
         if op == "popcount":
@@ -265,6 +270,13 @@ def literal(c: Const) -> tuple[str, int]:
     if c.dtype == "int32" and c.value == -(2**31):
         return "(-2147483647 - 1)", ATOM
     return f"{c.value}{suffix}", 7 if c.value < 0 else ATOM
+
+
+def _exact_inverse(c: Const) -> Const | None:
+    """The reciprocal of a power of two, if both are normal numbers."""
+    if not dtypes.is_float(c.dtype) or abs(math.frexp(c.value)[0]) != 0.5:
+        return None
+    return Const(1 / c.value, c.dtype) if min(abs(c.value), abs(1 / c.value)) >= dtypes.TABLE[c.dtype].tiny else None
 
 
 def from_storage(element: str, dtype: str) -> str:

@@ -78,8 +78,45 @@ template <typename T> __device__ __forceinline__ T float_quotient(T a, T b) {
 template <typename T, typename F> __device__ __forceinline__ T saturated(F x, T low, T high) {
   return x != x ? (T)0 : x <= (F)low ? low : x >= (F)high ? high : (T)x;
 }""",
+    "inverse_estimate": """// 1 / x, within one unit in the last place of float and 2^-20 for double; 0 and infinity for subnormal numbers.
+__device__ __forceinline__ float inverse_estimate(float x) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+__device__ __forceinline__ double inverse_estimate(double x) {
+  double r;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(x));
+  return r;
+}""",
+    "normal_inverse": """// 1 / x, to the nearest if neither is subnormal.
+__device__ __forceinline__ double normal_inverse(double x) { return 1.0 / x; }
+__device__ __forceinline__ float normal_inverse(float x) {
+  float r = inverse_estimate(x), s = fmaf(r, fmaf(-x, r, 1.0f), r);
+  return s == s ? s : r; // infinity for zero, zero for infinity
+}""",
+    "quotient": """// x / y as IEEE 754 rounds it, without a call for subnormal numbers. Where none can occur, a quotient corrected by its remainder
+// is the nearest (Markstein, Computation of elementary functions, 1990); the compiler's own division has the same steps. Other
+// quotients are those of doubles, rounded once more with the same result (Figueroa, When is double rounding innocuous, 1995).
+__device__ __forceinline__ float quotient(float x, float y) {
+#if __USE_FAST_MATH__
+  return x / y;
+#else
+  float r = inverse_estimate(y);
+  r = fmaf(r, fmaf(-y, r, 1.0f), r);
+  float q = x * r;
+  q = fmaf(fmaf(-y, q, x), r, q);
+  if (fabsf(q) > 0x1p-120f && fabsf(q) < 0x1p120f && fabsf(x) > 0x1p-96f) return q;
+  double a = x, b = y, estimate = inverse_estimate(b), s = estimate;
+  s = fma(s, fma(-b, s, 1.0), s);
+  s = fma(s, fma(-b, s, 1.0), s);
+  double p = a * s;
+  p = fma(fma(-b, p, a), s, p);
+  return p == 0 || p != p ? a * estimate : p; // zeros, infinities and NaN
+#endif
+}""",
     "sigmoid": """template <typename T> __device__ __forceinline__ T sigmoid(T x) { return (T)1 / ((T)1 + (T)exp(-x)); }
-template <> __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }""",
+template <> __device__ __forceinline__ float sigmoid(float x) { return quotient(1.0f, 1.0f + expf(-x)); }""",
     "copy_async_wait": """// The copies of this thread are there, but for the latest groups.
 template <int groups> __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
@@ -148,5 +185,10 @@ __device__ __forceinline__ unsigned short bfloat16_bits(float x) {
 
 
 def prelude(text: str) -> str:
-    """The functions that `text` calls."""
-    return "\n".join(code for name, code in FUNCTIONS.items() if re.search(rf"\b{name}\b", text))
+    """The functions that `text` calls, and those that these call."""
+    used: list[str] = []
+    for name, code in reversed(FUNCTIONS.items()):
+        if re.search(rf"\b{name}[<(]", text):
+            used.insert(0, code)
+            text += code
+    return "\n".join(used)

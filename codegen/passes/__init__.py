@@ -16,7 +16,7 @@ from .cross_thread_reduction import lower_cross_thread_reduction
 from .guards import clip_loops, version_guards
 from .interleave_functions import interleave_functions
 from .lower_blocks import lower_blocks
-from .multiply_by_reciprocals import multiply_by_reciprocals
+from .multiply_by_reciprocals import multiply_by_reciprocals, share_reciprocals
 from .order_unrolled import order_unrolled
 from .promote_registers import promote_registers
 from .promote_temporaries import promote_temporaries
@@ -87,6 +87,7 @@ GPU_PASSES: tuple[Pass, ...] = (
     lower_thread_binding,
     compact_local_buffers,
     lower_warp_memory,
+    share_reciprocals,
     simplify_all,
     compact_strides,
     unroll,

@@ -1,16 +1,34 @@
-"""Division by a loop-invariant number becomes multiplication by its reciprocal in vectorised loops."""
+"""Division by a loop-invariant number becomes multiplication by its reciprocal in annotated loops."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from tir import dtypes
-from tir.ir import Binary, Const, Expr, For, If, Kind, Let, Node, PrimFunc, Select, Stmt, annotation, conjunction
+from tir.ir import (
+    Binary,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    For,
+    If,
+    Kind,
+    Let,
+    Node,
+    PrimFunc,
+    Select,
+    Stmt,
+    Var,
+    annotation,
+    conjunction,
+)
 from tir.te.elementwise import abs as magnitude
-from tir.traverse import children, loads, map_statements, rewrite, stored_names, variables, walk_stmts
+from tir.traverse import children, fresh, loads, map_statements, rewrite, stored_names, variables, walk, walk_stmts
 
 ANNOTATION = "allow_reciprocal"
+INVERSE = "normal_inverse"  # a call: 1 / its argument, if neither is subnormal
 
 
 def multiply_by_reciprocals(func: PrimFunc, target) -> PrimFunc:
@@ -26,19 +44,12 @@ def multiply_by_reciprocals(func: PrimFunc, target) -> PrimFunc:
     def visit(s: Stmt) -> Stmt:
         if not isinstance(s, For) or s.kind is not Kind.VECTORIZED or not annotation(s.annotations, ANNOTATION):
             return map_statements(s, visit)
-        written = stored_names(s.body)
-        inside = {s.var.name, *(n.var.name for n in walk_stmts(s.body) if isinstance(n, For | Let))}
-        certain = {*_certain(s.body)}
+        shared, certain = _shared_divisors(s), {*_certain(s.body)}
         divisors: dict[Expr, None] = {}
-
-        def stays(e: Expr) -> bool:
-            return not inside & variables(e) and not any(x.buffer.name in written for x in loads(e))
 
         def product(n: Node, scaled: bool) -> Expr | None:
             match n:
-                case Binary("/", x, y) if (
-                    dtypes.computed(y.dtype) == y.dtype and dtypes.is_float(y.dtype) and stays(y) and not stays(x)
-                ):
+                case Binary("/", x, y) if shared(n):
                     if y in certain:
                         divisors[y] = None
                         if not scaled:
@@ -51,6 +62,51 @@ def multiply_by_reciprocals(func: PrimFunc, target) -> PrimFunc:
         return If(conjunction(*map(_near_one, divisors)), plain, scaled) if divisors else scaled
 
     return func.with_(body=visit(func.body))
+
+
+def share_reciprocals(func: PrimFunc, target) -> PrimFunc:
+    """Rewrite   for j in range(n, {"allow_reciprocal": True}): B[j] = x(j) / y
+              => c = a power of two; r = normal_inverse(y * c)
+                 for j in range(n, ...): B[j] = x(j) * c * r
+
+    with c and the conditions of `multiply_by_reciprocals`, for compilers that move no division out of an unrolled loop. A divisor
+    evaluated only under a condition remains one, unless its element exists in any case.
+    """
+    taken = {n.name for n in walk(func) if isinstance(n, Var | Buffer)}
+
+    def visit(s: Stmt) -> Stmt:
+        if not isinstance(s, For) or not annotation(s.annotations, ANNOTATION):
+            return map_statements(s, visit)
+        shared, certain = _shared_divisors(s), {*_certain(s.body)}
+        found: dict[Expr, tuple[Var, Var]] = {}
+
+        def product(n: Node) -> Expr | None:
+            match n:
+                case Binary("/", x, y) if shared(n) and (y in certain or not any(variables(*z.indices) for z in loads(y))):
+                    if y not in found:
+                        found[y] = Var(fresh(taken, "scale"), y.dtype), Var(fresh(taken, "reciprocal"), y.dtype)
+                    scale, reciprocal = found[y]
+                    return x * scale * reciprocal
+            return None
+
+        body = rewrite(s.body, product)
+        result: Stmt = s.with_(body=visit(body))
+        for y, (c, r) in found.items():
+            result = Let(c, normal_scale(y), Let(r, Call(INVERSE, (y * c,), y.dtype), result))
+        return result
+
+    return func.with_(body=visit(func.body))
+
+
+def _shared_divisors(s: For) -> Callable[[Binary], bool]:
+    """A test for quotients in a loop by a float that is the same in all iterations, of values that are not."""
+    written = stored_names(s.body)
+    inside = {s.var.name, *(n.var.name for n in walk_stmts(s.body) if isinstance(n, For | Let))}
+
+    def stays(e: Expr) -> bool:
+        return not inside & variables(e) and not any(x.buffer.name in written for x in loads(e))
+
+    return lambda e: dtypes.computed(e.dtype) == e.dtype and dtypes.is_float(e.dtype) and stays(e.b) and not stays(e.a)
 
 
 def _certain(n: Node) -> Iterator[Node]:

@@ -354,7 +354,8 @@ class _WarpLowering:
             starts[name] = Const(0)
             if loop.extent.value > n:
                 number = Var(fresh(self.taken, f"{name}_tile"))
-                outer.append((For(number, Const(int(loop.extent.value) // n), s.body, Kind.UNROLLED), side == 1))
+                tiles = Const(int(loop.extent.value) // n)
+                outer.append((For(number, tiles, s.body, Kind.UNROLLED, annotations=loop.annotations), side == 1))
                 starts[name] = number * n
             where[name] = starts[name] + group * layout.group[side] + member * layout.member[side]
         within: list[Expr] = [Const(0), Const(0)]  # the row and the column in the tile, without those of the lane
@@ -366,6 +367,8 @@ class _WarpLowering:
             kind = Kind.VECTORIZED if number_of == last and len(pair) == 2 else Kind.UNROLLED
             outer.append((For(part, Const(count), s.body, kind), columns > 0))
             within = [within[0] + part * rows, within[1] + part * columns]
+        if layout.parts[last][2]:  # rows outside, so that what a row shares is found once
+            outer.sort(key=lambda x: x[1])
         for name, inside in zip(pair, within, strict=False):
             where[name] = where[name] + inside
 

@@ -141,11 +141,17 @@ def nest(s: OpenSchedule, found: Rows) -> list[str]:
 def _vectorize(s: OpenSchedule, block: str) -> None:
     """Run a block's innermost loop in vectors, which may prefetch the next row. Quotients by a number of the row may be products
     with its reciprocal."""
-    loop, column = s.get_loops(block)[-1], s.block(block).iters[-1].var.name
+    loop = s.get_loops(block)[-1]
     s.vectorize(loop)
     _fetch_next_row(s, block)
-    quotients = [n for n in walk(s.block(block).body) if isinstance(n, Binary) and n.op == "/" and dtypes.is_float(n.dtype)]
-    if any(column not in variables(n.b) for n in quotients):
+    allow_reciprocals(s, block, loop)
+
+
+def allow_reciprocals(s: Schedule, block: str, loop: str) -> None:
+    """Allow quotients by a number of the row to be products with its reciprocal, in a loop along a row of a block."""
+    b = find_block(s.func, block)
+    quotients = [n for n in walk(b.body) if isinstance(n, Binary) and n.op == "/" and dtypes.is_float(n.dtype)]
+    if any(b.iters[-1].var.name not in variables(n.b) for n in quotients):
         s.annotate(loop, "allow_reciprocal", True)
 
 

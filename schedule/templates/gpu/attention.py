@@ -16,6 +16,7 @@ from tir.traverse import loads, variables
 
 from .. import attention
 from ..block_analysis import Contraction, at_axes, contraction, driven_axes, is_elementwise, last_axis, size, stored
+from ..rowwise import allow_reciprocals
 from ..template import Template, Verdict
 from . import tensor_cores
 from .launch import (
@@ -140,6 +141,7 @@ def build(s: OpenSchedule, found: attention.Attention) -> None:
     for name in s.get_child_blocks(blocks):
         if not any("threadIdx" in s.loop(x).thread for x in s.get_loops(name)):
             _share_rows(s, name, rank, (blocks, step), warps)
+            allow_reciprocals(s, name, s.get_loops(name)[-1])
         s.scheduled[name] = Stage.BOUND
     for name in (*stages, first, result.block, after):
         s.scheduled[name] = Stage.BOUND

@@ -18,7 +18,7 @@ from tir.memory import WARP
 from tir.traverse import loads, walk
 
 from ..block_analysis import epilogue, is_elementwise, reuses_data, size, stored
-from ..rowwise import Rows, by_rows, written_axes
+from ..rowwise import Rows, allow_reciprocals, by_rows, written_axes
 from ..template import Template, Verdict
 from .launch import inline_stage, reduces_along_memory
 from .products import few_results
@@ -228,6 +228,7 @@ def _bind_stage(s: OpenSchedule, name: str, row: str, threads: int, width: int, 
     outer, thread, lane = s.split(inner[-1], [None, threads, width])
     s.reorder(thread, *inner[:-1], outer, lane)
     s.bind(thread, "threadIdx.x")
+    allow_reciprocals(s, name, outer)
     if held:
         s.unroll(outer)
     if s.block(name).init is None:

@@ -28,6 +28,21 @@ static inline float float16_value(unsigned short bits) { _Float16 h; memcpy(&h, 
 static inline unsigned short float16_bits(float x) { _Float16 h = (_Float16)x; unsigned short b; memcpy(&b, &h, 2); return b; }
 static inline float tf32(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000) & 0xffffe000); }
 
+// An approximate reciprocal: wrong by a unit in the last place up or down as the bits have it; subnormal numbers are zeros. From
+// it one step makes the nearest reciprocal, by which the assembler expands rcp.rn: no unit is wrong where a step would not mend it.
+static inline float inverse_estimate(float x) {
+  if (!(fabsf(x) > 0 && fabsf(x) < INFINITY)) return 1 / x;
+  if (fabsf(x) < 0x1p-126f) return copysignf(INFINITY, x);
+  float r = 1 / x;
+  unsigned bits = __float_as_uint(x) * 2654435761u >> 30;
+  if (~__float_as_uint(x) & 0x7fffff) r = bits == 0 ? nextafterf(r, 0) : bits == 1 ? nextafterf(r, 2 * r) : r;
+  return fabsf(r) < 0x1p-126f ? copysignf(0, r) : r;
+}
+static inline double inverse_estimate(double x) {
+  if (!(fabs(x) > 0 && fabs(x) < INFINITY)) return 1 / x;
+  return 1 / x * (1 + ((int)(__float_as_uint((float)x) * 2654435761u >> 30) - 2) * 0x1p-21);
+}
+
 // --- memory -----------------------------------------------------------------------------------------------------------
 
 struct Cell;  // who touched an element, and when
