@@ -78,7 +78,7 @@ template <typename T> __device__ __forceinline__ T float_quotient(T a, T b) {
 template <typename T, typename F> __device__ __forceinline__ T saturated(F x, T low, T high) {
   return x != x ? (T)0 : x <= (F)low ? low : x >= (F)high ? high : (T)x;
 }""",
-    "inverse_estimate": """// 1 / x, within one unit in the last place of float and 2^-20 for double; 0 and infinity for subnormal numbers.
+    "inverse_estimate": """// 1 / x, within a unit in the last place of float and 2^-20 of double; subnormal numbers are zeros.
 __device__ __forceinline__ float inverse_estimate(float x) {
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
@@ -95,9 +95,9 @@ __device__ __forceinline__ float normal_inverse(float x) {
   float r = inverse_estimate(x), s = fmaf(r, fmaf(-x, r, 1.0f), r);
   return s == s ? s : r; // infinity for zero, zero for infinity
 }""",
-    "quotient": """// x / y as IEEE 754 rounds it, without a call for subnormal numbers. Where none can occur, a quotient corrected by its remainder
-// is the nearest (Markstein, Computation of elementary functions, 1990); the compiler's own division has the same steps. Other
-// quotients are those of doubles, rounded once more with the same result (Figueroa, When is double rounding innocuous, 1995).
+    "quotient": """// x / y as IEEE 754 rounds it, without a call. Where no number is subnormal, the remainder corrects
+// x / y to the nearest (Markstein, Computation of elementary functions, 1990); the compiler has the same steps. Others are
+// divided as doubles, and rounded once more with the same result (Figueroa, When is double rounding innocuous, 1995).
 __device__ __forceinline__ float quotient(float x, float y) {
 #if __USE_FAST_MATH__
   return x / y;

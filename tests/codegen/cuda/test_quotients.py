@@ -67,7 +67,7 @@ def test_a_reciprocal_is_found_once_for_a_row(dtype: str, unit: float) -> None:
     assert text.count("normal_inverse(") == 1 and "/" not in text and text.index("normal_inverse") < text.index("for (")
     (emulated,) = emulate(program)
     values = np.concatenate([SPECIAL, [1e-300, 1e300, 5e-324]] if dtype == "float64" else [SPECIAL, -SPECIAL[:2]]).astype(dtype)
-    for start in range(0, len(values) - 2):
+    for start in range(len(values) - 2):
         a, r = np.tile(np.resize(-values[::-1], 13), (3, 1)).astype(dtype), values[start : start + 3].copy()
         result = np.zeros_like(a)
         emulated(a, r, result)
