@@ -146,8 +146,7 @@ def _factor_loads(body: Store) -> tuple[Load, Load] | None:
 def reused(block: Block) -> bool:
     """True where a block of constant extents uses all that it reads many times, so that it gains by tiles in caches and
     registers."""
-    own = stored(block).buffer.name
-    used = [_index_axes(x) for x in loads(block.body) if x.buffer.name != own]
+    used = [_index_axes(x) for x in loads(block.body) if x.buffer.name not in stored_names(block.body)]
     least = min((size(it for it in block.iters if it.var.name not in names) for names in used), default=1)
     return least >= MIN_REUSES
 

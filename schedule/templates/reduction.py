@@ -8,9 +8,9 @@ from schedule.machine import CPU
 from schedule.open_schedule import Declined, OpenSchedule, extent, is_spatial, lane_bits
 from schedule.open_trace import Role
 from tir.ir import Binary, Block, Const, Iter, Store, Var
-from tir.traverse import loads
+from tir.traverse import loads, stored_names, stores
 
-from .block_analysis import counted, divisible, epilogue, loop_of, merged, regular, size, stored
+from .block_analysis import counted, divisible, epilogue, loop_of, merged, regular, size
 from .division import MIN_EACH, doubled, tried
 from .lanes import in_lanes, partial_results
 from .marks import done, one_of, share, teams
@@ -21,10 +21,11 @@ ROWS_PER_PASS = 8
 
 
 def matches(block: Block) -> bool:
-    """True where a block is a reduction at axes with constant extents, each with a loop of its own, that stores at axes."""
-    if not block.is_reduction or block.init is None or not isinstance(block.body, Store):
+    """True where a block is a reduction at axes with constant extents, each with a loop of its own, that stores at axes: of a
+    value, or of several that come together, in parts."""
+    if not block.is_reduction or block.init is None or not (isinstance(block.body, Store) or divisible(block)):
         return False
-    return regular(block) and all(isinstance(i, Var | Const) for i in block.body.indices)
+    return regular(block) and all(isinstance(i, Var | Const) for x in stores(block.body) for i in x.indices)
 
 
 def build(s: OpenSchedule, block: str) -> None:
@@ -57,7 +58,7 @@ def _as_one_axis(s: OpenSchedule, b: Block) -> None:
         along: list[Iter] = []
         for index, length in reversed(list(zip(load.indices, load.buffer.shape, strict=True))):
             found = next((it for it in b.iters if not is_spatial(it) and index == it.var), None)
-            if found is None or load.buffer.name == stored(b).buffer.name:
+            if found is None or load.buffer.name in stored_names(b.body):
                 break
             along.insert(0, found)
             if length != found.extent:
@@ -71,7 +72,7 @@ def _contiguous_axis(block: Block) -> Iter | None:
     """The reduction axis that is the last index of a load, or by its remainder; None if there is none."""
     reduce_axes = [it for it in block.iters if not is_spatial(it)]
     for load in loads(block.body):
-        if load.buffer.name != stored(block).buffer.name and load.indices:
+        if load.buffer.name not in stored_names(block.body) and load.indices:
             last = load.indices[-1].a if isinstance(load.indices[-1], Binary) and load.indices[-1].op == "%" else load.indices[-1]
             found = next((it for it in reduce_axes if last == it.var), None)
             if found is not None:
@@ -154,7 +155,8 @@ def _share_merged(s: OpenSchedule, first: str, second: str, count: int, threads:
 def _reduce_across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
     """Reduce across memory: each lane has a result of its own, of the last dimension stored. For many results, some rows are
     added to all of them before the next ones, so that memory is read in its order."""
-    vector = next((it for it in b.spatial if stored(b).indices and it.var == stored(b).indices[-1]), None)
+    place = stores(b.body)[0].indices
+    vector = next((it for it in b.spatial if place and it.var == place[-1]), None)
     if vector is None:
         return
     reduce_axes = [it for it in b.iters if not is_spatial(it)]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tir
+from schedule import templates
 from tests import programs
 from tir import te, workloads
 from tir.analysis.positions import position
@@ -177,3 +178,18 @@ def test_blocks_of_threads_are_whole_warps(name):
         assert name not in PRODUCTS or n * threads(found[0], "threadIdx") >= 4096
         longest.append(-(-n // target.machine.sms) * (iterations(found[0]) // n))
     assert longest == sorted(longest, reverse=True)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((64, 577), 1), ((109, 33), 0), ((7, 13), 1), ((5001,), 0), ((3, 31, 109), 1)])
+@pytest.mark.parametrize("cores", [1, 2])
+def test_places_of_maxima_are_reductions_too(shape, axis, cores):
+    """Values that are reduced together have lanes and threads as one has; of equal elements the first counts."""
+    X, k = te.placeholder(shape, name="X"), te.reduce_axis((0, shape[axis]), name="k")
+    rest = tuple(n for d, n in enumerate(shape) if d != axis)
+    place, _ = te.compute(rest, lambda *i: te.argmax((k, X[(*i[:axis], k, *i[axis:])]), axis=k), name="Y")
+    func, target = te.create_prim_func([X, place]), tir.Target("llvm", num_cores=cores)
+    found = templates.decided(func, target)
+    assert found is not None and found.rules == ["Y: reduction"]
+    x, y = np.random.default_rng(0).integers(-9, 10, shape).astype("float32"), np.zeros(rest, "int32")
+    tir.compile(func, target, cache=None)(x, y)
+    np.testing.assert_array_equal(y, x.argmax(axis))
