@@ -142,3 +142,32 @@ def test_batch_norms_have_the_statistics_of_inference():
                     0.01 < x.abs().max() < (CALIBRATION * 7 * 13 - 1) ** 0.5
                     and x.pow(2).mean(dim=(2, 3)).sqrt().max() < 7**0.5 + 1
                 )
+
+
+@WITH_TORCH
+@pytest.mark.parametrize("change", ["none", "eps", "bias", "gelu"])
+def test_the_bound_tells_small_defects_from_roundings(change):
+    """Float32 is within it; an epsilon of 2e-5 for 1e-5, a bias that lacks, and another formula of gelu are not."""
+    from copy import deepcopy
+
+    import torch
+
+    from benchmarks.network_contender import error
+    from benchmarks.torch_models import Rounded, longest_sum
+
+    torch.manual_seed(0)
+    norm = torch.nn.BatchNorm2d(13)
+    norm.running_var.fill_(0.1)
+    module = torch.nn.Sequential(torch.nn.Conv2d(7, 13, 3), norm, torch.nn.GELU(), torch.nn.Flatten(), torch.nn.Linear(325, 109))
+    module, x = module.eval(), torch.randn(1, 7, 7, 7)
+    with torch.no_grad():
+        double = deepcopy(module).double()
+        exact = [double(x.double()).numpy()]
+        with Rounded():
+            rounded = error([double(x.double()).numpy()], exact)
+        norm.eps *= 2 if change == "eps" else 1
+        module[2].approximate = "tanh" if change == "gelu" else "none"
+        if change == "bias":
+            module[4].bias[3] = 0
+        off = error([module(x).numpy()], exact)
+    assert (off <= benchmark.allowed({"rounded": rounded, "longest": longest_sum(module)})) == (change == "none")
