@@ -66,8 +66,8 @@ def mixed() -> PrimFunc:
     return te.create_prim_func([A, Y, W, last])
 
 
-def with_bytes() -> PrimFunc:
-    """`mixed`, and a product of int8: Q = U · V."""
+def with_more() -> PrimFunc:
+    """`mixed`, a product of int8, Q = U · V, and means of the rows of A, weighted by their softmax: H."""
     func = mixed()
     U, V = te.placeholder((M, N), "int8", name="U"), te.placeholder((N, N), "int8", name="V")
     k = te.reduce_axis((0, N), name="k")
@@ -76,7 +76,18 @@ def with_bytes() -> PrimFunc:
         return U[i, k].astype("int32") * V[k, j].astype("int32")
 
     product = te.create_prim_func([U, V, te.compute((M, N), lambda i, j: te.sum(term(i, j), axis=k), name="Q")])
-    return func.with_(params=(*func.params, *product.params), body=seq(func.body, product.body))
+    means = _weighted_means()
+    params = (*func.params, *product.params, *means.params)
+    return func.with_(params=params, body=seq(func.body, product.body, *means.body.stmts))
+
+
+def _weighted_means() -> PrimFunc:
+    A = te.placeholder((M, N), name="G")
+    g, r, h = (te.reduce_axis((0, N), name=name) for name in "grh")
+    top = te.compute((M,), lambda a: te.max(A[a, g], axis=g), name="top")
+    power = te.compute((M, N), lambda b, n: te.exp(A[b, n] - top[b]), name="power")
+    total = te.compute((M,), lambda c: te.sum(power[c, r], axis=r), name="total")
+    return te.create_prim_func([A, te.compute((M,), lambda d: te.sum(power[d, h] / total[d] * A[d, h], axis=h), name="H")])
 
 
 def fused() -> PrimFunc:
@@ -240,8 +251,15 @@ def program(row: str) -> tuple[PrimFunc, dict[str, Case], list[str]]:
         case "chain":
             return chain(), elementwise("S25", "S24", "S26"), ["S25", "i"]
         case "mixed":
-            cases = elementwise("S3", "E3", "P3") | reducing(3) | {"make_unsigned": lambda s: ["Q", "U"]}
-            return with_bytes(), cases, ["S3", "i"]
+            cases = (
+                elementwise("S3", "E3", "P3")
+                | reducing(3)
+                | {
+                    "make_unsigned": lambda s: ["Q", "U"],
+                    "rolling_update": lambda s: [s.get_loops(b)[-1] for b in ("top", "power", "total", "H")],
+                }
+            )
+            return with_more(), cases, ["S3", "i"]
         case "fused":
             cases = elementwise("S3", "E3", "P3", depth=1) | reducing(3)
             return fused(), {k: v for k, v in cases.items() if k not in WHOLE_NESTS}, ["S3", "i_48_1"]

@@ -166,7 +166,7 @@ def read_near(elements: int, bits: int, processor: CPU) -> float:
 
 def parts(c: Convolution, t: RegisterTile, processor: CPU) -> list[int]:
     """The number of parts into which each axis of the sum is cut, the outer ones first. A part of a panel of weights then stays
-    in half of L2 while all pixels come by. All are 1 where the results of these pixels would not stay there to be transposed."""
+    in L2 while all pixels come by. All are 1 where the results of these pixels would not stay there to be transposed."""
     nbytes, room = c.contraction.bits // 8, processor.l2_reuse_bytes
     left = ceil(size(c.reduction) * t.columns * nbytes / room)
     if c.transposed_result and size(c.pixels) * t.columns * nbytes > room:
@@ -188,7 +188,7 @@ class Sum(StrEnum):
 
 
 def variants(c: Convolution, processor: CPU) -> list[Sum]:
-    """The ways to run a sum that are worth a sketch, the seed's first: whole, or in parts if a panel exceeds half of L2."""
+    """The ways to run a sum that are worth a sketch, the seed's first: whole, or in parts if a panel exceeds its share of L2."""
     t, usual = _seed(c, processor)
     panel = size(c.reduction) * t.columns * c.contraction.bits // 8
     found = [Sum.WHOLE, *([Sum.IN_PARTS] if panel > processor.l2_reuse_bytes else [])]

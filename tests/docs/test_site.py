@@ -6,6 +6,7 @@ import posixpath
 import re
 import runpy
 from collections import Counter
+from types import ModuleType
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_lessons_are_pages_with_their_pictures_and_what_they_print(texts):
 def test_the_reference_has_what_tir_offers(texts):
     """Every public name but the modules; signature and docstring of each."""
     on_pages = {name for _, names in site.REFERENCE.values() for group in names.values() for name in group.split()}
-    modules = {name for name in tir.__all__ if type(getattr(tir, name)).__name__ in ("module", "_Package")}
+    modules = {name for name in tir.__all__ if isinstance(getattr(tir, name), ModuleType)}
     assert set(tir.__all__) - modules - on_pages == set()
     assert site.entry("tir", "equivalent").startswith("## equivalent\n\n```python\ntir.equivalent(f: ")
     kernel = site.entry("tir", "Kernel")

@@ -91,8 +91,9 @@ def iterations(nest: list[For], *kinds: Kind) -> int:
 
 
 def nests(func: PrimFunc) -> list[list[For]]:
-    """The loops of each block that has many iterations, those of most first."""
+    """The loops of each block that has many iterations, those of most first. The lanes of a vector are combined by vectors."""
     found = sorted((loops_to(func.body, b.name) for b in blocks(func)), key=iterations, reverse=True)
+    found = [nest for nest in found if "combine_lanes" not in dict(nest[-1].annotations)]
     return [nest for nest in found if iterations(nest) > HEAVY * iterations(found[0])]
 
 

@@ -46,7 +46,7 @@ def test_the_fastest_valid_candidate_wins(fake_builder):
     search = Wishes([{"sleep": 0.05}, {"sleep": 0.01, "fault": "wrong"}, {"sleep": 0.02}, {"sleep": 0.04}], batch=3)
     result = tune(search, fake_builder)
     assert result.trace == {"sleep": 0.02}
-    assert 0.02 <= result.seconds < 0.04 < 0.1 <= result.baseline
+    assert 0.02 <= result.seconds < 0.05 < result.baseline
     assert {k: n for k, n in result.outcomes.items() if n} == {"ok": 3, "wrong_result": 1}
     assert result.trials == len(result.measurements) == 4
     assert result.max_error <= result.tolerance
