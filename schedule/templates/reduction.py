@@ -11,7 +11,7 @@ from tir.ir import Binary, Block, Const, Iter, Store, Var
 from tir.traverse import loads, stored_names, stores
 
 from .block_analysis import counted, divisible, epilogue, loop_of, merged, regular, size
-from .division import MIN_EACH, doubled, tried
+from .division import MIN_EACH, doubled, shares_are_equal, tried
 from .lanes import in_lanes, partial_results
 from .marks import done, one_of, share, teams
 
@@ -127,13 +127,8 @@ def _share_results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: 
 
 def _share_parts(s: OpenSchedule, b: Block, along: Iter, longest: Iter, threads: int, lanes: int) -> None:
     """Compute a partial result of each part, by any thread."""
-    kept = [loop_of(it) for it in b.spatial]
-    most = max(1, extent(longest) // (2 * threads * lanes))  # two vectors a part, or more
-    counts = [n for n in doubled(most) if n == 1 or extent(longest) % (n * threads) == 0]
-    count = threads * s.choose(f"{b.name} parts", counts, block=b.name, role=Role.PARALLEL)
-    part, _ = s.split(loop_of(longest), [count, None])
-    partial = s.rfactor(part, 0)
-    kept = [part, *kept]
+    part, partial = _in_parts(s, b, longest, threads, lanes)
+    kept = [part, *(loop_of(it) for it in b.spatial)]
     s.reorder(*kept, *(loop for loop in s.get_loops(partial) if loop not in kept))
     length = ceil(extent(longest) / threads) if longest is along else extent(along)
     if length < 2 * lanes:
@@ -142,6 +137,15 @@ def _share_parts(s: OpenSchedule, b: Block, along: Iter, longest: Iter, threads:
         lane = in_lanes(s, partial, partial_results(s, partial, length, lanes))
         _share_merged(s, lane, partial, len(kept), threads)
     done(s, partial)
+
+
+def _in_parts(s: OpenSchedule, b: Block, longest: Iter, threads: int, lanes: int) -> tuple[str, str]:
+    """Divide a reduction axis into parts, some for each thread; returns their loop, and the block of their results."""
+    most = max(1, extent(longest) // (2 * threads * lanes))  # two vectors a part, or more
+    counts = [n for n in doubled(most) if n == 1 or extent(longest) % (n * threads) == 0]
+    count = threads * s.choose(f"{b.name} parts", counts, block=b.name, role=Role.PARALLEL)
+    part, _ = s.split(loop_of(longest), [count, None])
+    return part, s.rfactor(part, 0)
 
 
 def _share_merged(s: OpenSchedule, first: str, second: str, count: int, threads: int) -> None:
@@ -153,17 +157,35 @@ def _share_merged(s: OpenSchedule, first: str, second: str, count: int, threads:
 
 
 def _reduce_across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
-    """Reduce across memory: each lane has a result of its own, of the last dimension stored. For many results, some rows are
-    added to all of them before the next ones, so that memory is read in its order."""
+    """Reduce across memory: threads share the rows of results, or, if these are too few, parts of the longest axis of the
+    reduction, so that each reads consecutive memory."""
     place = stores(b.body)[0].indices
     vector = next((it for it in b.spatial if place and it.var == place[-1]), None)
     if vector is None:
         return
+    longest = max((it for it in b.iters if not is_spatial(it)), key=extent)
+
+    def in_parts(new: OpenSchedule) -> None:
+        _, partial = _in_parts(new, b, longest, threads, lanes)
+        _share_rows(new, new.block(partial), vector, threads, lanes)
+        done(new, partial)
+        _share_rows(new, new.block(b.name), vector, 1, lanes)
+
+    ways = {"parts": in_parts, "results": lambda new: _share_rows(new, b, vector, threads, lanes)}
+    # One thread adds up the results of the parts, in 1 / MIN_EACH of the time of a part at most.
+    few = extent(longest) < MIN_EACH * threads**2
+    if few or shares_are_equal(size(b.spatial) // extent(vector), threads) or not divisible(b):
+        ways.pop("parts")
+    one_of(s, f"threads share of {b.name}", ways, block=b.name, role=Role.PARALLEL)
+
+
+def _share_rows(s: OpenSchedule, b: Block, last: Iter, threads: int, lanes: int) -> None:
+    """Compute each result by one thread; each lane has one, of the axis `last`. Where half of the registers hold a row of
+    results, or the reduction is short, it is done at once, else some rows at a time: so memory is read in its order."""
+    vector = next(it for it in b.spatial if it.var == last.var)
     reduce_axes = [it for it in b.iters if not is_spatial(it)]
     outer = [loop_of(it) for it in b.spatial if it is not vector]
     columns, rows = extent(vector), extent(reduce_axes[-1])
-    enough_rows = size(it for it in b.spatial if it is not vector) >= MIN_EACH * threads
-
     machine: CPU = s.target.machine
 
     def step(new: OpenSchedule, vectors: int) -> int:
@@ -171,7 +193,7 @@ def _reduce_across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
 
     def by_rows(new: OpenSchedule) -> None:
         width = step(new, machine.step_vectors)
-        share = -(-columns // (width * (1 if enough_rows else threads)))
+        share = -(-columns // (width * (1 if shares_are_equal(size(b.spatial) // columns, threads) else threads)))
         j0, j1, j2 = new.split(loop_of(vector), [None, share, width], preserve_unit_iters=False)
         counts = tried(ROWS_PER_PASS, 4 * ROWS_PER_PASS, limit=rows)
         k0, k1 = new.split(loop_of(reduce_axes[-1]), [None, new.choose(f"{b.name} rows", counts, block=b.name)])
@@ -188,6 +210,6 @@ def _reduce_across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
         if threads > 1:
             share(new, b.name, [*outer, j0])
 
-    many = columns >= 2 * machine.step_vectors * lanes and rows >= 2 * ROWS_PER_PASS
+    many = columns > machine.registers // 2 * lanes and rows >= 2 * ROWS_PER_PASS
     ways = {"some rows at a time": by_rows, "all rows": at_once}
     one_of(s, f"order of {b.name}", ways, seed="some rows at a time" if many else "all rows", block=b.name)

@@ -12,6 +12,7 @@ from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule
 from schedule.primitive import find_block
 from schedule.templates import block_analysis, conv2d, elementwise, gemm, pixels
+from schedule.templates.division import MIN_EACH
 from schedule.templates.normal_form import axes
 from schedule.templates.template import Template
 from search.space import generate
@@ -21,7 +22,7 @@ from tests.schedule.templates.test_low_precision import product as bytes_product
 from tir import te, workloads
 from tir.constants import with_constants
 from tir.ir import Axis, Buffer, Const, Kind, PrimFunc
-from tir.traverse import axis_loops, blocks, loops_to
+from tir.traverse import axis_loops, blocks, loops, loops_to
 
 LANES = 16
 FOUR = tir.Target("llvm", mcpu="x86-64-v4", num_cores=4)
@@ -100,6 +101,19 @@ def test_many_results_are_shared_whole(cores):
     for results, ways in ((16 * cores - 1, True), (16 * cores, False)):
         sketches = generate(sums(results, 4096, 1), target)
         assert any("threads share of" in c.name for s in sketches for c in s.choices) == ways
+
+
+@pytest.mark.parametrize("cores", [2, 3])
+def test_rows_fewer_than_threads_are_summed_in_parts(cores):
+    target = tir.Target("llvm", mcpu="x86-64-v3", num_cores=cores)
+    for rows, columns in ((MIN_EACH * cores**2, 4099), (7001, 13), (7001, 64), (7001, 109)):
+        func = tir.default_schedule(sums(rows, columns, 0), target).func
+        nest = next(x for x in loops(func) if x.kind is Kind.PARALLEL)
+        assert nest.extent.value % cores == 0 and len(func.allocs) == 1
+        x, y = np.random.default_rng(0).integers(-4, 5, (rows, columns)).astype("float32"), np.empty(columns, "float32")
+        tir.build(func, tir.Target("llvm", num_cores=2))(x, y)
+        assert np.array_equal(y, x.sum(0))
+    assert not tir.default_schedule(sums(MIN_EACH * cores**2 - 1, 4099, 0), target).func.allocs
 
 
 def grouped(each: int) -> PrimFunc:
