@@ -106,14 +106,14 @@ def test_many_results_are_shared_whole(cores):
 @pytest.mark.parametrize("cores", [2, 3])
 def test_rows_fewer_than_threads_are_summed_in_parts(cores):
     target = tir.Target("llvm", mcpu="x86-64-v3", num_cores=cores)
-    for rows, columns in ((MIN_EACH * cores**2, 4099), (7001, 13), (7001, 64), (7001, 109)):
+    for rows, columns in ((MIN_EACH * cores**2, 40_009), (50_021, 13), (20_011, 64), (20_011, 109)):
         func = tir.default_schedule(sums(rows, columns, 0), target).func
         nest = next(x for x in loops(func) if x.kind is Kind.PARALLEL)
         assert nest.extent.value % cores == 0 and len(func.allocs) == 1
         x, y = np.random.default_rng(0).integers(-4, 5, (rows, columns)).astype("float32"), np.empty(columns, "float32")
         tir.build(func, tir.Target("llvm", num_cores=2))(x, y)
         assert np.array_equal(y, x.sum(0))
-    assert not tir.default_schedule(sums(MIN_EACH * cores**2 - 1, 4099, 0), target).func.allocs
+    assert not tir.default_schedule(sums(MIN_EACH * cores**2 - 1, 40_009, 0), target).func.allocs
 
 
 def grouped(each: int) -> PrimFunc:
