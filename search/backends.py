@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from codegen.build import lower
 from codegen.passes.gpu_kernels import GPUError
 from codegen.target import Target
 from costmodel import CostModel, GPUModel, TileModel
@@ -57,12 +56,14 @@ def search_backend(target: str | Target) -> SearchBackend:
 def _adapted_for_gpu(func: PrimFunc, target: Target, trace: Trace, sizes: Mapping[str, int]) -> Schedule:
     """The first that can be lowered with all its loops bound: the steps of `trace`, those of a template without tensor cores, or
     a template that leaves sums to the thread of their element."""
+    from codegen.cuda import lower_cuda
+
     gpu = target.machine_as(GPU)
     for made in (lambda: trace, lambda: gpu_schedule(specialize(func, sizes), replace(gpu, modern=False)).trace):
         known = made()
         s = adapted(func, known, sizes)
         with suppress(GPUError):
-            lower(s.func, target)
+            lower_cuda(s.func, target)
             if _binds(s.trace) == _binds(known):
                 return s
     return gpu_schedule(func, gpu)

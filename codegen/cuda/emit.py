@@ -30,7 +30,7 @@ from tir.traverse import children, fresh, loads, substatements, substitute, vari
 
 from ..export import KEYWORDS as C_WORDS
 from ..passes.free_variables import scalar_ranges
-from ..passes.gpu_kernels import AXES, GPUError
+from ..passes.gpu_kernels import AXES
 from ..passes.software_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied_element
 from ..passes.thread_storage_sync import BARRIER
 from ..passes.warp_memory import LDMATRIX, PRODUCTS, TRANSPOSED
@@ -167,8 +167,6 @@ class _Kernel:
                 self.write.bound[var.name] = substitute(value, self.write.bound)
                 self.stmt(body)
             case Allocate(buffer, body):
-                if not buffer.has_const_shape:
-                    raise GPUError(f"`{buffer.name}` in local memory must have a constant shape")
                 self.line(f"__align__(16) {STORAGE[buffer.dtype]} {self.name(buffer.name)}[{_size(buffer)}];", s)
                 self.stmt(body)
             case Evaluate(Call(op)) if op == BARRIER:

@@ -169,19 +169,22 @@ def _bound_conditions(index: Expr, dim: Expr) -> list[Expr]:
 
 
 def hoist_shared(body: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:
-    """The buffers in shared memory, and `body` without their allocations."""
+    """The buffers in shared memory, and `body` without their allocations. GPUError for a buffer of a block or a thread whose
+    shape is not constant."""
     found: list[Buffer] = []
 
     def visit(n):
-        if isinstance(n, Allocate) and n.buffer.scope in SHARED:
-            found.append(n.buffer)
+        if not isinstance(n, Allocate):
+            return None
+        b = n.buffer
+        if not b.has_const_shape:
+            raise GPUError(f"`{b.name}` in {b.scope} memory must have a constant shape, got ({', '.join(map(str, b.shape))})")
+        if b.scope in SHARED:
+            found.append(b)
             return n.body
         return None
 
     body = rewrite(body, visit)
-    for b in found:
-        if not b.has_const_shape:
-            raise GPUError(f"`{b.name}` in shared memory must have a constant shape, got ({', '.join(map(str, b.shape))})")
     return tuple(found), body
 
 

@@ -153,6 +153,22 @@ def test_what_has_no_meaning_is_refused() -> None:
         lower_cuda(s.func, TARGET)
 
 
+@pytest.mark.parametrize("scope", ["local", "shared"])
+def test_memory_of_unknown_size_is_refused(scope) -> None:
+    func = parse(f"""
+@T.prim_func
+def main(n: T.int32, A: T.Buffer((7, "n"), "float32"), B: T.Buffer((7,), "float32")):
+    for b in T.thread_binding(7, thread="blockIdx.x"):
+        row = T.decl_buffer((n,), "float32", scope="{scope}")
+        for i in range(n):
+            row[i] = A[b, i] + T.float32(1)
+        for i in range(n):
+            B[b] = B[b] + row[i]
+""")
+    with pytest.raises(GPUError, match=rf"`row` in {scope} memory must have a constant shape, got \(n\)"):
+        lower_cuda(func, TARGET)
+
+
 @no_compiler
 def test_steps_written_out_have_registers_of_their_own() -> None:
     """So the assembler may load the fragment of a step while the one before it computes."""
