@@ -77,9 +77,10 @@ def test_a_descent_ends_at_rows_of_lower_predicted_time():
             rows = rows[(sketch.variants(rows) == sketch.variants(rows)[0]).all(axis=1)]
             before = np.array(list(policy._times(k, rows).values()))
             after = np.array(list(policy._times(k, policy._descended(sketch, rows)).values()))
-            gained.append((before.min() - after.min(), np.quantile(before, 0.9) - np.quantile(after, 0.9)))
-        best, most = np.transpose(gained)
-        assert most.min() > 0.2 and best.min() > -0.01, (batch, gained)  # the best of 200 may be at a minimum, and is rounded
+            slow = np.quantile(before, 0.9)
+            gained.append((np.median(before) - np.median(after), slow - np.quantile(after, 0.9), slow - before.min()))
+        typical, most, spread = np.transpose(gained)
+        assert typical.min() > 0 and most.min() > 0 and most.sum() > spread.sum() / 2, (batch, gained)
         while len(policy.measured) < 16:
             policy.update(measured(policy, policy.propose(8, rng)))
         policy._fit(0)

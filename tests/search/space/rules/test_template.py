@@ -134,7 +134,8 @@ def test_convolutions_whose_pixels_are_last_and_fill_a_vector():
 def test_an_image_is_unrolled_unless_its_pixels_lie_in_a_row():
     """It is a matrix product of the weights and a row of pixels for each step of the sum."""
     func = square()
-    new, *_ = SumOfProducts(templates.pixels).apply(state(func), "conv")
+    by_rows, new, *_ = SumOfProducts(templates.pixels).apply(state(func), "conv")  # the model prefers the image as it is
+    assert [b.name for b in blocks(by_rows.func)] == ["conv", "Y"]
     assert [b.name for b in blocks(new.func)] == ["K_reindex", "pad_reindex", "conv", "Y"] and new.pending == ["conv", "Y"]
     assert {t.axis: (t.extent, t.vector) for t in new.tiles} == {"v0": (13, False), "v2": (35, True)}
     nest = [x.name for x in loops_to(new.func.body, "conv")]
