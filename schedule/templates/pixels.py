@@ -101,7 +101,10 @@ def _row_cycles(c: Convolution, processor: CPU) -> float:
     elements = prod(const_shape(c.image.buffer))
     panels = ceil(channels / tile.rows)
     share = busiest(others * panels * size(c.pixels[:-1]), c.contraction.threads(processor))
-    return float(share * others * overlapped(vectors * tile.cycles, panels * elements * read_near(elements, bits, processor)))
+    # An image of halves that is padded is converted where it is read.
+    conversions = panels * size(c.reduction) * is_converted(c.image, c.contraction.store.buffer.dtype)
+    arithmetic = vectors * (tile.cycles + conversions * processor.conversion_cycles)
+    return float(share * others * overlapped(arithmetic, panels * elements * read_near(elements, bits, processor)))
 
 
 def _product_cycles(c: Convolution, processor: CPU, constants: frozenset[str]) -> float:
