@@ -317,7 +317,8 @@ def test_products_of_integers_are_exact(operator, shape, weight, known, weight_z
 @pytest.mark.parametrize(("target", "instruction"), [(TILES, "tdpbusd"), (LANES, "vpdpbusd"), (PAIRS, "vpmaddwd"), (PLAIN, "")])
 @pytest.mark.parametrize("product", ["Conv", "MatMul", "MatMulInteger"])
 def test_products_reach_the_instruction_of_the_processor(product, target, instruction):
-    """Products of integers reach the instruction of a processor that has one, and stay in floats elsewhere."""
+    """Products of integers reach the instruction of a processor that has one. Elsewhere those of floats stay, but those of int32
+    become products of bytes: on a Zen 4 limited to SSE2, 97 x 96 x 128 take 0.65 x as long, in floats 0.8 x as long as in bytes."""
     network = Network((1, 64, 14, 14) if product == "Conv" else (97, 128))
     match product:
         case "Conv":
@@ -331,7 +332,7 @@ def test_products_reach_the_instruction_of_the_processor(product, target, instru
     products = [g.func for g in groups if any(c.operator in ("IntegerProduct", "ChannelsLastConv") for c in g.calls)]
     if product == "Conv" and instruction:
         assert ("channelslastconv" in products[0].name) == (target is LANES), "the windows of the image are read in place"
-    assert len(products) == bool(instruction)
+    assert len(products) == bool(instruction or product == "MatMulInteger")
     assert all(instruction in tir.default_schedule(func, target).func.script() for func in products)
 
 
