@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 BYTES = ("int8", "uint8")
 MAX_BIAS = 2**30  # of a bias in sums of int32: half of their range
-# Least ratio of estimated cycles, of floats to bytes, whose widening is not estimated. On a Zen 4 limited to SSE2, products estimated
-# at 1.00 to 1.01 (97 x 128 x 96, 16 x 2048 x 2048) are at 0.6 to 1.1, those from 1.27 on (2 x 1024 x 1024) at 1.1 to 1.8.
+# Least ratio of estimated cycles, of floats to bytes, whose widening is not estimated. On a Zen 4 limited to SSE2, products
+# estimated at 1.00 to 1.01 (97 x 128 x 96, 16 x 2048 x 2048) are at 0.6 to 1.1, those from 1.27 (2 x 1024 x 1024) at 1.1 to 1.8.
 MIN_GAIN_OF_BYTES = 1.05
 Choice = Callable[[Call, Call], bool]  # of a product of integers in place of a call
 
