@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, gcd
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from .machine import CACHE_LINE_BYTES, CACHE_SHARE, CPU, L2_WAY_BYTES, PAGE_BYTES
+from .machine import CACHE_LINE_BYTES, CACHE_SHARE, CPU, L2_WAY_BYTES, PAGE_BYTES, Amount
 from .register_tiles import RegisterTile
 
 # Share of the fewer cycles, of arithmetic or of the lines that move meanwhile, that the others do not hide. It breaks ties: on a
@@ -26,7 +26,6 @@ TLB_PAGES = 64  # pages of the first TLB of most x86 cores
 # Cycles of a load that misses the first TLB, of about seven, which a core does not hide. Without it, blocks of the products above
 # take 1.12 x the best.
 PAGE_CYCLES = 1.0
-Amount = Any  # a number, or an array of one for each candidate
 
 
 class Operand(NamedTuple):
