@@ -55,9 +55,9 @@ def matches(s: OpenSchedule, block: str) -> Attention | None:
 def chain(s: OpenSchedule, block: str) -> Attention | None:
     """The attention, or the two products, that end with `block`. The second reads the result of the first, or elements made of
     it, by rows."""
-    if (made := _left_operand(s, block)) is None or (found := matches(s, block)) is not None:
-        return None if made is None else found
-    result, maker = made
+    if (found := matches(s, block)) is not None or (read := _left_operand(s, block)) is None:
+        return found
+    result, maker = read
     first = next((p for p in s.get_producers(maker) if epilogue(s, p) == maker), maker)
     scores = gemm.matches(find_block(s.func, first))
     stages = {block} if first == maker else {maker}
