@@ -142,17 +142,15 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
     tiles_of_pixels, panels = rows * ceil(c.pixels_of_class / t.rows), groups * ceil(channels / t.columns)
     # A panel of weights is read for each tile of pixels, the image for each panel.
     panel, elements = ceil(size(c.reduction) / classes) * t.columns, prod(const_shape(c.image.buffer))
-    weights = tiles_of_pixels * panel * read_near(panel, bits, processor)
-    moved = panels * (weights + elements * read_near(elements, bits, processor))
+    of_panel = tiles_of_pixels * panel * read_near(panel, bits, processor)
+    moved = panels * (of_panel + elements * read_near(elements, bits, processor))
     arithmetic = groups * rows * t.cycles
     if is_converted(c.weights, kind):  # at each use
         arithmetic += panels * tiles_of_pixels * panel / processor.lanes(bits) * processor.conversion_cycles
-    copied = {
-        c.weights: 0 if c.weights.buffer.name in constants else size((*c.groups, *c.channels, *c.reduction)),
-        c.image: elements * is_converted(c.image, kind),
-    }
-    copies = sum(n * processor.pack_cycles(bits, n * bits // 8) for n in copied.values())
-    copies += copied[c.weights] * (last_axis(c.weights) != c.channels[-1].var.name) * processor.shuffle_cycles(bits)
+    weights = 0 if c.weights.buffer.name in constants else size((*c.groups, *c.channels, *c.reduction))
+    copied = (weights, elements * is_converted(c.image, kind))
+    copies = sum(n * processor.pack_cycles(bits, n * bits // 8) for n in copied)
+    copies += weights * (last_axis(c.weights) != c.channels[-1].var.name) * processor.shuffle_cycles(bits)
     copies += size((*c.groups, *c.channels, *c.pixels)) * c.transposed_result * processor.turn_cycles(bits)
     units = images * panels * (1 if _enough_panels(c, t, processor) else rows)
     share = float(busiest(units, c.contraction.threads(processor)))

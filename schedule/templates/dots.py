@@ -53,8 +53,8 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
     """The estimated cycles of the busiest core times the cores: register tiles while their rows come from caches, sums of the
     lanes of each result, and a copy of the smaller operand where that is transposed."""
     others, results = size((*c.batch, *c.rows[:-1], *c.columns[:-1])), size((*c.batch, *c.rows, *c.columns))
-    larger, steps, bits = _larger_operand(c), size(c.reduction), dtypes.bits(_larger_operand(c).buffer.dtype)
-    t, lengths = tiles(c, processor), (extent(c.rows[-1]), extent(c.columns[-1]))
+    larger, steps, t = _larger_operand(c), size(c.reduction), tiles(c, processor)
+    bits, lengths = dtypes.bits(larger.buffer.dtype), (extent(c.rows[-1]), extent(c.columns[-1]))
     tile = (t.rows, t.columns) if larger is c.left else (t.columns, t.rows)  # of the larger operand, and of the smaller one
     many, few, small = max(lengths), min(lengths), c.left if larger is c.right else c.right
     turns = many / tile[0] * ceil(few / tile[1])
