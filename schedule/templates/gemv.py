@@ -89,8 +89,7 @@ def _build_dot(s: OpenSchedule, c: Contraction, threads: int) -> None:
         if threads > 1:
             share(s, c.block, [loop_of(c.columns[0])])
         return
-    most = machine.memory.streams
-    numbers = [n for n in range(most, 0, -1) if n == 1 or (rows % (n * threads) == 0 and rows > n)]
+    numbers = [n for n in range(machine.memory.streams, 0, -1) if n == 1 or (rows % (n * threads) == 0 and rows > n)]
     together = numbers[0]
     fitting = [n * lanes for n in doubled(min(machine.registers // 2, length // (2 * lanes)))]
     most = max(1, machine.registers // (2 * together)) * lanes

@@ -113,7 +113,7 @@ def _share_results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: 
         _share_merged(new, partial, b.name, len(kept), threads)
 
     def side_by_side(new: OpenSchedule) -> None:
-        _, row = new.split(kept[-1], [None, new.choose(f"{b.name} rows", doubled(MIN_EACH)[1:], block=b.name)])
+        _, row = new.split(kept[-1], [None, new.choose(f"{b.name} rows", (2, 4), block=b.name)])
         partial = in_lanes(new, b.name, width)
         _, lane = new.get_loops(partial)[-2:]
         new.reorder(*(x for x in new.get_loops(partial)[len(kept) :] if x not in (row, lane)), new.get_loops(partial)[len(kept)])
@@ -193,7 +193,7 @@ def _share_rows(s: OpenSchedule, b: Block, last: Iter, threads: int, lanes: int)
 
     def by_rows(new: OpenSchedule) -> None:
         width = step(new, machine.step_vectors)
-        share = -(-columns // (width * (1 if shares_are_equal(size(b.spatial) // columns, threads) else threads)))
+        share = ceil(columns / (width * (1 if shares_are_equal(size(b.spatial) // columns, threads) else threads)))
         j0, j1, j2 = new.split(loop_of(vector), [None, share, width], preserve_unit_iters=False)
         counts = tried(ROWS_PER_PASS, 4 * ROWS_PER_PASS, limit=rows)
         k0, k1 = new.split(loop_of(reduce_axes[-1]), [None, new.choose(f"{b.name} rows", counts, block=b.name)])
