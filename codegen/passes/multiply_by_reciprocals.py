@@ -6,26 +6,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from tir import dtypes
-from tir.ir import (
-    Binary,
-    Buffer,
-    Call,
-    Const,
-    Expr,
-    For,
-    If,
-    Kind,
-    Let,
-    Node,
-    PrimFunc,
-    Select,
-    Stmt,
-    Var,
-    annotation,
-    conjunction,
-)
+from tir.ir.expressions import Binary, Call, Const, Expr, Select, Var, conjunction
+from tir.ir.functions import PrimFunc
+from tir.ir.nodes import Node, annotation
+from tir.ir.statements import For, If, Kind, Let, Stmt
 from tir.te.elementwise import abs as magnitude
-from tir.traverse import children, fresh, loads, map_statements, rewrite, stored_names, variables, walk, walk_stmts
+from tir.traverse import children, fresh, loads, map_statements, names, rewrite, stored_names, variables, walk_stmts
 
 ANNOTATION = "allow_reciprocal"
 INVERSE = "normal_inverse"  # a call: 1 / its argument, if neither is subnormal
@@ -72,7 +58,7 @@ def share_reciprocals(func: PrimFunc, target) -> PrimFunc:
     with c and the conditions of `multiply_by_reciprocals`, for compilers that move no division out of an unrolled loop. A divisor
     evaluated only under a condition remains one, unless its element exists in any case.
     """
-    taken = {n.name for n in walk(func) if isinstance(n, Var | Buffer)}
+    taken = names(func)
 
     def visit(s: Stmt) -> Stmt:
         if not isinstance(s, For) or not annotation(s.annotations, ANNOTATION):
