@@ -333,11 +333,7 @@ class _WarpLowering:
             h.layout.group == layout.group and (h.columns is None or h.layout.member == layout.member) and not h.layout.rounded
             for h in helds
         )
-        if (
-            any(p != pair[: len(p)] for p in found)
-            or "" in pair
-            or not (shared or len(helds) == 1 or len({h.layout for h in helds}) == 1)
-        ):
+        if any(p != pair[: len(p)] for p in found) or "" in pair or not (shared or len({h.layout for h in helds}) == 1):
             raise GPUError(f"loop `{s.name}`: {accesses} in scope `{WARP_SCOPE}` must be walked by the same two loops, over the "
                            "rows and columns of tiles of one layout; split by the tile, or keep the nests apart")  # fmt: skip
         around, conditions, inner = _down_to(s, set(pair), accesses)
