@@ -107,7 +107,7 @@ class _Rolling:
         self.scaled: dict[str, tuple[tuple[Expr, ...], Scaled]] = {}  # buffers: the indices stored to, and the value
         self.sums: dict[str, Row] = {}  # reductions over the loop, and the rows of their results
         self.quotients: dict[str, Load] = {}  # sums that are divided after the loop
-        self.made: dict[str, str] = {}  # the reductions by their buffers
+        self.made: set[str] = set()  # the buffers of the reductions
         self.changes: list[tuple[Stmt, Stmt]] = []
 
     def visit(self, b: Block) -> None:
@@ -138,7 +138,7 @@ class _Rolling:
         self.changes.append((b, b.with_(body=store.with_(value=new), reads=None)))
         if self.inside[b.name].name in axis_loops(b, Axis.REDUCE):
             self.sums[b.name] = value.row
-            self.made[store.buffer.name] = b.name
+            self.made.add(store.buffer.name)
             if value.divisor is not None:
                 self.quotients[b.name] = value.divisor
         else:
