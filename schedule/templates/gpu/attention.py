@@ -62,7 +62,7 @@ def matches(s: OpenSchedule, block: str) -> attention.Attention | None:
         or any(not s.own_loops(b) or b in s.scheduled for b in (block, *found.weights.stages))
     ):
         return None
-    for name in {p for b in (*found.weights.stages, found.weights.last) for p in s.get_producers(b)}:
+    for name in dict.fromkeys(p for b in (*found.weights.stages, found.weights.last) for p in s.get_producers(b)):
         _by_axes(s, name)
     for name in found.weights.stages:
         if is_elementwise(s.block(name)) and len(s.get_consumers(name)) == 1:
