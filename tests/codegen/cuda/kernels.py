@@ -7,6 +7,8 @@ import pytest
 
 import tir
 from codegen.cuda import emit, lower_cuda
+from codegen.cuda.compile import available
+from schedule import Schedule
 from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import compiler, emulate
 from tir import te
@@ -15,6 +17,7 @@ from tir.ir import PrimFunc
 
 TARGET = tir.Target("cuda")
 no_compiler = pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
+no_nvrtc = pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is there")
 
 
 def without(text: str, n: int) -> str:
@@ -51,3 +54,18 @@ def sums(rows: int, columns: int, reducer=te.sum, dtype: str = "float32") -> Pri
     k = te.reduce_axis((0, columns), "k")
     B = te.compute((rows,), lambda i: reducer(A[i, k], axis=k), name="B")
     return te.create_prim_func([A, B])
+
+
+def staged(value, scope: str) -> PrimFunc:
+    """`value(B, i)`, where the 16 threads of a block compute their elements of B in memory of a scope."""
+    A = te.placeholder((64,), "float32", name="A")
+    B = te.compute((64,), lambda i: A[i] * te.const(2, "float32"), name="B")
+    C = te.compute((64,), lambda i: value(B, i), name="C")
+    s = Schedule(te.create_prim_func([A, C]))
+    bx, tx = s.split(s.get_loops("C")[0], [None, 16])
+    s.compute_at("B", bx)
+    s.set_scope("B", 0, scope)
+    s.bind(s.get_loops("B")[-1], "threadIdx.x")
+    s.bind(tx, "threadIdx.x")
+    s.bind(bx, "blockIdx.x")
+    return s.func

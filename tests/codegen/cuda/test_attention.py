@@ -8,19 +8,16 @@ import pytest
 import tir
 from benchmarks.gpu_static import SCALE, attention
 from codegen.cuda import CudaKernel, emit, lower_cuda
-from codegen.cuda.compile import available
 from schedule.templates import gpu
 from tests.arrays import narrowed, widened
-from tests.codegen.cuda.emulation import EmulationError, compiler, emulate, emulate_texts
-from tests.codegen.cuda.kernels import without
+from tests.codegen.cuda.emulation import EmulationError, emulate, emulate_texts
+from tests.codegen.cuda.kernels import no_compiler, no_nvrtc, without
 from tests.sweeps import quick
 from tir import dtypes
 from tir.interpreter import run
 from tir.ir import PrimFunc
 
 TARGET = tir.Target("cuda", arch="sm_80")
-no_compiler = pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
-no_nvrtc = pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is there")
 
 
 def draw(func: PrimFunc, seed: int) -> list[np.ndarray]:

@@ -8,15 +8,13 @@ import pytest
 
 import tir
 from codegen.cuda import emit, lower_cuda
-from codegen.cuda.compile import available, compile_cubin
+from codegen.cuda.compile import compile_cubin
 from schedule import Schedule
 from schedule.templates import gpu
-from tests.codegen.cuda.kernels import TARGET, check_all, no_compiler, sums
+from tests.codegen.cuda.kernels import TARGET, check_all, no_compiler, no_nvrtc, sums
 from tests.programs import elementwise
 from tir import te, workloads
 from tir.ir import PrimFunc
-
-no_nvrtc = pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is there")
 
 
 @no_nvrtc

@@ -9,13 +9,13 @@ import pytest
 
 import tir
 from codegen.cuda import emit, lower_cuda
-from codegen.cuda.compile import available, compile_cubin
+from codegen.cuda.compile import compile_cubin
 from schedule.primitive import find_block
 from schedule.templates import gpu
 from schedule.templates.gpu import products, windows
 from schedule.templates.gpu.products import TILES
-from tests.codegen.cuda.emulation import EmulationError, compiler, emulate, emulate_texts
-from tests.codegen.cuda.kernels import check_all, sums, without
+from tests.codegen.cuda.emulation import EmulationError, emulate, emulate_texts
+from tests.codegen.cuda.kernels import check_all, no_compiler, no_nvrtc, sums, without
 from tests.codegen.cuda.test_kernels import columns, inner_product, matrix_and_vector
 from tests.codegen.cuda.test_tensor_cores import product
 from tests.sweeps import one_in, quick
@@ -25,8 +25,6 @@ from tir.interpreter import run
 TARGET = tir.Target("cuda")
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90")
 
-no_compiler = pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
-no_nvrtc = pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is there")
 
 CASES = [
     ("gmm", (64, 32, 64)), ("gmm", (37, 29, 41)), ("gmm", (20, 12, 40, 3)), ("gmm", (100, 72, 200)), ("gmm", (1, 13, 7)),

@@ -9,17 +9,14 @@ import pytest
 
 import tir
 from codegen.cuda import lower_cuda
-from codegen.cuda.compile import available
 from tests.arrays import copies, integers
-from tests.codegen.cuda.emulation import compiler, emulate
+from tests.codegen.cuda.emulation import emulate
+from tests.codegen.cuda.kernels import no_compiler, no_nvrtc
 from tests.sweeps import one_in
 from tir import te
 from tir.interpreter import run
 from tir.ir import PrimFunc
 from tir.specialize import specialize
-
-no_compiler = pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
-no_nvrtc = pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is there")
 
 
 def sizes_of(*names: int | str) -> tuple[list[Any], list[Any]]:

@@ -8,11 +8,11 @@ import pytest
 import tir
 from benchmarks.gpu_static import attention
 from codegen.cuda import CudaKernel, emit, lower_cuda
-from codegen.cuda.compile import available
+from codegen.cuda.compile import compile_cubin
 from schedule import Schedule
 from schedule.templates import gpu
 from tests.codegen.cuda.emulation import emulate
-from tests.codegen.cuda.kernels import TARGET, no_compiler
+from tests.codegen.cuda.kernels import TARGET, no_compiler, no_nvrtc
 from tests.codegen.passes.test_multiply_by_reciprocals import quotients
 from tir import te, workloads
 from tir.ir import PrimFunc
@@ -22,7 +22,6 @@ SPECIAL = np.array(
     [0, 1, 3, np.inf, np.nan, 1e-45, 1.1754942e-38, 1.1754944e-38, 3.4028235e38, 1.9999999, 2.0**126, 1.7014117e38, 2.0**-97],
     np.float32,
 )
-no_nvrtc = pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is there")
 
 
 def elements(count: int, value, *inputs) -> PrimFunc:
@@ -111,3 +110,11 @@ def test_no_kernel_calls_a_division(name: str) -> None:
     kernel = tir.build(gpu.schedule(programs()[name], "sm_90").func, "cuda -arch sm_90")
     assert isinstance(kernel, CudaKernel)
     assert b"slowpath" not in kernel.code and kernel.report().spills == 0, kernel.report()
+
+
+@no_nvrtc
+def test_a_division_of_the_compiler_is_told() -> None:
+    """By the same name, in the same kernel with `/` in place of its steps."""
+    text = emit(lower_cuda(gpu.schedule(programs()["sigmoid"], "sm_90").func, TARGET)).text
+    divided = text.replace("#if __USE_FAST_MATH__", "#if 1")
+    assert divided != text and [b"slowpath" in compile_cubin(x, "sm_90").code for x in (text, divided)] == [False, True]

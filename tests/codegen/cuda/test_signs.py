@@ -8,16 +8,14 @@ import pytest
 
 import tir
 from benchmarks.gpu_static import SUMS
-from codegen.cuda.compile import available
 from schedule.machine import GPU
 from schedule.primitive import find_block
 from schedule.templates import gpu
 from schedule.templates.gpu import products, tensor_cores
+from tests.codegen.cuda.kernels import no_nvrtc
 from tests.codegen.cuda.test_tensor_cores import product
 from tests.sweeps import one_in
 from tir import te
-
-no_nvrtc = pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is there")
 
 # By type and order of the right factor: most threads of a warp that wait for one bank. Those of 2 are stores of tiles.
 WAYS = {

@@ -6,7 +6,7 @@ import pytest
 
 import tir
 from codegen.cuda import GPUError, emit, lower_cuda
-from codegen.cuda.compile import available, compile_cubin
+from codegen.cuda.compile import compile_cubin
 from schedule import Schedule, ScheduleError
 from schedule.intrinsics.tensor_intrin import registered
 from schedule.machine import H100
@@ -15,15 +15,13 @@ from schedule.templates import gpu
 from schedule.templates.gpu import split_sum
 from schedule.templates.gpu.products import matches
 from tests.arrays import integers
-from tests.codegen.cuda.emulation import EmulationError, compiler, emulate_texts
-from tests.codegen.cuda.kernels import check_all
+from tests.codegen.cuda.emulation import EmulationError, emulate_texts
+from tests.codegen.cuda.kernels import check_all, no_compiler, no_nvrtc
 from tests.sweeps import quick
 from tir import te
 from tir.ir import PrimFunc
 
 TARGET = tir.Target("cuda")
-no_compiler = pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
-no_nvrtc = pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is there")
 
 
 def product(

@@ -14,15 +14,14 @@ from schedule.templates.gpu import transposes
 from search.population.sample import sample
 from search.space import generate
 from tests.arrays import integers
-from tests.codegen.cuda.emulation import EmulationError, compiler, emulate_texts
-from tests.codegen.cuda.kernels import check_all, without
+from tests.codegen.cuda.emulation import EmulationError, emulate_texts
+from tests.codegen.cuda.kernels import check_all, no_compiler, without
 from tests.sweeps import one_in
 from tir import te
 from tir.ir import PrimFunc
 from tir.traverse import blocks
 
 TARGET = tir.Target("cuda")
-no_compiler = pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "int32", "uint8")
 ORDERS = [
     ((72, 100), (1, 0)), ((109, 7), (1, 0)), ((7, 1030), (1, 0)), ((2, 13, 9, 5), (0, 3, 1, 2)), ((2, 5, 13, 9), (0, 2, 3, 1)),

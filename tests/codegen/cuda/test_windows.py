@@ -9,8 +9,7 @@ import pytest
 import tir
 from codegen.cuda import emit, lower_cuda
 from schedule.templates import gpu
-from tests.codegen.cuda.emulation import compiler
-from tests.codegen.cuda.kernels import check_all
+from tests.codegen.cuda.kernels import check_all, no_compiler
 from tests.schedule.templates.patterns import outer
 from tests.schedule.templates.test_default_schedules import product
 from tests.sweeps import quick
@@ -18,8 +17,6 @@ from tir import te
 from tir.ir import PrimFunc
 from tir.traverse import blocks
 from tir.verify.bounds import refuse_out_of_bounds
-
-no_compiler = pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
 
 
 def convolution(

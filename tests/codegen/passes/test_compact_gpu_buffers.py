@@ -12,7 +12,7 @@ from codegen.passes.compact_gpu_buffers import _max_index
 from codegen.passes.gpu_kernels import GPUError
 from codegen.passes.thread_storage_sync import Footprint
 from schedule import Schedule
-from tests.codegen.cuda.kernels import TARGET, check, no_compiler, sums
+from tests.codegen.cuda.kernels import TARGET, check, no_compiler, staged, sums
 from tests.programs import matmul
 from tir import te
 from tir.arith.enumeration import evaluate, grid
@@ -135,18 +135,8 @@ def test_an_only_element_is_at_0_for_every_thread() -> None:
 
 
 def test_what_has_no_meaning_is_refused() -> None:
-    A = te.placeholder((64,), "float32", name="A")
-    B = te.compute((64,), lambda i: A[i] * te.const(2, "float32"), name="B")
-    C = te.compute((64,), lambda i: B[63 - i], name="C")
-    s = Schedule(te.create_prim_func([A, C]))
-    bx, tx = s.split(s.get_loops("C")[0], [None, 16])
-    s.compute_at("B", bx)
-    s.set_scope("B", 0, "local")
-    s.bind(s.get_loops("B")[-1], "threadIdx.x")
-    s.bind(tx, "threadIdx.x")
-    s.bind(bx, "blockIdx.x")
     with pytest.raises(GPUError, match="`B_local` in local memory is indexed differently by threads in different statements"):
-        lower_cuda(s.func, TARGET)
+        lower_cuda(staged(lambda B, i: B[63 - i], "local"), TARGET)
     s = Schedule(sums(3, 2048))
     s.bind(s.get_loops("B")[1], "threadIdx.x")
     with pytest.raises(GPUError, match="2048 x 1 x 1 threads a block are more than 1024"):

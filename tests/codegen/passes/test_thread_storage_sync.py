@@ -9,9 +9,7 @@ import pytest
 import tir
 from codegen.build import lower
 from codegen.passes.thread_storage_sync import BARRIER
-from schedule import Schedule
-from tests.codegen.cuda.kernels import check, no_compiler
-from tir import te
+from tests.codegen.cuda.kernels import check, no_compiler, staged
 from tir.ir import Call
 from tir.script import parse
 from tir.traverse import walk
@@ -101,30 +99,7 @@ def test_a_barrier_before_a_loop_is_one_for_what_follows_too(extent):
 
 
 @no_compiler
-def test_no_barrier_where_each_thread_reads_what_it_wrote() -> None:
-    A = te.placeholder((64,), "float32", name="A")
-    B = te.compute((64,), lambda i: A[i] * te.const(2, "float32"), name="B")
-    C = te.compute((64,), lambda i: B[i] + te.const(1, "float32"), name="C")
-    s = Schedule(te.create_prim_func([A, C]))
-    bx, tx = s.split(s.get_loops("C")[0], [None, 16])
-    s.compute_at("B", bx)
-    s.set_scope("B", 0, "shared")
-    s.bind(s.get_loops("B")[-1], "threadIdx.x")
-    s.bind(tx, "threadIdx.x")
-    s.bind(bx, "blockIdx.x")
-    check(s.func, func=s.func, barriers=0)
-
-
-@no_compiler
-def test_a_barrier_where_threads_read_what_others_wrote() -> None:
-    A = te.placeholder((64,), "float32", name="A")
-    B = te.compute((64,), lambda i: A[i] * te.const(2, "float32"), name="B")
-    C = te.compute((64,), lambda i: B[63 - i], name="C")
-    s = Schedule(te.create_prim_func([A, C]))
-    bx, tx = s.split(s.get_loops("C")[0], [None, 16])
-    s.compute_at("B", bx)
-    s.set_scope("B", 0, "shared")
-    s.bind(s.get_loops("B")[-1], "threadIdx.x")
-    s.bind(tx, "threadIdx.x")
-    s.bind(bx, "blockIdx.x")
-    check(s.func, func=s.func, barriers=1)
+@pytest.mark.parametrize(("value", "count"), [(lambda B, i: B[i] + 1.0, 0), (lambda B, i: B[63 - i], 1)])
+def test_a_barrier_where_threads_read_what_others_wrote(value, count) -> None:
+    func = staged(value, "shared")
+    check(func, func, barriers=count)
