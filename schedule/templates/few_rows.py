@@ -49,7 +49,7 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
     along = last_axis(c.left) == c.reduction[0].var.name
     if along and processor.rows_in_a_set(rows, extent(c.reduction[0]) * c.bits // 8) > processor.l1_ways:
         step += rows * streams * processor.memory.line[0]
-    turns = columns / (width * processor.lanes(c.bits)) * extent(c.reduction[0]) / streams
+    turns = columns / (width * processor.lanes(c.bits)) * ceil(extent(c.reduction[0]) / streams)
     return float(size((*c.batch, *c.columns[:-1])) * turns * step)
 
 
@@ -59,8 +59,9 @@ def _vectors(c: Contraction, processor: CPU) -> int:
 
 
 def _streams(c: Contraction) -> int:
-    """The number of parts of the matrix that are read together."""
-    return max((n for n in STREAMS if extent(c.reduction[0]) % n == 0), default=1)
+    """The number of parts of the matrix that are read together: equal ones, or else the last ones have fewer rows."""
+    steps = extent(c.reduction[0])
+    return max((n for n in STREAMS if steps % n == 0), default=STREAMS[0] if steps > STREAMS[0] else 1)
 
 
 def build(s: OpenSchedule, c: Contraction) -> None:
