@@ -29,10 +29,11 @@ def matches(block: Block) -> Contraction | None:
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
-    """True where the results are many and the rows few: reading the matrix takes longer than multiplying."""
+    """True where results and matrix are large and the rows few: reading the matrix from behind L1 takes longer than multiplying."""
     vectors, rows = ceil(extent(c.columns[-1]) / processor.lanes(c.bits)), size(c.rows)
+    large = size((*c.columns, *c.reduction)) * c.bits > 8 * processor.l1
     many = rows * vectors > processor.accumulators(vectors) and _streams(c) > 1
-    return many and rows * processor.fma_cycles(c.bits) < processor.read_cycles(c.bits, processor.l3 + 1)
+    return large and many and rows * processor.fma_cycles(c.bits) < processor.read_cycles(c.bits, processor.l3 + 1)
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:

@@ -19,7 +19,7 @@ from search.space.rules import DEFAULT, rule
 from search.task import Task
 from tests.programs import matmul
 
-TASK = Task.of(matmul(7, 13, 40), "llvm -num-cores 1")
+TASK = Task.of(matmul(7, 13, 40), "llvm -num-cores 1 -mcpu znver4")
 
 
 @pytest.mark.parametrize(
