@@ -38,7 +38,7 @@ from .network import Network
 from .ops.loops import MIN_LOOPED_STEPS
 from .passes import PASSES, Pass, optimize
 from .passes.channels import convolve_channels_last
-from .passes.integers import in_fewer_cycles
+from .passes.integers import adds_pairs, in_fewer_cycles
 from .passes.loops import write_out_loops
 from .passes.precision import Precision, in_precision
 from .passes.quantised import stay_quantised
@@ -315,7 +315,7 @@ def passes_for(target: Target) -> tuple[Pass, ...]:
     """All passes but the last ones: PASSES, after those that keep quantised numbers and weights integers."""
 
     def stay_integers(graph: Graph) -> Graph:
-        return stay_quantised(graph, in_fewer_cycles(target))
+        return stay_quantised(graph, in_fewer_cycles(target), adds_pairs(target))
 
     def stay_narrow(graph: Graph) -> Graph:
         return keep_weights_narrow(graph, dot_lanes(target))

@@ -12,6 +12,8 @@ MAX_STAGES = 16  # buffers of a software pipeline in shared memory
 MAX_RESIDENT = 32  # blocks of an SM (CUDA C++ programming guide, technical specifications)
 MAX_COUNT = 2**31 - 1  # iterations or statements: sums and products of two stay within 64 bits
 
+# Of a sum of products by int8: those of neighbouring steps, two by two and by any uint8, add up within 16 bits.
+NARROW_PAIRS = "narrow_pairs"
 Rule = tuple[str, Callable[[Any], bool]]  # the valid values in words, and a test for them
 
 
@@ -50,6 +52,7 @@ RULES: dict[str, Rule] = {
     "in_order": _FLAG,
     "allow_reciprocal": _FLAG,
     "tf32": _FLAG,
+    NARROW_PAIRS: _FLAG,
 }
 
 

@@ -138,10 +138,11 @@ class CPU:
         """Cycles to enter the loop of a register tile and to load and store `moved` vectors of accumulators."""
         return (TILE_ENTRY_CYCLES + moved) * self.uops_per_vector
 
-    def tile_cycles(self, rows: Amount, vectors: Amount, steps: Amount) -> Amount:
+    def tile_cycles(self, rows: Amount, vectors: Amount, steps: Amount, multiplications: int = 1) -> Amount:
         """Cycles of a register tile of `rows` rows by `vectors` vectors over `steps` reduction steps, with its entry and its
-        stores."""
-        return self.step_cycles(rows * vectors, vectors, rows) * steps + self.entry_cycles(rows * vectors)
+        stores. A step has so many `multiplications` of each row by each vector."""
+        held = rows * vectors
+        return self.step_cycles(multiplications * held, vectors, rows) * steps + self.entry_cycles(held)
 
     # --- threads -----------------------------------------------------------------------------------------------------------
 

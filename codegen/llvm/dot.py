@@ -1,6 +1,6 @@
 """Sums of products of narrow numbers in one instruction: VPDPBUSD (uint8 · int8 into int32), VDPBF16PS (bfloat16 into float32).
 Those of int8 · int8 take two: (b + 128) a - 128 a, where the subtrahend serves all vectors of columns. Those of int16 take
-VPMADDWD and an addition.
+VPMADDWD and an addition; those of uint8 · int8, each two clamped to 16 bits, VPMADDUBSW before them.
 
 In lanes i = 0, 1, ... such a sum is  c[i] + a[0] * b[i, 0] + a[1] * b[i, 1] + ..., the operands converted to the type of c. Each
 operand is the same in all lanes, or has the elements of a lane side by side.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tir import dtypes
-from tir.ir import Binary, Cast, Expr, Load
+from tir.ir import Binary, Cast, Const, Expr, Load
 
 from .values import Value
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class DotInstruction:
     """A dot product of `count` pairs into one element of type `total`. `takes` has the pairs of types, the first in either order.
     `name`, `operand` and the sets of `features`, of which it needs one, depend on the number of lanes. Unless `adds`, it has no
-    addend."""
+    addend. With `clamps`, the sum of each two products is clamped to 16 bits."""
 
     total: str
     count: int
@@ -37,8 +37,10 @@ class DotInstruction:
     operand: Callable[[int], str]
     features: Callable[[int], tuple[tuple[str, ...], ...]]  # any of these sets
     adds: bool = True
+    clamps: bool = False
 
 
+PMADDUBSW = {4: "ssse3.pmadd.ub.sw.128", 8: "avx2.pmadd.ub.sw", 16: "avx512.pmaddubs.w.512"}
 PMADDWD = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
 INSTRUCTIONS = (
     DotInstruction(
@@ -56,8 +58,14 @@ INSTRUCTIONS = (
         lambda lanes: f"<{2 * lanes} x i16>",
         lambda lanes: (({4: "sse2", 8: "avx2", 16: "avx512bw"}[lanes],),), adds=False,
     ),
+    DotInstruction(
+        "int32", 4, (("uint8", "int8"),), lambda lanes: f"llvm.x86.{PMADDUBSW[lanes]}", "i16", "i8",
+        lambda lanes: f"<{4 * lanes} x i8>",
+        lambda lanes: (({4: "ssse3", 8: "avx2", 16: "avx512bw"}[lanes],),), adds=False, clamps=True,
+    ),
 )  # fmt: skip
 
+INT16 = dtypes.limits("int16")
 OFFSET_BITS = -0x7F7F7F80  # 128 in each of four bytes, as an int32: by exclusive or it turns an int8 into that plus 128, a uint8
 
 
@@ -90,7 +98,11 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
     operands = [_operand(writer, start, instruction, lanes) for start, _ in runs]  # type: ignore[misc]
     name = instruction.name(lanes)
     if not instruction.adds:
-        return writer.binary("add", accumulator, writer.invoke(name, instruction.accumulator, lanes, *operands))
+        added = writer.invoke(name, instruction.accumulator, lanes * instruction.count // 2, *operands)
+        if instruction.clamps:
+            ones = Value("splat (i16 1)", "i16", 2 * lanes)
+            added = writer.invoke(f"llvm.x86.{PMADDWD[lanes]}", "i32", lanes, added, ones)
+        return writer.binary("add", accumulator, added)
     if pairs[0][0].dtype == pairs[0][1].dtype == "int8":
         if addresses[0][0].stride == 0:
             operands.reverse()
@@ -108,15 +120,25 @@ def _terms(e: Expr, instruction: DotInstruction) -> tuple[Expr, list[tuple[Load,
     pairs: list[tuple[Load, Load]] = []
     while len(pairs) < instruction.count:
         match e:
-            case Binary("+", rest, Binary("*", Cast(_, Load() as x), Cast(_, Load() as y))):
-                if (y.dtype, x.dtype) == instruction.takes[0]:
-                    x, y = y, x
-                if (x.dtype, y.dtype) not in instruction.takes:
+            case Binary("+", rest, Binary("min", Binary("max", Binary("+", first, second), Const(low)), Const(high))):
+                terms = [second, first]
+                if not instruction.clamps or (low, high) != INT16:
                     return None
-                pairs.append((x, y))
-                e = rest
+            case Binary("+", rest, Binary("*") as only) if not instruction.clamps:
+                terms = [only]
             case _:
                 return None
+        for term in terms:
+            match term:
+                case Binary("*", Cast(_, Load() as x), Cast(_, Load() as y)):
+                    if (y.dtype, x.dtype) == instruction.takes[0]:
+                        x, y = y, x
+                    if (x.dtype, y.dtype) not in instruction.takes:
+                        return None
+                    pairs.append((x, y))
+                case _:
+                    return None
+        e = rest
     return (e, pairs[::-1]) if len({(x.dtype, y.dtype) for x, y in pairs}) == 1 else None
 
 

@@ -9,6 +9,7 @@ from tir import dtypes, te
 from tir.ir import Expr
 
 from .convolution import SlidingWindow, pad, steps_of, windows
+from .quantization import pairs_attrs
 from .registry import NEWEST, need, operator, shape_of
 
 CHANNELS_OF_PIXEL = 4  # channels of 8 bits that are one int32
@@ -33,9 +34,10 @@ def image_rows(x, *, kernel, strides, dilations, pads, zero):
 
 
 @operator("ChannelsLastConv", NEWEST)
-def channels_last_conv(x, weight, *, strides, dilations, pads, zero):
+def channels_last_conv(x, weight, *, strides, dilations, pads, zero, narrow_pairs=False):
     """x (N, H, W, C), plus 128 where it is int8, convolved with weight (KH, KW, C, O) -> (N, OH, OW, O): int32 or float32 sums
-    that processors have instructions for. The elements around the image are `zero`. Images have one to three dimensions."""
+    that processors have instructions for. The elements around the image are `zero`. Images have one to three dimensions. With
+    `narrow_pairs`, products by neighbouring channels add up within 16 bits, two by two."""
     need("the images", x, dtype="number", ranks=range(3, 6))
     *_, channels = shape_of(x)
     need("the weight", weight, (*(None for _ in x.shape[1:-1]), channels, None), "integer" if dtypes.is_int(x.dtype) else x.dtype)
@@ -51,7 +53,8 @@ def channels_last_conv(x, weight, *, strides, dilations, pads, zero):
             padded[(n, *at, channel)].astype(total) * weight[(*steps, channel, i[-1])].astype(total), axis=(*steps, channel)
         )
 
-    return te.compute((shape_of(x)[0], *(w.outputs for w in moved), shape_of(weight)[-1]), formula, name="conv")
+    shape = (shape_of(x)[0], *(w.outputs for w in moved), shape_of(weight)[-1])
+    return te.compute(shape, formula, name="conv", attrs=pairs_attrs(narrow_pairs))
 
 
 @operator("PackChannels", NEWEST)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, prod
 
+from schedule.annotation_values import NARROW_PAIRS
 from tir import dtypes, te
 from tir.ir import Expr
 
@@ -121,10 +122,15 @@ def dequantize_linear(x, scale, zero_point=None, *, axis=1, block_size=0, output
     return te.compute(x.shape, formula, name="dequantize")
 
 
+def pairs_attrs(narrow: bool) -> dict[str, bool]:
+    """The annotations of a sum of products by integers of 8 bits."""
+    return {NARROW_PAIRS: True} if narrow else {}
+
+
 @operator("IntegerProduct", NEWEST)
-def integer_product(a, b):
+def integer_product(a, b, *, narrow_pairs=False):
     """a (..., M, K) times b (..., K, N), integers of 8 bits, of any signs, in int32: the sums that processors have instructions
-    for."""
+    for. With `narrow_pairs`, products by neighbouring rows of b add up within 16 bits, two by two."""
     *batch, rows, steps = shape_of(a)
     for what, x, shape in (("the left operand", a, (*batch, rows, steps)), ("the right operand", b, (*batch, steps, None))):
         need(what, x, shape, x.dtype if x.dtype in ("int8", "uint8") else "int8", range(2, 8))
@@ -134,7 +140,7 @@ def integer_product(a, b):
         *at, row, column = i
         return te.sum(a[(*at, row, k)].astype("int32") * b[(*at, k, column)].astype("int32"), axis=k)
 
-    return te.compute((*batch, rows, shape_of(b)[-1]), formula, name="matmul")
+    return te.compute((*batch, rows, shape_of(b)[-1]), formula, name="matmul", attrs=pairs_attrs(narrow_pairs))
 
 
 # --- products of quantised numbers: composites of integers, in int32, without their zero points ------------------------

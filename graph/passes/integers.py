@@ -41,10 +41,32 @@ MIN_GAIN_OF_BYTES = 1.05
 Choice = Callable[[Call, Call], bool]  # of a product of integers in place of a call
 
 
-def multiply_integers(graph: Graph, choose: Choice) -> Graph:
+def multiply_integers(graph: Graph, choose: Choice, pairs: bool = False) -> Graph:
     """Make Conv, MatMul and Gemm of quantised numbers products of integers, where `choose` prefers these. Quantised are results
-    of DequantizeLinear, and integers of 32 bits that are made of 8, less a zero point."""
-    return rewrite(graph, lambda r, call: _rule(r, call, choose))
+    of DequantizeLinear, and integers of 32 bits that are made of 8, less a zero point. With `pairs`, weights are marked whose
+    products add up within 16 bits, as some processors do."""
+    return rewrite(graph, lambda r, call: _rule(r, call, choose, pairs))
+
+
+def adds_pairs(target: Target) -> bool:
+    """True for a processor that adds products of bytes up in pairs alone, within 16 bits."""
+    return isinstance(target.machine, CPU) and templates.low_precision.adds_pairs(target.machine)
+
+
+def _narrow(weights: np.ndarray | None, pairs: bool) -> dict[str, Attribute]:
+    """The mark of weights (..., K, N) whose products by any uint8 add up within 16 bits, each two neighbours along K."""
+    if not pairs or weights is None or weights.dtype != np.int8:
+        return {}
+    low, high = (limit // dtypes.limits("uint8")[1] for limit in dtypes.limits("int16"))
+    return {"narrow_pairs": True} if largest_pairs(weights, -2).max() <= min(high, -1 - low) else {}
+
+
+def largest_pairs(weights: np.ndarray, along: int) -> np.ndarray:
+    """The largest magnitudes of the sums of two neighbours of one sign along an axis, a last one alone."""
+    moved = np.moveaxis(weights, along, 0).astype(np.result_type(weights, np.int32))
+    padded = np.concatenate([moved, np.zeros_like(moved[: len(moved) % 2])])
+    signs = (np.maximum(padded, 0), np.maximum(-padded, 0))
+    return np.maximum(*(x[::2] + x[1::2] for x in signs))
 
 
 def in_fewer_cycles(target: Target) -> Choice:
@@ -140,16 +162,16 @@ def _fitting(array: np.ndarray) -> str | None:
     return next((k for k in BYTES if dtypes.limits(k)[0] <= array.min() and array.max() <= dtypes.limits(k)[1]), None)
 
 
-def _rule(r: Rewriting, call: Call, choose: Choice) -> Value | None:
+def _rule(r: Rewriting, call: Call, choose: Choice, pairs: bool) -> Value | None:
     if not definition(call).integers or any(0 in v.shape for v in call.values):
         return None
     a, b = (quantised(r, v) for v in call.values[:2])
     if a is None or b is None:
         return None
-    return (_convolution if call.operator == "Conv" else _product)(r, call, a, b, choose)
+    return (_convolution if call.operator == "Conv" else _product)(r, call, a, b, choose, pairs)
 
 
-def _convolution(write: Rewriting, call: Call, x: Quantised, weight: Quantised, choose: Choice) -> Value | None:
+def _convolution(write: Rewriting, call: Call, x: Quantised, weight: Quantised, choose: Choice, pairs: bool) -> Value | None:
     """Write a convolution of up to three dimensions by constant weights, a product for each group; None for another one."""
     array, zero, groups = unshifted(write, weight), x.known_zero, call.attribute("group", 1)
     if array is None or zero is None or not 3 <= array.ndim <= 5 or not x.by(None) or not weight.by(0):
@@ -168,12 +190,13 @@ def _convolution(write: Rewriting, call: Call, x: Quantised, weight: Quantised, 
         first, last = group * own.shape[1], (group + 1) * own.shape[1]
         part = image if groups == 1 else write("Slice", image, starts=(first,), ends=(last,), axes=(array.ndim - 1,))
         rows = _windows(write, call, part, own.shape[2:], zero, packs)
-        sums.append(write("IntegerProduct", rows, write.constant(columns[-1])))
+        sums.append(write("IntegerProduct", rows, write.constant(columns[-1]), **_narrow(columns[-1], pairs)))
         product = write.calls[-1]
         if not _in_place(moved):
             pixels = write("Bytes", write("PackChannels", part), to=part.dtype) if packs else part
-            taps = write.constant(columns[-1].reshape(*own.shape[2:], own.shape[1], outputs))
-            made = write("ChannelsLastConv", pixels, taps, zero=zero, **attributes_of(moved))
+            last = columns[-1].reshape(*own.shape[2:], own.shape[1], outputs)
+            how = attributes_of(moved) | _narrow(last, pairs)
+            made = write("ChannelsLastConv", pixels, write.constant(last), zero=zero, **how)
             if in_place := choose(write.calls[-1], product):
                 product, sums[-1] = write.calls[-1], made
         if not choose(product, call if groups == 1 else _of_one_group(call, groups)):
@@ -222,7 +245,7 @@ def attributes_of(moved: Sequence[SlidingWindow]) -> dict[str, Attribute]:
     return {"strides": tuple(w.stride for w in moved), "dilations": tuple(w.dilation for w in moved), "pads": pads}
 
 
-def _product(write: Rewriting, call: Call, a: Quantised, b: Quantised, choose: Choice) -> Value | None:
+def _product(write: Rewriting, call: Call, a: Quantised, b: Quantised, choose: Choice, pairs: bool) -> Value | None:
     """Write a product by a matrix, or of as many matrices as its left operand has; None for another one."""
     transposed = bool(call.attribute("transB", 0))
     plain = not call.attribute("transA", 0) and all(call.attribute(n, 1.0) == 1.0 for n in ("alpha", "beta"))
@@ -238,7 +261,7 @@ def _product(write: Rewriting, call: Call, a: Quantised, b: Quantised, choose: C
     elif transposed:
         columns = write("Transpose", columns, perm=(1, 0))
     rows = a.numbers if many else write("Reshape", a.numbers, shape=(prod(a.numbers.shape[:-1]), a.numbers.shape[-1]))
-    sums = write("IntegerProduct", rows, columns)
+    sums = write("IntegerProduct", rows, columns, **_narrow(array, pairs))
     if not choose(write.calls[-1], call):
         return None
     if array is None:

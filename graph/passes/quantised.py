@@ -16,10 +16,10 @@ from .integers import Choice, multiply_integers
 from .rewriting import Rewriting, rewrite
 
 
-def stay_quantised(graph: Graph, choose: Choice) -> Graph:
+def stay_quantised(graph: Graph, choose: Choice, pairs: bool = False) -> Graph:
     """The graph with products of integers where `choose` prefers them, and integers of 8 bits, channels last, between them; the
-    graph itself where there is none."""
-    products = multiply_integers(remove_identities(keep_quantised(graph)), choose)
+    graph itself where there is none. `pairs` is as in `multiply_integers`."""
+    products = multiply_integers(remove_identities(keep_quantised(graph)), choose, pairs)
     if not any(c.operator in ("IntegerProduct", "ChannelsLastConv") for c in products.calls):
         return graph
     return rewrite(remove_identities(keep_channels_last(products)), _scaled_before)

@@ -43,8 +43,7 @@ def fastest(target: Target, forms: Mapping[str, str] | None = None) -> Callable[
     def choose(call: Call) -> Tile:
         cycles = _cycles_by_tile(call, target)
         best = min(cycles, key=lambda tile: cycles[tile])
-        gain = MIN_GAIN_OF_HALVES if dtypes.is_half(call.values[0].dtype) else MIN_GAIN
-        chosen = best if cycles[()] > gain * cycles[best] else ()
+        chosen = best if cycles[()] > _min_gain(call) * cycles[best] else ()
         known = forms.get(direct_key(call)) if forms else None
         return next((tile for tile in cycles if _form(tile) == known), chosen)
 
@@ -75,9 +74,14 @@ def _cycles_by_tile(call: Call, target: Target) -> dict[Tile, float]:
 
 
 def least_cycles(call: Call, target: Target) -> float:
-    """The estimated cycles of a convolution or a product by constant weights, filtered minimally where that is chosen."""
+    """The estimated cycles of a convolution or a product by constant weights, filtered minimally where that is chosen. Those of a
+    filtered one are as many more as others may take for their accuracy."""
     tile = fastest(target)(call) if _filterable(call) else ()
-    return _cycles(_by_tiles(call, tile), target)
+    return _cycles(_by_tiles(call, tile), target) * (_min_gain(call) if tile else 1.0)
+
+
+def _min_gain(call: Call) -> float:
+    return MIN_GAIN_OF_HALVES if dtypes.is_half(call.values[0].dtype) else MIN_GAIN
 
 
 def _rule(r: Rewriting, call: Call, choose: Callable[[Call], Tile]) -> list[Call] | None:

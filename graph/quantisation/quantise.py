@@ -18,7 +18,7 @@ from ..ir import Call, Graph, GraphError, Value, verify
 from ..passes.affine import fold_affine
 from ..passes.common_subexpressions import merge_common
 from ..passes.identities import remove_identities
-from ..passes.integers import in_fewer_cycles, multiply_integers
+from ..passes.integers import adds_pairs, in_fewer_cycles, multiply_integers
 from ..passes.quantised import keep_quantised
 from ..passes.transposed import expand_transposed
 from ..reference import random_inputs
@@ -53,7 +53,8 @@ def quantise(
     """A network of float32 with integers, by QuantizeLinear and DequantizeLinear as in ONNX; its `report` prints the errors.
 
     With `data`, activations are of uint8, with a scale and a zero point for each tensor, weights of int8, with a scale for each
-    output channel. `data` maps the names of inputs to arrays of samples, or is an iterable of mappings of single samples; some
+    output channel. A `target` that adds products of bytes up in pairs, within 16 bits (VPMADDUBSW), takes smaller weights, whose
+    pairs fit. `data` maps the names of inputs to arrays of samples, or is an iterable of mappings of single samples; some
     dozens will do. The ranges of activations are those of the least mean squared error ("mse"), or from the least to the largest
     element ("minmax"), or without one in ten thousand on each side ("percentile").
 
@@ -89,7 +90,8 @@ def quantise(
         points = _points(graph, places, samples, calibration, exact)
         points |= {x.x: points[sources(graph, x.x)[0]] for x in layers if x.x not in points}
         about = f"uint8 activations ({calibration} of {count_text(len(samples), 'sample')}), int8 weights by output channel"
-    kept = {x: _weights(graph, x, weights, block or DEFAULT_BLOCK, symmetric) for x in layers if x not in why}
+    pairs = data is not None and adds_pairs(target)
+    kept = {x: _weights(graph, x, weights, block or DEFAULT_BLOCK, symmetric, pairs) for x in layers if x not in why}
     if data is not None:
         slow = _slower(quantised(graph, kept, points, places.for_all), kept, target)
         why |= dict.fromkeys(slow, "integers would not be faster")
@@ -142,11 +144,13 @@ def _check_names(graph: Graph, layers: Sequence[Layer], keep_float: Collection[s
             raise ValueError(f"keep_float: {graph.name} has no layer {name!r}; {hint}")
 
 
-def _weights(graph: Graph, layer: Layer, kind: str, block: int, symmetric: bool) -> QuantisedWeights:
+def _weights(graph: Graph, layer: Layer, kind: str, block: int, symmetric: bool, pairs: bool) -> QuantisedWeights:
     array = graph.constants[layer.weight.name]
     if not np.isfinite(array).all():
         raise GraphError(f"{graph.name}: the weights `{layer.weight.name}` of `{layer.name}` are not finite")
-    return by_channel(array, layer.axis) if kind == "int8" else by_blocks(array, layer.inputs, block, symmetric)
+    if kind == "int4":
+        return by_blocks(array, layer.inputs, block, symmetric)
+    return by_channel(array, layer.axis, layer.inputs if pairs else None)
 
 
 def _points(graph: Graph, places: Places, samples: Samples, calibration: str, exact: Observed) -> dict[Value, Point]:
@@ -177,6 +181,6 @@ def _slower(graph: Graph, weights: Mapping[Layer, QuantisedWeights], target: Tar
             fast.add(today.outputs[0].name)
         return found
 
-    multiply_integers(remove_identities(keep_quantised(graph)), chosen)
+    multiply_integers(remove_identities(keep_quantised(graph)), chosen, adds_pairs(target))
     convolutions = any(x.name in fast for x in weights if x.call.operator == "Conv")
     return {x for x in weights if x.name not in fast and not (x.by_channel and convolutions)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..passes.integers import along
+from ..passes.integers import along, largest_pairs
 
 LARGEST_BYTE = 127  # of symmetric weights of 8 bits
 BITS = {"int8": 8, "int4": 4}
@@ -39,10 +39,12 @@ class QuantisedWeights:
         return np.repeat(given, self.block, self.axis).take(range(self.numbers.shape[self.axis]), self.axis)
 
 
-def by_channel(weights: np.ndarray, axis: int) -> QuantisedWeights:
-    """Symmetric integers of 8 bits with a scale for each index along an axis, the largest weight as 127."""
+def by_channel(weights: np.ndarray, axis: int, pairs: int | None = None) -> QuantisedWeights:
+    """Symmetric integers of 8 bits with a scale for each index along an axis, the largest weight as 127; with `pairs` the largest
+    sum of two neighbours of one sign along that other axis, so that rounded ones add up to 128 at most."""
     others = tuple(n for n in range(weights.ndim) if n != axis)
-    scales = np.abs(weights).max(axis=others, keepdims=True).astype(np.float32) / np.float32(LARGEST_BYTE)
+    largest = np.abs(weights) if pairs is None else np.moveaxis(largest_pairs(weights, pairs), 0, pairs)
+    scales = largest.max(axis=others, keepdims=True).astype(np.float32) / np.float32(LARGEST_BYTE)
     scales = np.where(scales > np.finfo(np.float32).tiny, scales, np.float32(1))
     numbers = np.clip(np.rint(weights / scales), -LARGEST_BYTE, LARGEST_BYTE).astype(np.int8)
     return QuantisedWeights(numbers, scales.reshape(-1), None, axis)

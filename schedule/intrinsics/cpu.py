@@ -5,6 +5,7 @@ ordinary vector code. A tile product is implemented by the nest of its descripti
 instruction. On a processor without AMX the nest runs as written.
 
     dot_{16x4,8x4}_{u8s8,s8u8,s8s8}       C[lanes] += A[4] * B[lanes, 4] in int32; dot_16x4_vnni is that of u8s8
+    dot_{16x4,8x4}_pairs_u8s8             as u8s8, for factors of which the products of each two add up within 16 bits
     dot_{16x2,8x2}_bf16                   C[lanes] += A[2] * B[lanes, 2] in float32
     dot_{16x2,8x2}_s16                    C[lanes] += A[2] * B[lanes, 2] in int32
     fma_16_f32                            C[16] += A[1] * B[16]
@@ -48,13 +49,17 @@ def main(A: T.Buffer(({parts},), "{left}"), B: T.Buffer(({lanes}, {parts}), "{ri
 """
 
 
-def _dot(lanes: int, left: str, right: str, total: str):
-    """A description and its implementation, which adds in the order of the instruction: for bfloat16 the last product first."""
+def _dot(lanes: int, left: str, right: str, total: str, clamps: bool = False):
+    """A description and its implementation, which adds in the order of the instruction: for bfloat16 the last product first.
+    With `clamps`, each two products are added as 16 bits with saturation (VPMADDUBSW)."""
     parts = 32 // dtypes.bits(left)
     order = range(parts) if total == "int32" else range(parts)[::-1]
-    products = " + ".join(f'T.cast(A[{k}], "{total}") * T.cast(B[vi, {k}], "{total}")' for k in order)
+    terms = [f'T.cast(A[{k}], "{total}") * T.cast(B[vi, {k}], "{total}")' for k in order]
+    if clamps:
+        terms = [f"T.min(T.max({a} + {b}, {-(2**15)}), {2**15 - 1})" for a, b in zip(terms[::2], terms[1::2], strict=True)]
+    products = " + ".join(terms)
     known = {"lanes": lanes, "left": left, "right": right, "total": total, "parts": parts, "products": products}
-    known["block"] = {"int16": "vpmaddwd", "bfloat16": "vdpbf16ps"}.get(left, "vpdpbusd")
+    known["block"] = {"int16": "vpmaddwd", "bfloat16": "vdpbf16ps"}.get(left, "vpmaddubsw" if clamps else "vpdpbusd")
     return tuple(parse(text.format(**known)) for text in (_DOT, _DOT_IN_LANES))
 
 
@@ -86,6 +91,8 @@ INTRINSICS = {
     "dot_8x2_bf16": _dot(8, "bfloat16", "bfloat16", "float32"),
     "dot_16x2_s16": _dot(16, "int16", "int16", "int32"),
     "dot_8x2_s16": _dot(8, "int16", "int16", "int32"),
+    "dot_16x4_pairs_u8s8": _dot(16, "uint8", "int8", "int32", True),
+    "dot_8x4_pairs_u8s8": _dot(8, "uint8", "int8", "int32", True),
     "fma_16_f32": tuple(parse(_FMA.format(loop=x, block=b)) for x, b in (("range", "update"), ("T.vectorized", "vfmadd"))),
     "amx_16x16x32_bf16": _tile_product("tdpbf16ps", "bfloat16", "bfloat16", "float32"),
 } | {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from math import prod
 
+from schedule.annotation_values import NARROW_PAIRS, value_of
 from schedule.error import ScheduleError
 from schedule.machine import CPU
 from schedule.open_schedule import computed_bits, extent
@@ -31,7 +32,7 @@ class Contraction:
 
     Axes of `batch` are in both factors and the result, or in the result alone with extent 1. Those of `rows` are in `left` and
     the result, those of one iteration first, of `columns` in `right` and the result, of `reduction` in the factors only. The last
-    dimension of the result is an axis of `right`.
+    dimension of the result is an axis of `right`. `narrow_pairs` is the annotation of that name.
     """
 
     block: str
@@ -42,6 +43,7 @@ class Contraction:
     rows: tuple[Iter, ...]
     columns: tuple[Iter, ...]
     reduction: tuple[Iter, ...]
+    narrow_pairs: bool = False
 
     @property
     def vector(self) -> str:
@@ -126,6 +128,7 @@ def pairing(block: Block, units: bool = False) -> Contraction | None:
         tuple(sorted(groups[True, False], key=lambda it: extent(it) > 1)),
         tuple(groups[False, True]),
         tuple(reduce_axes),
+        value_of(block, NARROW_PAIRS, False),
     )
 
 

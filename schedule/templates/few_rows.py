@@ -29,7 +29,7 @@ def matches(block: Block) -> Contraction | None:
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
-    """True where results and matrix are large and the rows few: reading the matrix from behind L1 takes longer than multiplying."""
+    """True where results and matrix are large and the rows few: reading the matrix from behind L1 takes longer than products."""
     vectors, rows = ceil(extent(c.columns[-1]) / processor.lanes(c.bits)), size(c.rows)
     large = size((*c.columns, *c.reduction)) * c.bits > 8 * processor.l1
     many = rows * vectors > processor.accumulators(vectors) and _streams(c) > 1

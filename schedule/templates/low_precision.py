@@ -2,7 +2,7 @@
 
 There are two kinds. Tile registers (AMX) multiply 16 rows by 16 columns in an instruction. Dot products in lanes (VNNI, AVX-512
 BF16) add to each lane of a vector the products of 4 or 2 elements of its column and a row. Bytes for which there is none are
-copied as int16, of which VPMADDWD multiplies and adds pairs.
+copied as int16, of which VPMADDWD multiplies and adds pairs; VPMADDUBSW takes weights so small that its 16 bits hold each pair.
 
 For both kinds, operands are copied tile by tile in the order of the instructions: columns of some steps of the sum side by side.
 Partial tiles are filled up with zeros. Rows for dot products are read in place, if they end with a whole step. A long sum runs in
@@ -18,7 +18,7 @@ from math import ceil
 
 import numpy as np
 
-from schedule.machine import CACHE_SHARE, CPU
+from schedule.machine import CACHE_SHARE, CPU, Amount
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.register_tiles import MAX_TILE_VECTORS, fewest_cycles, fitting
 from schedule.rewriting.index_map import IndexMap
@@ -59,6 +59,7 @@ class Instruction:
     parts: int
     intrinsic: str
     wider: str = ""  # the dtype that operands are converted to as they are copied
+    multiplications: int = 1  # of whole vectors
 
     @property
     def depth(self) -> int:
@@ -125,8 +126,10 @@ def instruction(c: Contraction, processor: CPU) -> Instruction | None:
     if lanes not in (8, 16):
         return None
     if letters == "u8u8" or not has_dots(total, processor):
-        if total != "int32" or {8: "avx2", 16: "avx512bw"}[lanes] not in processor.features:
+        if total != "int32" or not adds_pairs(processor):
             return None
+        if c.narrow_pairs and right == "int8":
+            return Instruction(1, lanes, 1, parts, f"dot_{lanes}x{parts}_pairs_{letters}", multiplications=2)
         return Instruction(1, lanes, 1, 2, f"dot_{lanes}x2_s16", "int16")
     return Instruction(1, lanes, 1, parts, f"dot_{lanes}x{parts}_{letters}")
 
@@ -137,6 +140,12 @@ def has_dots(total: str, processor: CPU) -> bool:
     if processor.lanes(32) == 8:
         wanted = [{*wanted[0], "avx512vl"}, *([{"avxvnni"}] if total == "int32" else [])]
     return processor.lanes(32) in (8, 16) and any(features <= processor.features for features in wanted)
+
+
+def adds_pairs(processor: CPU) -> bool:
+    """True where the processor adds products of bytes up as pairs alone, in 16 bits (VPMADDUBSW)."""
+    wanted = {8: "avx2", 16: "avx512bw"}.get(processor.lanes(32))
+    return wanted in processor.features and not has_dots("int32", processor)
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
@@ -169,7 +178,8 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
     if how.rows > 1:
         rows, columns = min(SHAPES, key=turns)
     else:
-        product = bool(how.wider)  # is in a register of its own before it is added
+        # Products are in a register of their own before they are added, ones that add pairs up in another.
+        product = how.multiplications if how.wider or how.multiplications > 1 else 0
         m, v = fitting(
             processor,
             range(1, min(row_tiles, processor.registers) + 1),
@@ -177,7 +187,7 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
             product,
         )
         count = np.ceil(row_tiles / m) * np.ceil(column_tiles / v)
-        rows, columns, _ = fewest_cycles(m, v, count * processor.tile_cycles(m, v, taps * steps), gain=1.0)
+        rows, columns, _ = fewest_cycles(m, v, count * _tile_cycles(m, v, taps * steps, how, processor), gain=1.0)
     # Rows of a part stay in L1, in tile registers with columns.
     most = max(1, int(processor.l1 * (1 / 3 if how.rows > 1 else CACHE_SHARE)) // (4 * rows * how.rows * how.groups))
     part = steps if taps > 1 or steps <= most * WHOLE_SUM_PARTS[how.rows == 1] else balanced(steps, most, 1)
@@ -197,17 +207,18 @@ def in_place(c: Contraction, how: Instruction) -> bool:
 
 
 def _unsigned_operand(c: Contraction, how: Instruction) -> str | None:
-    """The operand that is made unsigned where both have signs: the larger one. The sums of the other correct the result."""
+    """The operand that is made unsigned where both have signs: the larger one, or that without small weights. The sums of the
+    other correct the result."""
     left, right = c.left.buffer.name, c.right.buffer.name
     if how.rows > 1 or left == right or not how.intrinsic.endswith(SIGNED):
         return None
-    return right if size(c.rows) <= size(c.columns) else left
+    return right if size(c.rows) <= size(c.columns) and how.multiplications == 1 else left
 
 
-def _tile_cycles(rows: int, columns: int, steps: int, how: Instruction, processor: CPU) -> float:
+def _tile_cycles(rows: Amount, columns: Amount, steps: int, how: Instruction, processor: CPU) -> Amount:
     """Cycles of a register tile of instructions. For tile registers, rows come from L1 and columns from L2."""
     if how.rows == 1:
-        return processor.tile_cycles(rows, columns, steps)
+        return processor.tile_cycles(rows, columns, steps, how.multiplications)
     loads = rows * LOAD_CYCLES[0] + columns * LOAD_CYCLES[1]
     copied = 3 * TILE_LINES * processor.memory.line[0]  # cycles of a tile of the result
     return max(rows * columns * TILE_CYCLES, loads) * steps + rows * columns * copied

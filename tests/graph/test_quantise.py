@@ -274,6 +274,19 @@ def test_weights_by_channel_are_off_by_half_a_step(axis):
     assert (np.abs(q.numbers * scales - w) <= scales * 0.501).all()
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_pairs_of_weights_fit_16_bits_where_products_are_added_so(axis):
+    """Along the inputs; and no smaller than that needs."""
+    w = np.random.default_rng(0).standard_normal((27, 26)[:: 1 - 2 * axis]).astype("f4")
+    q = by_channel(w, axis, 1 - axis)
+    numbers = np.moveaxis(q.numbers, axis, 0).astype(int)
+    padded = np.pad(numbers, ((0, 0), (0, numbers.shape[1] % 2))).reshape(len(numbers), -1, 2)
+    sums = np.maximum(np.maximum(padded, 0).sum(axis=-1), np.maximum(-padded, 0).sum(axis=-1)).max(axis=1)
+    assert (sums <= 128).all() and (sums >= 126).all()
+    scales = q.scales[:, None] if axis == 0 else q.scales
+    assert (np.abs(q.numbers * scales - w) <= scales * 0.501).all()
+
+
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("block", BLOCKS)
 def test_weights_by_blocks_are_no_worse_than_their_whole_range(block, symmetric):

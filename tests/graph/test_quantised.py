@@ -36,7 +36,8 @@ EXACT = 2.0**-5  # a scale of which all sums of a test are exact in float32
 class Network:
     """A network whose values are quantised, as quantisers write it: QuantizeLinear and DequantizeLinear after each node."""
 
-    def __init__(self, shape=(2, 5, 7, 6), types="u8", weights="int8", scale=EXACT):
+    def __init__(self, shape=(2, 5, 7, 6), types="u8", weights="int8", scale=EXACT, largest=9):
+        self.largest = largest  # of the weights' magnitudes
         self.rng, self.kind, self.weights, self.scale = np.random.default_rng(0), types, weights, scale
         self.nodes, self.constants, self.shape = list[onnx.NodeProto](), dict[str, np.ndarray](), shape
         self.x = self.quantised("x")
@@ -62,7 +63,7 @@ class Network:
         count = () if axis is None else (shape[axis],)
         zeros = np.full(count, 128 if self.weights == "uint8" else 0, self.weights)
         scales = self.rng.choice([0.5, 1, 2], count) * self.scale
-        numbers = self.rng.integers(-9, 10, shape) + (128 if self.weights == "uint8" else 0)
+        numbers = self.rng.integers(-self.largest, self.largest + 1, shape) + (128 if self.weights == "uint8" else 0)
         by = (self.constant(scales, "float32"), self.constant(zeros))
         return self.add("DequantizeLinear", self.constant(numbers, self.weights), *by, axis=axis or 0)
 
@@ -314,12 +315,15 @@ def test_products_of_integers_are_exact(operator, shape, weight, known, weight_z
     assert np.array_equal(found, wanted)
 
 
-@pytest.mark.parametrize(("target", "instruction"), [(TILES, "tdpbusd"), (LANES, "vpdpbusd"), (PAIRS, "vpmaddwd"), (PLAIN, "")])
+@pytest.mark.parametrize(
+    ("target", "largest", "instruction"),
+    [(TILES, 9, "tdpbusd"), (LANES, 9, "vpdpbusd"), (PAIRS, 9, "vpmaddubsw"), (PAIRS, 120, "vpmaddwd"), (PLAIN, 9, "")],
+)
 @pytest.mark.parametrize("product", ["Conv", "MatMul", "MatMulInteger"])
-def test_products_reach_the_instruction_of_the_processor(product, target, instruction):
+def test_products_reach_the_instruction_of_the_processor(product, target, largest, instruction):
     """Products of integers reach the instruction of a processor that has one. Elsewhere those of floats stay, but those of int32
     become products of bytes: on a Zen 4 limited to SSE2, 97 x 96 x 128 take 0.65 x as long, in floats 0.8 x as long as in bytes."""
-    network = Network((1, 64, 14, 14) if product == "Conv" else (97, 128))
+    network = Network((1, 64, 14, 14) if product == "Conv" else (97, 128), largest=largest)
     match product:
         case "Conv":
             y = network.quantised(network.conv(network.x, 64, 64, 3, 3, pads=(1, 1, 1, 1)))
@@ -327,13 +331,33 @@ def test_products_reach_the_instruction_of_the_processor(product, target, instru
             y = network.quantised(network.add("MatMul", network.x, network.weight(128, 96, axis=1)))
         case _:
             numbers = network.nodes[0].output[0]
-            y = network.add("MatMulInteger", numbers, network.constant(np.ones((128, 96)), "int8"), network.constant(7, "uint8"))
+            y = network.add(
+                "MatMulInteger", numbers, network.constant(np.full((128, 96), largest), "int8"), network.constant(7, "uint8")
+            )
     groups = fuse(final(network.graph(y), target))
     products = [g.func for g in groups if any(c.operator in ("IntegerProduct", "ChannelsLastConv") for c in g.calls)]
     if product == "Conv" and instruction:
-        assert ("channelslastconv" in products[0].name) == (target is LANES), "the windows of the image are read in place"
+        assert ("channelslastconv" in products[0].name) == (instruction in ("vpdpbusd", "vpmaddubsw")), (
+            "the windows of the image are read in place"
+        )
     assert len(products) == bool(instruction or product == "MatMulInteger")
     assert all(instruction in tir.default_schedule(func, target).func.script() for func in products)
+
+
+@pytest.mark.parametrize(
+    ("pair", "fits"), [((127, 1), True), ((127, 2), False), ((-128, 0), True), ((-128, -1), False), ((-128, 127), True)]
+)
+@pytest.mark.parametrize("at", [0, 1])
+def test_weights_are_marked_whose_pairs_fit_16_bits(pair, fits, at):
+    """Each two neighbours from the first one on, for any uint8: the limits are those of the least and the largest int16."""
+    sums = [sum(255 * w for w in pair if sign * w > 0) for sign in (-1, 1)]
+    assert fits == (-(2**15) <= sums[0] and sums[1] < 2**15)
+    weights = np.zeros((5, 3), np.int8)
+    weights[at : at + 2, 1] = pair
+    network = Network((2, 5))
+    y = network.add("MatMulInteger", network.nodes[0].output[0], network.constant(weights))
+    marks = [c.attribute("narrow_pairs", False) for c in stay_quantised(network.graph(y), lambda *calls: True, True).calls]
+    assert any(marks) == (fits or at == 1)
 
 
 @pytest.mark.parametrize("kind", ["correct", "wrong"])

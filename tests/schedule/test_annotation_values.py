@@ -15,7 +15,9 @@ VALUES = {  # of each key: values that have a meaning, and values that have none
         ("A", 1, ["A"], ["A", 0], ["A", True], ["A", MAX_COUNT + 1], [["A"]], [[]], [[["A", 1]]]),
     ),
     "non_temporal": (("A", ["A", "B"], (), []), (1, [1], ["A", 1], {"A": 1})),
-    **dict.fromkeys(("double_buffer", "combine_lanes", "in_order", "allow_reciprocal", "tf32"), ((True, False), (1, 0, "yes"))),
+    **dict.fromkeys(
+        ("double_buffer", "combine_lanes", "in_order", "allow_reciprocal", "tf32", "narrow_pairs"), ((True, False), (1, 0, "yes"))
+    ),
 }
 
 

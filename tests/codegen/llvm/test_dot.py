@@ -47,6 +47,28 @@ def test_pairs_of_int16_are_multiplied_and_added(mcpu, lanes, k):
     same_numbers(before, s.func)
 
 
+@pytest.mark.parametrize(("mcpu", "lanes"), [("x86-64-v3", 8), ("skylake-avx512", 16), ("x86-64", 8)])
+def test_pairs_of_bytes_are_added_within_16_bits(mcpu, lanes):
+    """Sums of two products are clamped, as the program says, wherever they leave 16 bits."""
+    before = dot(7, 32, 13)
+    s = Schedule(before)
+    s.tensorize(tiled(s, lanes), f"dot_{lanes}x4_pairs_u8s8")
+    s.decompose_reduction("C_o", "ko")
+    target = tir.Target("llvm", num_cores=1, mcpu=mcpu)
+    kernel = tir.build(s.func, target)
+    assert ("vpmaddubsw" in kernel.asm()) == (mcpu != "x86-64")
+    same_numbers(before, s.func)
+    if not tir.Target("llvm").features >= target.features:
+        return
+    a, b = np.full((7, 52), 255, np.uint8), np.random.default_rng(0).integers(-128, 128, (13, 32, 4)).astype(np.int8)
+    b[::2, ::3], b[1::2, ::3] = -128, 127
+    c, wanted = np.zeros((2, 7, 32), np.int32)
+    kernel(a, b, c)
+    run(s.func, a, b, wanted)
+    assert np.array_equal(c, wanted)
+    assert not np.array_equal(c, a.astype(np.int32) @ b.transpose(0, 2, 1).reshape(52, 32).astype(np.int32))
+
+
 @pytest.mark.skipif("avx2" not in tir.Target("llvm").features, reason="this processor has no vectors of 256 bits")
 def test_extreme_int16_wrap():
     before = dot(3, 32, 5, 2, "int16", "int16", "int32")

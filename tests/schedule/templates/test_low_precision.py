@@ -30,7 +30,7 @@ LANES = {"vpdpbusd": {"avx512vnni", "avx512vl"}, "vdpbf16ps": {"avx512bf16", "av
 PAIRS = [("int8", "int8"), ("int8", "uint8"), ("uint8", "int8"), ("uint8", "uint8"), ("bfloat16", "bfloat16")]
 
 
-def product(M, N, K, left="int8", right="int8", across=(False, False), batch=(), after=None):
+def product(M, N, K, left="int8", right="int8", across=(False, False), batch=(), after=None, attrs=None):
     """C = A · B in the type of its sum, either operand transposed, each of a batch; then `after`, if that is given."""
     total = "float32" if left == "bfloat16" else "int32"
     A = te.placeholder((*batch, *((K, M) if across[0] else (M, K))), left, name="A")
@@ -42,7 +42,7 @@ def product(M, N, K, left="int8", right="int8", across=(False, False), batch=(),
         a = A[(*b, k, row) if across[0] else (*b, row, k)]
         return a.astype(total) * B[(*b, column, k) if across[1] else (*b, k, column)].astype(total)
 
-    C = te.compute((*batch, M, N), lambda *i: te.sum(term(*i), axis=k), name="C")
+    C = te.compute((*batch, M, N), lambda *i: te.sum(term(*i), axis=k), name="C", attrs=attrs)
     out = C if after is None else te.compute((*batch, M, N), lambda *i: after(C[i], i[-1]), name="D")
     return te.create_prim_func([A, B, out])
 
@@ -154,6 +154,27 @@ def test_bytes_are_widened_where_no_instruction_takes_them(left, right, across, 
     result = np.empty([d.value for d in func.buffers[-1].shape], "int32")
     kernel(*given, result)
     assert np.array_equal(result, expected(*given, across)[0])
+
+
+@one_in(2)
+@pytest.mark.skipif("avx2" not in tir.Target("llvm").features, reason="this processor has no vectors of 256 bits")
+@pytest.mark.parametrize("left", ["int8", "uint8"])
+@pytest.mark.parametrize("across", [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("shape", [(65, 95, 331), (7, 13, 109), (19, 33, 2061), (3, 96, 64)])
+def test_small_weights_are_multiplied_as_bytes(left, across, shape):
+    """Exact where the products of each two weights by the largest byte just fit 16 bits."""
+    target = tir.Target("llvm", num_cores=1, mcpu="x86-64-v3")
+    func = product(*shape, left, "int8", across, attrs={"narrow_pairs": True})
+    kernel = tir.build(scheduled(func, target), target)
+    assert "vpmaddubsw" in kernel.asm()
+    rng, steps = np.random.default_rng(0), shape[2]
+    pairs = np.array([(127, 1), (-128, 0), (64, 64), (-1, -127), (-128, 127), (0, 127), (-64, -64)], np.int8)
+    b = rng.choice(pairs, ((steps + 1) // 2, shape[1])).transpose(0, 2, 1).reshape(-1, shape[1])[:steps]
+    a = rng.choice(np.array([np.iinfo(left).min, np.iinfo(left).max, 1], left), (shape[0], steps), p=(0.2, 0.7, 0.1))
+    given = [np.ascontiguousarray(x.T) if t else x for x, t in zip((a, b), across, strict=True)]
+    result = np.empty(shape[:2], "int32")
+    kernel(*given, result)
+    assert np.array_equal(result, a.astype(int) @ b.astype(int))
 
 
 @pytest.mark.skipif("avx2" not in tir.Target("llvm").features, reason="this processor has no vectors of 256 bits")
