@@ -9,7 +9,7 @@ from schedule.machine import Machine
 from .features import NAMES, features
 from .gbdt import Boosting, GBDTModel
 from .gpu_model import GPUModel
-from .learned import LearnedModel, Regressor, RegressorModel
+from .learned import LearnedModel, RegressorModel
 from .loopnest import ProgramDescription, program
 from .losses import Loss, PairRank, ThroughputSum, TimeSum
 from .model import CostModel, Explains, RandomModel, WarmUp
@@ -18,6 +18,6 @@ from .tile_model import TileModel
 
 __all__ = [
     "Boosting", "CostModel", "Explains", "GBDTModel", "GPUModel", "LearnedModel", "Loss", "Machine", "NAMES", "PairRank",
-    "ProgramDescription", "RandomModel", "Regressor", "RegressorModel", "SketchPrograms", "ThroughputSum", "TileAccess",
+    "ProgramDescription", "RandomModel", "RegressorModel", "SketchPrograms", "ThroughputSum", "TileAccess",
     "TileModel", "TiledNest", "TimeSum", "WarmUp", "features", "program",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -24,18 +24,6 @@ MIN_PROGRAMS = 12  # measured programs below which a formula scores
 DEVICE = NAMES.index("device")
 DEVICE_NUMBERS = 2**20  # numbers for devices: so many that two hardly get the same, and exact in float32
 MIN_WEIGHT = 0.15  # of the slowest program, and of one that failed; the fastest has 1
-
-
-class Regressor(Protocol):
-    """Learns a number from a row of features, as the regressors of scikit-learn do."""
-
-    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> object:
-        """Fit to an (n, features) float32 matrix, n numbers, and n weights."""
-        ...
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        """A number a row."""
-        ...
 
 
 class LearnedModel(ABC):
@@ -126,9 +114,12 @@ def _statements(sketch: SketchPrograms, rows: np.ndarray) -> Iterator[tuple[Stat
 
 
 class RegressorModel(LearnedModel):
-    """Any regressor, fitted anew to all statements after each measurement: to the error of the loss's start."""
+    """Any regressor, fitted anew to all statements after each measurement: to the error of the loss's start.
 
-    def __init__(self, machine: Machine, regressor: Regressor, loss: Loss | None = None, min_programs: int = MIN_PROGRAMS):
+    It has the methods of scikit-learn's: `fit(X, y, sample_weight)` of an (n, features) float32 matrix, and `predict(X)`.
+    """
+
+    def __init__(self, machine: Machine, regressor: Any, loss: Loss | None = None, min_programs: int = MIN_PROGRAMS):
         super().__init__(machine, loss or TimeSum(), min_programs)
         self.regressor = regressor
 

@@ -7,7 +7,6 @@ A model predicts a number f(s) for each statement s of a program. In the arrays 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -25,30 +24,6 @@ MAX_STEP = 2.0  # of a correction, a logarithm of time
 Weighted = tuple[np.ndarray, np.ndarray]  # numbers, and the weight of each
 
 
-class Loss(Protocol):
-    """The score of a program from the numbers of its statements, and the targets for fitting these numbers."""
-
-    def start(self, features: np.ndarray) -> np.ndarray:
-        """f(s) before learning, one a column of `features`."""
-        ...
-
-    def targets(self, data: Dataset, min_weight: float) -> Weighted:
-        """The target and the weight of each program; `min_weight` is the least weight, for losses that have one."""
-        ...
-
-    def residuals(self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> Weighted:
-        """The correction of each f(s), and its weight."""
-        ...
-
-    def parts(self, predicted: np.ndarray) -> np.ndarray:
-        """The summand of each statement of a program."""
-        ...
-
-    def scores(self, sums: np.ndarray) -> np.ndarray:
-        """The scores of programs, higher is better."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class TimeSum:
     """A program takes sum(exp(f(s))) nanoseconds; f starts from a rough estimate, and the logarithm of the sum is fitted.
@@ -58,20 +33,25 @@ class TimeSum:
     """
 
     def start(self, features: np.ndarray) -> np.ndarray:
+        """f(s) before learning, one a column of `features`."""
         return LN2 * features[ESTIMATE]
 
     def targets(self, data: Dataset, min_weight: float) -> Weighted:
+        """The target and the weight of each program; `min_weight` is the least weight, for losses that have one."""
         return data.log_times(), np.maximum(data.throughputs(), min_weight)
 
     def residuals(self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> Weighted:
+        """The correction of each f(s), and its weight."""
         times = np.exp(predicted)
         total = np.bincount(program, weights=times, minlength=len(targets))
         return (targets - np.log(total))[program], weights[program] * times / total[program]
 
     def parts(self, predicted: np.ndarray) -> np.ndarray:
+        """The summand of each statement of a program."""
         return np.exp(predicted)
 
     def scores(self, sums: np.ndarray) -> np.ndarray:
+        """The scores of programs, higher is better."""
         return -np.log(np.maximum(sums, 1e-30))
 
 
@@ -126,3 +106,6 @@ class ThroughputSum:
 
     def scores(self, sums: np.ndarray) -> np.ndarray:
         return sums
+
+
+Loss = TimeSum | ThroughputSum
