@@ -110,17 +110,18 @@ def backend(target: str | Target) -> Backend:
 DESCRIBED = "described"  # the target option `memory` of a machine that is as its processor is described
 
 
+def _refuse(given: Mapping[str, Any], **others: str) -> None:
+    """Refuse options of another kind of target; the kind of each, with a hint."""
+    for key, kind in others.items():
+        if given.get(key):
+            raise ValueError(f"target option {key} is for {kind}")
+
+
 # --- llvm ----------------------------------------------------------------------------------------------------------------
 
 
 def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    if given.get("fast_math"):
-        raise ValueError("target option fast_math is for cuda")
-    if given.get("arch"):
-        raise ValueError("target option arch is for cuda; use mcpu with llvm")
-    for key in ("sms", "clock"):
-        if given.get(key):
-            raise ValueError(f"target option {key} is for cuda")
+    _refuse(given, fast_math="cuda", arch="cuda; use mcpu with llvm", sms="cuda", clock="cuda")
     host_cpu, host_features = host_processor()
     mtriple = foreign_triple(given.get("mtriple") or "")
     mcpu = given.get("mcpu") or ("generic" if mtriple else default_processor())
@@ -192,9 +193,7 @@ def _llvm_spelling(target: Target) -> str:
 
 
 def _cuda_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    for key in ("mcpu", "mattr", "move_threads", "mtriple"):
-        if given.get(key):
-            raise ValueError(f"target option {key} is for llvm; use arch with cuda")
+    _refuse(given, **dict.fromkeys(("mcpu", "mattr", "move_threads", "mtriple"), "llvm; use arch with cuda"))
     arch = given.get("arch") or "sm_90"
     if not re.fullmatch(r"sm_\d+[a-z]?", arch):
         raise ValueError(f"target option arch must look like sm_90, got {arch!r}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from textwrap import dedent, indent
 from typing import TYPE_CHECKING
 
@@ -388,7 +388,8 @@ def _resource_cycles(body: list[Instruction], core: Core) -> tuple[tuple[str, fl
     writes = [i for i in body if i.stores]
     scattered = sum(i.elements for i in body if i.gather or i.scatter)
     divisions = [i for i in body if i.vector and i.divides]
-    fused = sum(i.jump and bool(_compares(body, at)) for at, i in enumerate(body))  # compare and jump are one
+    compares = re.compile("cmp|test|add|sub|inc|dec|and").match
+    fused = sum(bool(j.jump and compares(i.name) and not i.vector) for i, j in pairwise(body))  # compare and jump are one
     bounds = {
         "fma": max(len(multiplies) / 2, sum(max(128, i.width) for i in multiplies) / core.fma_bits),
         "vector": sum(max(128, i.width) for i in computed) / core.vector_bits,
@@ -400,10 +401,6 @@ def _resource_cycles(body: list[Instruction], core: Core) -> tuple[tuple[str, fl
     }
     ordered = sorted(bounds.items(), key=lambda b: -b[1])
     return tuple((name, cycles) for name, cycles in ordered if cycles > 0)
-
-
-def _compares(body: list[Instruction], at: int) -> bool:
-    return at > 0 and re.match(r"cmp|test|add|sub|inc|dec|and", body[at - 1].name) is not None and not body[at - 1].vector
 
 
 def _moved_bits(i: Instruction) -> int:

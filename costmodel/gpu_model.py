@@ -69,7 +69,7 @@ class GPUModel(Formula):
         step = warps * depth * inner / busy + copying / WARP_SCHEDULERS_PER_SM
         waiting = np.maximum(0.0, LATENCY_CLOCKS - ahead * step) / resident  # other blocks work meanwhile
         compute = np.ceil(blocks / gpu.sms) * (steps * (step + waiting) + LATENCY_CLOCKS / resident)
-        cache = blocks * steps * footprint / gpu.l2_bytes
+        cache = blocks * steps * footprint / gpu.l2_bandwidth
         memory = _traffic(nest, tiles, sizes["g"], counts, blocks, np.minimum(blocks, gpu.sms * resident), gpu.l2) / gpu.memory
         most = np.maximum(np.maximum(compute, cache), memory)
         return most + 0.2 * (compute + cache + memory - most)

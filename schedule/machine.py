@@ -260,7 +260,7 @@ class GPU:
         )
 
     @property
-    def l2_bytes(self) -> float:
+    def l2_bandwidth(self) -> float:
         """Bytes a clock from L2 to all SMs: 3200 for the 132 of an H100, in proportion for others, no less than memory."""
         return max(3200 / 132 * self.sms, self.memory)
 

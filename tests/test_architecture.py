@@ -206,9 +206,7 @@ def test_unknown_names_suggest_the_nearest():
     assert not hasattr(tir, "__wrapped__")
 
 
-@pytest.mark.parametrize(
-    "module", ["affine", "analysis", "dtypes", "interpreter", "ir", "script", "te", "traverse", "tune", "workloads"]
-)
+@pytest.mark.parametrize("module", ["analysis", "dtypes", "interpreter", "ir", "script", "te", "traverse", "tune", "workloads"])
 def test_unknown_names_of_public_modules_suggest_the_nearest(module):
     import tir
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from search.experiments.study import study
     from search.jit import jit
 
-    from . import affine, analysis, dtypes, interpreter, ir, script, te, traverse
+    from . import analysis, dtypes, interpreter, ir, script, te, traverse
     from .arith.simplify import simplify
     from .interpreter import run
     from .ir import Axis, Block, Buffer, Const, Expr, For, Kind, Node, PrimFunc, Stmt, Var
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("affine", "analysis", "dtypes", "interpreter", "ir", "puzzles", "script", "te", "traverse", "tune", "workloads")
+_MODULES = ("analysis", "dtypes", "interpreter", "ir", "puzzles", "script", "te", "traverse", "tune", "workloads")
 
 _NAMES = {
     name: module
@@ -76,7 +76,7 @@ _NAMES = {
 
 __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Graph", "GraphError", "IndexMap", "Kernel", "Kind", "Node",
-    "NothingFound", "PrimFunc", "Records", "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine",
+    "NothingFound", "PrimFunc", "Records", "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var",
     "analysis", "autotune", "best_schedule", "build", "compare", "compile", "default_schedule", "diff", "dtypes", "dump",
     "equivalent", "explore", "from_torch", "interpreter", "ir", "jit", "load", "load_onnx", "puzzles", "quantise", "replay",
     "run", "script", "simplify", "specialize", "structural_equal", "study", "te", "torch_backend", "traverse", "tune_graph",

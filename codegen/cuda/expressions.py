@@ -184,8 +184,8 @@ class ExpressionWriter:
             return f"(({texts[0]}) {BITS[op]} ({texts[1]}))"
         if op == "sigmoid":
             return rounded_to_half(f"sigmoid<{VALUE[dtype]}>({texts[0]})", dtype)
-        name = _function("fabs" if op == "abs" else op, dtype)
-        return rounded_to_half(f"{name}({', '.join(texts)})", dtype)
+        name, suffix = "fabs" if op == "abs" else op, "" if dtype == "float64" else "f"
+        return rounded_to_half(f"{name}{suffix}({', '.join(texts)})", dtype)
 
     # places
 
@@ -286,7 +286,3 @@ def from_storage(element: str, dtype: str) -> str:
 def rounded_to_half(text: str, dtype: str) -> str:
     """A float rounded to a half; other values unchanged."""
     return f"{dtype}_value({dtype}_bits({text}))" if dtypes.is_half(dtype) else text
-
-
-def _function(name: str, dtype: str) -> str:
-    return name if dtype == "float64" else f"{name}f"

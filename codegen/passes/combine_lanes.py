@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schedule.legality.reducer import updated
 from tir import dtypes
 from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, annotation, seq
 from tir.traverse import loads, map_statements, names, substitute, variables, with_fresh_loops
@@ -9,14 +10,13 @@ from tir.traverse import loads, map_statements, names, substitute, variables, wi
 from .split_vectors import MAX_CHUNKS, widest_bits
 
 ANNOTATION = "combine_lanes"
-OPERATORS = ("+", "*", "min", "max", "and", "or")
 
 
 def combine_lanes(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for k in serial(n, {"combine_lanes": True}): C[c] = C[c] + X(k)
               => for k in vectorized(n): C[c] = C[c] + X(k)
 
-    where c does not depend on k and the operator is one of OPERATORS; the update may stand under conditions. The backend computes
+    where c does not depend on k and the operator is one of `updated`; the update may stand under conditions. The backend computes
     X for all lanes and combines them in pairs. A vector of several registers is combined register by register first,
 
     Rewrite   for k in vectorized(4 * w): C[c] = C[c] + X(k)
@@ -92,13 +92,3 @@ def _only_statement(s: Stmt) -> Stmt:
     while isinstance(s, If) and s.orelse is None:
         s = s.then
     return s
-
-
-def updated(s: Store) -> tuple[str, Expr] | None:
-    """The operator and the operand of an update `C[c] = C[c] op operand`, either way round; None for any other store."""
-    match s.value:
-        case Binary(op, Load(buffer, indices), operand) if op in OPERATORS and buffer == s.buffer and indices == s.indices:
-            return op, operand
-        case Binary(op, operand, Load(buffer, indices)) if op in OPERATORS and buffer == s.buffer and indices == s.indices:
-            return op, operand
-    return None

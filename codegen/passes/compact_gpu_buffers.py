@@ -142,7 +142,8 @@ def _tile_complete(kernel: GPUKernel, body: Stmt, buffer: Buffer, ranges: dict[s
         within = frozenset(x.name for x in loops(step))
         sets = []
         for a in accesses:
-            inside = {g for i, d in zip(a.footprint.indices, buffer.shape, strict=True) for g in _bound_conditions(i, d)}
+            places = zip(a.footprint.indices, buffer.shape, strict=True)
+            inside = {simplify(c) for i, d in places for c in (Binary("<", i, d), Binary(">=", i, Const(0)))}
             footprint = a.footprint.under(tuple(g for g in a.footprint.guards if not a.writes or simplify(g) not in inside))
             fixed, points = footprint.points(within)
             unknown = a.writes and any(not variables(g) <= set(footprint.moving) | within for g in footprint.guards)
@@ -161,11 +162,6 @@ def _tile_complete(kernel: GPUKernel, body: Stmt, buffer: Buffer, ranges: dict[s
                 old = written.get(fixed)
                 written[fixed] = distinct_rows(points if old is None else np.concatenate([old, points]))[0]
     return True
-
-
-def _bound_conditions(index: Expr, dim: Expr) -> list[Expr]:
-    """The two conditions that keep an index within its dimension."""
-    return [simplify(c) for c in (Binary("<", index, dim), Binary(">=", index, Const(0)))]
 
 
 def hoist_shared(body: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
+from schedule.legality.reducer import updated
 from tir.ir.blocks import Axis, Block
 from tir.ir.buffers import Buffer, Load
 from tir.ir.expressions import Binary, Call, Const, Expr, Select, Var, conjunction, conjuncts
@@ -200,15 +201,16 @@ def _need_shareable(loop: For, chain: list[For], block: Block, around: tuple[For
 
 def _operation(block: Block) -> tuple[Load, Callable[[Expr, Expr], Expr], Expr]:
     """The accumulator of a block, the function that combines two partial results, and the initial value."""
-    found = stores(block.body)
+    written = stores(block.body)
     begun = stores(block.init) if block.init is not None else []
-    if len(found) == 1 and len(begun) == 1 and isinstance(block.body, Store):
+    if len(written) == 1 and len(begun) == 1 and isinstance(block.body, Store):
         s = block.body
         place = Load(s.buffer, s.indices)
-        value = s.value.true_value if isinstance(s.value, Select) and s.value.false_value == place else s.value
-        match value:
-            case Binary(op, a, b) if op in ("+", "*", "min", "max", "and", "or") and place in (a, b):
-                return place, lambda x, y: Binary(op, x, y), begun[0].value
+        if isinstance(s.value, Select) and s.value.false_value == place:
+            s = s.with_(value=s.value.true_value)
+        if (found := updated(s)) is not None:
+            op, _ = found
+            return place, lambda x, y: Binary(op, x, y), begun[0].value
     raise GPUError(
         f"`{block.name}` is reduced across threads, but is not C[...] = C[...] op f with op one of +, *, min, max, and, or"
     )

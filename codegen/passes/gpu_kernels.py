@@ -49,6 +49,11 @@ def is_thread(s: Stmt, kind: str) -> TypeGuard[For]:
     return isinstance(s, For) and s.kind is Kind.THREAD and s.thread.split(".")[0] == kind
 
 
+def is_bound(s: Stmt) -> TypeGuard[For]:
+    """True for a loop that is bound to blocks or threads."""
+    return isinstance(s, For) and s.kind is Kind.THREAD
+
+
 def map_kernels(func: PrimFunc, change: Callable[[GPUKernel], Stmt], whole: bool = False) -> PrimFunc:
     """`func` with the bodies of the kernels that `unify_thread_binding` made changed; if `whole`, with their outer loops."""
     numbers = itertools.count()

@@ -10,7 +10,6 @@ from tir.traverse import accessed_names, replace_buffers, walk_stmts
 from .lower_blocks import ALIGNED
 
 MIN_TEMPORARIES = 64  # least temporaries of a function that shares memory: each allocation is one more level of nesting
-MIN_STATEMENTS = 2  # least statements that use a shared temporary; one used by a single statement is allocated in that
 
 
 def share_temporaries(func: PrimFunc) -> PrimFunc:
@@ -24,7 +23,7 @@ def share_temporaries(func: PrimFunc) -> PrimFunc:
             spans[name].append(n)
     starts: dict[int, list[Buffer]] = {}
     for b in func.allocs:
-        if len(spans.get(b.name, ())) >= MIN_STATEMENTS:
+        if len(spans.get(b.name, ())) > 1:  # one that a single statement uses is allocated in that
             starts.setdefault(spans[b.name][0], []).append(b)
     free: dict[tuple, list[Buffer]] = {}
     ends: dict[int, list[Buffer]] = {}

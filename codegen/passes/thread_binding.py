@@ -13,7 +13,18 @@ from tir.memory import SHARED, WARP_SCOPE
 from tir.traverse import fresh, loads, map_statements, names, stores, substitute, variables, walk_stmts
 
 from .free_variables import accessed_buffers
-from .gpu_kernels import AXES, RESIDENT, TOGETHER, GPUError, GPUKernel, axes_of, is_thread, map_kernels, uses_warp_memory
+from .gpu_kernels import (
+    AXES,
+    RESIDENT,
+    TOGETHER,
+    GPUError,
+    GPUKernel,
+    axes_of,
+    is_bound,
+    is_thread,
+    map_kernels,
+    uses_warp_memory,
+)
 
 MAX_THREADS_Z = 64  # threads of a block along axis z (CUDA C++ programming guide, technical specifications, as the next)
 MAX_BLOCKS_YZ = 65535  # blocks of a grid along axes y and z
@@ -35,8 +46,11 @@ def unify_thread_binding(func: PrimFunc, target) -> PrimFunc:
         _need_memory(s, name, owners)
         return _unified(name, s, axes)
 
+    def binds(s: Stmt) -> bool:
+        return any(map(is_bound, walk_stmts(s)))
+
     def visit(s: Stmt) -> Stmt:
-        if not _is_bound(s):
+        if not binds(s):
             return kernel(s)
         match s:
             case For() if s.kind is not Kind.THREAD and not loads(s.extent):
@@ -46,7 +60,7 @@ def unify_thread_binding(func: PrimFunc, target) -> PrimFunc:
             case Seq(stmts):
                 groups: list[list[Stmt]] = []
                 for x in stmts:  # neighbours without threads share a kernel
-                    if not groups or _is_bound(x) or _is_bound(groups[-1][0]):
+                    if not groups or binds(x) or binds(groups[-1][0]):
                         groups.append([x])
                     else:
                         groups[-1].append(x)
@@ -130,11 +144,6 @@ def _need_all_blocks(s: Stmt, axes: set[str], name: str) -> None:
                 f"{name}: `{x.buffer.name}` in global memory is written outside of the loop bound to {missing}; move the "
                 "statement into that loop (compute_at, reverse_compute_at), or bind a loop around both"
             )
-
-
-def _is_bound(s: Stmt) -> bool:
-    """True where a loop in `s` is bound to blocks or threads."""
-    return any(isinstance(x, For) and x.kind is Kind.THREAD for x in walk_stmts(s))
 
 
 def lower_thread_binding(func: PrimFunc, target) -> PrimFunc:

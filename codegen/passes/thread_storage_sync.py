@@ -35,7 +35,6 @@ from .software_pipeline import ASYNCHRONOUS, WAIT, is_call_of
 
 BARRIER = "sync_threads"
 MAX_POINTS = 1 << 19  # (element, thread) pairs that are enumerated for one access, at most
-MAX_PERIOD = 64  # iterations of a loop whose remainders are enumerated
 
 Path = tuple[int, ...]  # from the root: the number of the child taken at each statement
 
@@ -64,7 +63,7 @@ def _periods(fixed: tuple) -> dict[str, int]:
                         found |= {name: lcm(found.get(name, 1), int(c)) for name in variables(a)}
                     case _:
                         found |= dict.fromkeys(variables(atom), 0)  # also outside of a remainder
-    return {name: n for name, n in found.items() if 0 < n <= MAX_PERIOD}
+    return {name: n for name, n in found.items() if n}
 
 
 @dataclass(eq=False)

@@ -9,7 +9,7 @@ from tir.traverse import map_statements, replace_buffers, walk_stmts
 
 from .compact_buffers import Ranges, allocate_deepest
 from .free_variables import scalar_ranges
-from .gpu_kernels import is_thread
+from .gpu_kernels import is_bound, is_thread
 from .lower_blocks import expand_per_iteration
 from .separate_lives import iterations_conflict
 
@@ -36,11 +36,11 @@ def thread_temporaries(func: PrimFunc, target) -> PrimFunc:
     hoisted: dict[str, Buffer] = {}
 
     def hoist(s: Stmt, bound: bool) -> Stmt:
-        new = map_statements(s, lambda x: hoist(x, bound or _is_bound(s)))
+        new = map_statements(s, lambda x: hoist(x, bound or is_bound(s)))
         if not isinstance(new, Allocate):
             return new
         scope, threads = new.buffer.scope, any(is_thread(x, "threadIdx") for x in walk_stmts(new.body))
-        around = not bound and any(map(_is_bound, walk_stmts(new.body)))
+        around = not bound and any(map(is_bound, walk_stmts(new.body)))
         if around or scope in ("global", WARP_SCOPE) or (scope == "local" and threads):
             hoisted[new.buffer.name] = new.buffer
             return new.body
@@ -57,19 +57,14 @@ def _for_itself(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
 
 def _privatised(s: Stmt, bound: bool) -> Stmt:
     """`s` with the allocations in block and thread loops private to an iteration; `bound`: `s` stands in such a loop."""
-    new = map_statements(s, lambda x: _privatised(x, bound or _is_bound(s)))
-    if isinstance(new, For) and new.kind is Kind.THREAD:
+    new = map_statements(s, lambda x: _privatised(x, bound or is_bound(s)))
+    if is_bound(new):
         scopes = HELD_TOGETHER[new.thread.split(".")[0]]
         return expand_per_iteration(new, lambda b: b.scope in scopes)
     if isinstance(new, Allocate) and new.buffer.scope == "global" and new.buffer.has_const_shape:
-        inside = [x for x in walk_stmts(new.body) if _is_bound(x)]
+        inside = [x for x in walk_stmts(new.body) if is_bound(x)]
         alone = not any(is_thread(x, "threadIdx") for x in inside) if bound else not inside
         if alone and buffer_nbytes(new.buffer) <= MAX_LOCAL_BYTES:
             local = new.buffer.with_(scope="local")
             return Allocate(local, replace_buffers(new.body, {local.name: local}))
     return new
-
-
-def _is_bound(s: Stmt) -> bool:
-    """True for a loop that is bound to blocks or threads."""
-    return isinstance(s, For) and s.kind is Kind.THREAD

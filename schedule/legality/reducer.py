@@ -62,16 +62,22 @@ class Accumulation:
     start: Expr
 
 
+def updated(store: Store) -> tuple[str, Expr] | None:
+    """The operator and the operand of an update `C[c] = C[c] op operand`, either way round; None for any other store."""
+    old = Load(store.buffer, store.indices)
+    match store.value:
+        case Binary("+" | "*" | "min" | "max" | "and" | "or" as op, a, b) if (a == old) != (b == old):
+            return op, b if a == old else a
+    return None
+
+
 def accumulation(block: Block) -> Accumulation | None:
     """The accumulation of a block by one store, with an init at the same place; None for other blocks."""
     body, init = block.body, block.init
     if type(body) is not Store or type(init) is not Store or (init.buffer, init.indices) != (body.buffer, body.indices):
         return None
-    old = Load(body.buffer, body.indices)
-    match body.value:
-        case Binary("+" | "*" | "min" | "max" | "and" | "or" as op, a, b) if (a == old) != (b == old):
-            return Accumulation(op, body, b if a == old else a, init.value)
-    return None
+    found = updated(body)
+    return None if found is None else Accumulation(found[0], body, found[1], init.value)
 
 
 def reducer_of(block: Block, reordered: bool) -> Reduction:

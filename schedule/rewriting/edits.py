@@ -114,10 +114,7 @@ def without_buffers(func: PrimFunc, names: Iterable[str]) -> PrimFunc:
         return n if len(kept) == len(n.allocs) else n.with_(allocs=kept)
 
     def changed(s: Stmt) -> Stmt:
-        if type(s) is not Block:
-            return s
-        stale = [k for k in ("reads", "writes") if any(r.buffer.name in dropped for r in getattr(s, k) or ())]
-        return without(s.with_(**dict.fromkeys(stale)) if stale else s)
+        return without(unstated(s, *dropped)) if type(s) is Block else s
 
     return without(rewrite_statements(func, changed))
 

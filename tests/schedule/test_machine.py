@@ -138,7 +138,7 @@ def test_limits_of_all_gpus():
         assert STATIC_SHARED_BYTES <= machine.shared < 228 << 10
         assert machine.cores == machine.sms * machine.lanes and machine.lanes in (64, 128)
         assert machine.warps * 32 >= machine.threads and machine.blocks <= machine.warps
-        assert machine.memory <= machine.l2_bytes < 64 * machine.sms
+        assert machine.memory <= machine.l2_bandwidth < 64 * machine.sms
 
 
 def test_an_unknown_gpu_has_the_shared_memory_that_all_have():
@@ -148,7 +148,7 @@ def test_an_unknown_gpu_has_the_shared_memory_that_all_have():
 
 def test_an_h100():
     assert (H100.cores, H100.vector_bits, H100.saturating_threads) == (16896, 128, 132 * 512)
-    assert (round(H100.l2_bytes), H100.memory, H100.warps, H100.blocks) == (3200, 1909, 64, 32)
+    assert (round(H100.l2_bandwidth), H100.memory, H100.warps, H100.blocks) == (3200, 1909, 64, 32)
 
 
 def test_a_step_of_a_register_tile():

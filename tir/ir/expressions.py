@@ -127,7 +127,7 @@ class Const(Expr):
         if type(other) is not Const or self.dtype != other.dtype:
             return False
         a, b = self.value, other.value
-        return a is b or (a == b and (float not in (type(a), type(b)) or a != 0 or math.copysign(1, a) == math.copysign(1, b)))
+        return a is b or (a == b and (a != 0 or math.copysign(1, a) == math.copysign(1, b)))
 
 
 @node

@@ -209,11 +209,10 @@ def neg(value) -> Expr:
     return negative(as_expr(value))
 
 
-Add, Sub, Mul, Div, FloorDiv, FloorMod = (operator(op) for op in ("+", "-", "*", "/", "//", "%"))
-EQ, NE, LT, LE, GT, GE = (operator(op) for op in ("==", "!=", "<", "<=", ">", ">="))
-And, Or, Not = operator("and"), operator("or"), elementwise.logical_not
-floordiv = indexdiv = FloorDiv
-floormod = indexmod = FloorMod
+Add, Sub, Mul, Div, LT, LE, GT, GE, And, Or = (operator(op) for op in ("+", "-", "*", "/", "<", "<=", ">", ">=", "and", "or"))
+FloorDiv, FloorMod, Not = elementwise.floordiv, elementwise.floormod, elementwise.logical_not
+EQ, NE = elementwise.equal, elementwise.not_equal
+indexdiv, indexmod = FloorDiv, FloorMod
 
 
 def likely(value) -> Expr:

@@ -26,34 +26,24 @@ __all__ = [
 ]  # fmt: skip
 
 
-def operator(op: str) -> Callable[[Any, Any], Binary]:
-    """An operator of two expressions as a function."""
+def operator(op: str, name: str = "", meaning: str = "") -> Callable[[Any, Any], Binary]:
+    """An operator of two expressions as a function, by default of the operator's name."""
 
     def operate(a, b) -> Binary:
         return binary(op, a, b)
 
-    operate.__name__ = op
+    operate.__name__ = operate.__qualname__ = name or op
+    operate.__doc__ = meaning
     return operate
 
 
-def maximum(a, b) -> Expr:
-    """The larger of two numbers, in the dtype that both are converted to; where one is a NaN, the first. Of conditions `or`."""
-    return binary("max", a, b)
-
-
-def minimum(a, b) -> Expr:
-    """The smaller of two numbers, in the dtype that both are converted to; where one is a NaN, the first. Of conditions `and`."""
-    return binary("min", a, b)
-
-
-def equal(a, b) -> Expr:
-    """True where two values are equal, a bool: `==` on expressions compares their structure."""
-    return binary("==", a, b)
-
-
-def not_equal(a, b) -> Expr:
-    """True where two values differ, a bool: `!=` on expressions compares their structure."""
-    return binary("!=", a, b)
+_NUMBERS = "in the dtype that both are converted to; where one is a NaN, the first. Of conditions"
+maximum = operator("max", "maximum", f"The larger of two numbers, {_NUMBERS} `or`.")
+minimum = operator("min", "minimum", f"The smaller of two numbers, {_NUMBERS} `and`.")
+equal = operator("==", "equal", "True where two values are equal, a bool: `==` on expressions compares their structure.")
+not_equal = operator("!=", "not_equal", "True where two values differ, a bool: `!=` on expressions compares their structure.")
+floordiv = operator("//", "floordiv", "The quotient of two numbers, rounded down.")
+floormod = operator("%", "floormod", "The remainder of `floordiv`, which has the sign of `b`.")
 
 
 def intrinsic(op: str) -> Callable[..., Call]:
@@ -92,16 +82,6 @@ def popcount(x) -> Expr:
     if dtypes.TABLE[value.dtype].kind != "int":
         return intrinsic("popcount")(value)
     return cast(intrinsic("popcount")(cast(value, f"u{value.dtype}")), value.dtype)
-
-
-def floordiv(a, b) -> Expr:
-    """The quotient of two numbers, rounded down."""
-    return binary("//", a, b)
-
-
-def floormod(a, b) -> Expr:
-    """The remainder of `floordiv`, which has the sign of `b`."""
-    return binary("%", a, b)
 
 
 def ceildiv(a, b) -> Any:

@@ -26,7 +26,7 @@ __all__ = ["ANSOR", "TEMPLATES", "Template", "elements", "products", "rows", "sc
 
 TEMPLATES: tuple[Template, ...] = (
     attention.AttentionInOneKernel(), split_sum.SumInStages(), split_sum.SplitSum(), windows.WindowsAsMatrices(),
-    tensor_cores.TileForTensorCores(), products.TileThroughShared(), rows.CrossThreadReduction(), elements.InlineElements(),
+    tensor_cores.TENSOR_CORES, products.TileThroughShared(), rows.CrossThreadReduction(), elements.InlineElements(),
 )  # fmt: skip
 
 ANSOR: tuple[Template, ...] = (

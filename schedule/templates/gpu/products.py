@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
-from typing import Protocol, TypeVar
 
 from schedule.error import ScheduleError
 from schedule.machine import GPU
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
+from schedule.primitive import find_block
+from schedule.schedule import Schedule
 from tir import dtypes
 from tir.arith.symbolic import map_choice
 from tir.ir import Block, Const, Store, Var
@@ -52,13 +53,14 @@ SKEWS = ((1, 0), (8, 4), (2, 1))  # lengths of rows of a tile, in elements: a mu
 
 @dataclass(frozen=True, slots=True)
 class BlockTile:
-    """The rows, columns and steps of the sum of a block, rows and columns of a thread, and the stages of the pipeline."""
+    """The rows, columns and steps of the sum of a block, those that a thread or a warp holds in registers, and the stages of the
+    pipeline."""
 
     rows: int
     columns: int
     depth: int
-    thread_rows: int
-    thread_columns: int
+    held_rows: int
+    held_columns: int
     stages: int
 
     @property
@@ -67,11 +69,16 @@ class BlockTile:
 
     @property
     def held(self) -> tuple[int, int]:
-        return self.thread_rows, self.thread_columns
+        return self.held_rows, self.held_columns
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """The threads, or warps, along rows and columns."""
+        return self.rows // self.held_rows, self.columns // self.held_columns
 
     @property
     def threads(self) -> int:
-        return (self.rows // self.thread_rows) * (self.columns // self.thread_columns)
+        return prod(self.parts)
 
 
 TILES = (
@@ -80,25 +87,18 @@ TILES = (
 )  # fmt: skip
 
 
-class Shape(Protocol):
-    """The rows and columns of a block's tile, and of the part that a thread or a warp holds in registers."""
-
-    @property
-    def rows(self) -> int: ...
-    @property
-    def columns(self) -> int: ...
-    @property
-    def held(self) -> tuple[int, int]: ...
-
-
-Chosen = TypeVar("Chosen", bound=Shape)
-
-
 def matches(block: Block) -> Contraction | None:
     """The block as a contraction of factors that may be converted first, each used for several elements of the result, which are
     sums of several products."""
     c = contraction(block, units=True)
     return c if c is not None and min(size(c.rows), size(c.columns), size(c.reduction)) > 1 else None
+
+
+def product(s: Schedule, block: str) -> Contraction:
+    """A block that `matches`, as a contraction."""
+    c = matches(find_block(s.func, block))
+    assert c is not None
+    return c
 
 
 def is_matrices(c: Contraction) -> bool:
@@ -112,14 +112,14 @@ def few_results(block: Block, gpu: GPU) -> bool:
     return results < size(it for it in block.iters if not is_spatial(it)) and results <= gpu.threads
 
 
-def choose(tiles: Sequence[Chosen], c: Contraction, gpu: GPU, load: int = LOAD_PRODUCTS, read: int = READ_PRODUCTS) -> Chosen:
+def choose(tiles: Sequence[BlockTile], c: Contraction, gpu: GPU, load: int, read: int) -> BlockTile:
     """The tile for which the SM with most blocks takes least time, of several the smallest.
 
     A step of a block multiplies, loads elements that take the time of `load` multiply-adds each, and reads others from its tile,
     of `read` each. The longest of the three hides half of the others."""
     rows, columns = size(c.rows), size(c.columns)
 
-    def cost(t: Chosen) -> tuple[float, int]:
+    def cost(t: BlockTile) -> tuple[float, int]:
         results, blocks = t.rows * t.columns, -(-rows // t.rows) * -(-columns // t.columns) * size(c.batch)
         parts = results, load * (t.rows + t.columns), read * results * sum(1 / n for n in t.held)
         return ceil(blocks / gpu.sms) * (max(parts) + sum(parts)) / 2, results
@@ -134,14 +134,15 @@ def padded_length(n: int) -> int:
 
 def seed(c: Contraction, gpu: GPU) -> BlockTile:
     """The tile of a product of matrices, no larger than that is. Threads have fewer rows where they would be less than a warp."""
-    tile = choose([t for t in TILES if _accumulators(t, c) <= MAX_ACCUMULATORS], c, gpu)
+    fitting = [t for t in TILES if _accumulators(t, c) <= MAX_ACCUMULATORS]
+    tile = choose(fitting, c, gpu, LOAD_PRODUCTS, READ_PRODUCTS)
     rows, columns, depth = (
         min(t, padded_length(size(axes))) for t, axes in zip(tile.shape, (c.rows, c.columns, c.reduction), strict=True)
     )
-    tile = replace(tile, rows=rows, columns=columns, depth=depth, thread_rows=min(tile.thread_rows, rows))
-    tile = replace(tile, thread_columns=min(tile.thread_columns, columns))
-    while tile.threads < WARP and tile.thread_rows > 1:
-        tile = replace(tile, thread_rows=tile.thread_rows // 2)
+    tile = replace(tile, rows=rows, columns=columns, depth=depth, held_rows=min(tile.held_rows, rows))
+    tile = replace(tile, held_columns=min(tile.held_columns, columns))
+    while tile.threads < WARP and tile.held_rows > 1:
+        tile = replace(tile, held_rows=tile.held_rows // 2)
     return tile
 
 
@@ -243,7 +244,7 @@ def build(s: OpenSchedule, block: str, tile: BlockTile | None = None, ours: bool
         # Both factors of a product across are read four steps at a time, which takes registers, too.
         crowded = c is not None and _lies_across(c) and _accumulators(tile, c) == MAX_ACCUMULATORS
         choose_pipeline(s, block, grid, step, STAGES, tile.stages, 2 if s.target.machine.modern and not crowded else 1)
-        made = tile.depth * tile.thread_rows * tile.thread_columns
+        made = tile.depth * prod(tile.held)
         choose_unroll(s, block, reduce[0].loops[1], UNROLL_LIMITS, min(n for n in UNROLL_LIMITS if n >= made))
     for name in (block, f"{block}_update", first, after, *copies):
         s.scheduled[name] = Stage.BOUND
@@ -256,18 +257,18 @@ def _seed_levels(c: Contraction, tile: BlockTile) -> dict[str, tuple[int, ...]]:
     threads, so that threads read the left factor from different banks. So are its columns where the right factor lies across.
     """
     (row,), (column,), (step,) = c.rows, c.columns, c.reduction
-    strip = 1 if _lies_across(c) else min(4, tile.thread_columns)
+    strip = 1 if _lies_across(c) else min(4, tile.held_columns)
     return {
         **{it.var.name: (1, 1, 1, 1) for it in c.batch},
-        row.var.name: (grouped(-(-extent(row) // tile.rows)), tile.thread_rows, tile.rows // tile.thread_rows, 1, 1),
-        column.var.name: (tile.thread_columns // strip, tile.columns // tile.thread_columns, 1, strip),
+        row.var.name: (grouped(-(-extent(row) // tile.rows)), tile.held_rows, tile.parts[0], 1, 1),
+        column.var.name: (tile.held_columns // strip, tile.parts[1], 1, strip),
         step.var.name: (tile.depth, 1),
     }
 
 
 def _accumulators(tile: BlockTile, c: Contraction) -> int:
     """The registers of a thread that hold results."""
-    return tile.thread_rows * tile.thread_columns * -(-dtypes.nbytes(c.store.buffer.dtype) // REGISTER_BYTES)
+    return prod(tile.held) * -(-dtypes.nbytes(c.store.buffer.dtype) // REGISTER_BYTES)
 
 
 def _lies_across(c: Contraction) -> bool:

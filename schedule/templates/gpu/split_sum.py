@@ -16,7 +16,7 @@ from ..block_analysis import Contraction, loop_of, size
 from ..template import Template, Verdict
 from . import rows
 from .launch import reduces_along_memory
-from .products import matches
+from .products import matches, product
 from .windows import as_matrices, channels, unscheduled_epilogue, with_channels_last
 
 GOOD_TILE_EDGE = 64  # rows and columns of a tile that uses an SM well
@@ -55,11 +55,10 @@ class SplitSum(Template):
 def build(s: OpenSchedule, block: str, n: int) -> None:
     """Split the sum of a product in n parts, and leave the batch of their products to later rules."""
     inner = channels(s, block) is not None
-    c = with_channels_last(s, block) if inner else matches(s.block(block))
-    assert c is not None
+    c = with_channels_last(s, block) if inner else product(s, block)
     known = {b.name for b in blocks(s.func)}
-    product, result = as_matrices(s, c, unscheduled_epilogue(s, block), inner)
-    batch, partial = as_matrices(s, split(s, product, n), None, inner)
+    whole, result = as_matrices(s, c, unscheduled_epilogue(s, block), inner)
+    batch, partial = as_matrices(s, split(s, whole, n), None, inner)
     s.made |= {name: s.block(name) for name in (block, batch.block)}
     s.scheduled[block] = Stage.COMBINED
     s.partial.add(batch.block)
@@ -140,7 +139,4 @@ def split(s: Schedule, c: Contraction, n: int) -> Contraction:
     if extent(step) % length:
         s.pad_einsum(c.block, [length * n if it.var.name == step.var.name else 1 for it in find_block(s.func, c.block).iters])
     part, _ = s.split(loop_of(step), [n, None])
-    partial = s.rfactor(part)
-    product = matches(find_block(s.func, partial))
-    assert product is not None
-    return product
+    return product(s, s.rfactor(part))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
 from schedule.machine import GPU
 from schedule.open_schedule import OpenSchedule, Stage, extent
@@ -18,7 +17,7 @@ from tir.ir import Block, Load, Var, annotation
 from tir.memory import WARP, WARP_SCOPE
 
 from ..block_analysis import Contraction, last_axis, loop_of, size, stored
-from ..template import Template, Verdict
+from ..template import WholeNest
 from .launch import (
     accumulate,
     bind_blocks,
@@ -31,7 +30,7 @@ from .launch import (
     pad,
     source_of,
 )
-from .products import choose, is_matrices, padded_length
+from .products import BlockTile, choose, is_matrices, padded_length
 from .products import matches as product
 
 TF32 = "tf32"  # an annotation of a block: its factors may be rounded to 10 bits of mantissa
@@ -43,33 +42,12 @@ LOAD_PRODUCTS = 32  # multiply-adds of an SM (of halves, 1024 a clock) while L2 
 READ_PRODUCTS = 16  # of them while shared memory gives one (128 bytes a clock)
 
 
-@dataclass(frozen=True, slots=True)
-class WarpTile:
-    """Rows, columns and steps of a block's tile, rows and columns of a warp's, and the tiles that take turns in shared memory."""
-
-    rows: int
-    columns: int
-    depth: int
-    warp_rows: int
-    warp_columns: int
-    stages: int
-
-    @property
-    def held(self) -> tuple[int, int]:
-        return self.warp_rows, self.warp_columns
-
-    @property
-    def warps(self) -> tuple[int, int]:
-        """The warps along rows and columns."""
-        return self.rows // self.warp_rows, self.columns // self.warp_columns
-
-
 TILES = (
-    WarpTile(128, 256, 32, 64, 64, 4), WarpTile(128, 128, 32, 64, 64, 4), WarpTile(64, 64, 32, 32, 32, 4),
-    WarpTile(32, 32, 32, 16, 16, 4),
+    BlockTile(128, 256, 32, 64, 64, 4), BlockTile(128, 128, 32, 64, 64, 4), BlockTile(64, 64, 32, 32, 32, 4),
+    BlockTile(32, 32, 32, 16, 16, 4),
 )  # fmt: skip
-TF32_TILES = (WarpTile(128, 128, 32, 64, 64, 3), WarpTile(64, 64, 32, 32, 32, 4), WarpTile(32, 32, 32, 16, 16, 4))
-DOUBLE_TILES = (WarpTile(64, 64, 16, 32, 32, 4), WarpTile(32, 32, 16, 16, 16, 4))  # an accumulator has two registers
+TF32_TILES = (BlockTile(128, 128, 32, 64, 64, 3), BlockTile(64, 64, 32, 32, 32, 4), BlockTile(32, 32, 32, 16, 16, 4))
+DOUBLE_TILES = (BlockTile(64, 64, 16, 32, 32, 4), BlockTile(32, 32, 16, 16, 16, 4))  # an accumulator has two registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +102,7 @@ def matches(block: Block) -> tuple[Contraction, TensorCoreInstruction] | None:
     return None if how is None else (c, how)
 
 
-def seed(c: Contraction, how: TensorCoreInstruction, gpu: GPU) -> WarpTile:
+def seed(c: Contraction, how: TensorCoreInstruction, gpu: GPU) -> BlockTile:
     """The tile of a product, no larger than that is, in units of an instruction."""
     tile = choose({"tf32": TF32_TILES, "f64": DOUBLE_TILES}.get(how.factors, TILES), c, gpu, LOAD_PRODUCTS, READ_PRODUCTS)
     if how.accumulators == "s32":  # rows of as many bytes
@@ -134,35 +112,20 @@ def seed(c: Contraction, how: TensorCoreInstruction, gpu: GPU) -> WarpTile:
     return replace(tile, rows=min(tile.rows, rows), columns=min(tile.columns, columns), depth=min(tile.depth, depth))
 
 
-class TileForTensorCores(Template):
-    """Matrix products for m16n8k16 (float16, bfloat16), m16n8k32 (int8, uint8) or m16n8k8 (float64, and float32 annotated
-    `tf32`), from sm_80 on."""
-
-    name = "tiling for tensor cores"
-
-    def applies(self, s: OpenSchedule, block: str) -> Verdict:
-        known = block in s.scheduled or not s.target.machine.modern or not s.own_loops(block)
-        return Verdict.SKIP if known or matches(s.block(block)) is None else Verdict.ONLY
-
-    def change(self, new: OpenSchedule, block: str) -> None:
-        build(new, block)
-
-
-def build(s: OpenSchedule, block: str) -> None:
+def build(s: OpenSchedule, found: tuple[Contraction, TensorCoreInstruction]) -> None:
     """Schedule a matrix product, perhaps batched, its epilogue behind it."""
-    found = matches(s.block(block))
-    assert found is not None
     c, how = found
+    block = c.block
     tile = seed(c, how, s.target.machine)
     shared = [s.cache_read(block, x.buffer.name, "shared") for x in (c.left, c.right)]
     after = accumulate(s, block, WARP_SCOPE)
     for copy in shared:
         inline_producers(s, copy)
     (row,), (column,), (step,) = c.rows, c.columns, c.reduction
-    group, (warps_down, warps_across) = grouped(-(-extent(row) // tile.rows)), tile.warps
+    group, (warps_down, warps_across) = grouped(-(-extent(row) // tile.rows)), tile.parts
     levels = (
-        (row, FRAGMENT, "gwf", (group, warps_down, tile.warp_rows // FRAGMENT)),
-        (column, FRAGMENT, "wf", (warps_across, tile.warp_columns // FRAGMENT)),
+        (row, FRAGMENT, "gwf", (group, warps_down, tile.held_rows // FRAGMENT)),
+        (column, FRAGMENT, "wf", (warps_across, tile.held_columns // FRAGMENT)),
         (step, how.depth, "r", (tile.depth // how.depth,)),
     )
     lengths, units = {}, {}
@@ -196,7 +159,7 @@ def build(s: OpenSchedule, block: str) -> None:
     sizes = {row.var.name: tile.rows, column.var.name: tile.columns, step.var.name: tile.depth}
     for copy, factor in zip(shared, (c.left, c.right), strict=True):
         shape = [sizes[i.name] for i in factor.indices[-2:] if isinstance(i, Var)]
-        lanes = lanes_of(source_of(s, copy), shape, prod(tile.warps) * WARP)
+        lanes = lanes_of(source_of(s, copy), shape, tile.threads * WARP)
         if dtypes.nbytes(factor.buffer.dtype) == 1 and not by_ldmatrix(factor, step.var.name):
             lanes = min(lanes, BYTE_ROW_OFFSET)  # where rows start
         choose_row_order(s, block, copy, shape[-1] * dtypes.nbytes(factor.buffer.dtype))
@@ -251,3 +214,9 @@ def by_ldmatrix(factor: Load, step: str) -> bool:
     """True where `ldmatrix` loads the fragments of a factor: no elements of 64 bits, and only those of 16 transposed."""
     nbytes = dtypes.nbytes(factor.buffer.dtype)
     return nbytes == 2 or (nbytes < 8 and last_axis(factor) == step)
+
+
+# Matrix products for m16n8k16 (float16, bfloat16), m16n8k32 (int8, uint8) or m16n8k8 (float64, and float32 annotated `tf32`).
+TENSOR_CORES = WholeNest(
+    "tiling for tensor cores", lambda s, block: matches(s.block(block)) if s.target.machine.modern else None, build
+)

@@ -23,7 +23,7 @@ from tir.traverse import blocks, loads, variables
 
 from ..block_analysis import Contraction, at_axes, counted, epilogue, is_elementwise, stored
 from ..template import Template, Verdict
-from .products import is_matrices, matches
+from .products import is_matrices, matches, product
 
 LEAST_COPY_BYTES = 4  # that `cp.async` moves
 MAX_NARROW_BYTES = 2  # bytes of an element that `cp.async` does not copy alone
@@ -36,8 +36,8 @@ class WindowsAsMatrices(Template):
 
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
         if channels(s, block) is not None:
-            yield f"{self.name}, channels last", lambda new: self._with_channels_last(new, block)
-        yield from super().ways(s, block)
+            yield f"{self.name}, channels last", lambda new: self._write(new, with_channels_last(new, block), True)
+        yield self.name, lambda new: self._write(new, product(new, block))
 
     def applies(self, s: OpenSchedule, block: str) -> Verdict:
         if block in s.scheduled or not s.own_loops(block):
@@ -45,16 +45,8 @@ class WindowsAsMatrices(Template):
         c = matches(s.block(block))
         return Verdict.SKIP if c is None or is_matrices(c) else Verdict.APPLY
 
-    def _with_channels_last(self, s: OpenSchedule, block: str) -> None:
-        self._write(s, with_channels_last(s, block), True)
-
-    def change(self, s: OpenSchedule, block: str) -> None:
-        """Write a block as a product of matrices, and leave that to later rules, with the copies that it reads."""
-        c = matches(s.block(block))
-        assert c is not None
-        self._write(s, c)
-
     def _write(self, s: OpenSchedule, c: Contraction, steps_last: bool = False) -> None:
+        """Write a block as a product of matrices, and leave that to later rules, with the copies that it reads."""
         block = c.block
         known = {b.name for b in blocks(s.func)}
         _, result = as_matrices(s, c, unscheduled_epilogue(s, block), steps_last)
@@ -90,12 +82,11 @@ def is_last(x: Load, dimension: int) -> bool:
 
 def with_channels_last(s: OpenSchedule, block: str) -> Contraction:
     """A contraction after its factors were copied to arrays with their channels last; the last axis of its sum are these."""
-    c, channel = matches(s.block(block)), channels(s, block)
-    assert c is not None and channel is not None
+    c, channel = product(s, block), channels(s, block)
+    assert channel is not None
     for factor in (c.left, c.right):
         put_last(s, block, factor, channel)
-    c = matches(s.block(block))
-    assert c is not None
+    c = product(s, block)
     inner = next(it for it in c.reduction if it.var.name == channel)
     return replace(c, reduction=(*(it for it in c.reduction if it is not inner), inner))
 
@@ -154,6 +145,4 @@ def as_matrices(s: Schedule, c: Contraction, after: str | None, steps_last: bool
     for copy, place, own_groups in copies:
         own = [it for it in axes if it.var.name in variables(*place.indices)]
         s.transform_block_layout(copy, counted(own, batch, *own_groups))
-    product = matches(find_block(s.func, block))
-    assert product is not None
-    return product, result
+    return product(s, block), result
