@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from tir import dtypes
 from tir.arith.intervals import Interval
@@ -22,6 +22,18 @@ def statements_using(s: Stmt, name: str) -> Stmt:
     if isinstance(s, Seq):
         return seq(*(statements_using(x, name) for x in s.stmts if name in accessed_names(x)))
     return map_statements(s, lambda x: statements_using(x, name))
+
+
+def unallocated(s: Stmt, scopes: Container[str]) -> tuple[list[Buffer], Stmt]:
+    """The buffers of some scopes that a statement allocates outside of its loops, and the statement without the allocations."""
+    match s:
+        case Allocate(buffer, body) if buffer.scope in scopes:
+            others, body = unallocated(body, scopes)
+            return [buffer, *others], body
+        case Seq(stmts):
+            parts = [unallocated(x, scopes) for x in stmts]
+            return [b for found, _ in parts for b in found], seq(*(x for _, x in parts))
+    return [], s
 
 
 def scalar_ranges(params: Sequence[Buffer | Var]) -> dict[str, Interval]:

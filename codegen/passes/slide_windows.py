@@ -7,13 +7,16 @@ from functools import reduce
 from math import prod
 from typing import NamedTuple
 
+from schedule.rewriting.edits import statements_of
 from tir.analysis.positions import position
 from tir.arith.polynomial import coefficient
 from tir.ir.buffers import Buffer, Load, const_shape
 from tir.ir.expressions import Binary, Const, Expr, Var, conjunction
 from tir.ir.functions import PrimFunc
-from tir.ir.statements import Allocate, For, If, Kind, Seq, Stmt, Store, nest, seq
+from tir.ir.statements import Allocate, For, If, Kind, Stmt, Store, nest, seq
 from tir.traverse import fresh, loads, map_statements, names, perfect_nest, stores, substitute, variables
+
+from .free_variables import unallocated
 
 
 class _Window(NamedTuple):
@@ -47,7 +50,8 @@ def slide_windows(func: PrimFunc, target) -> PrimFunc:
                 window = _window_loops(loops)
                 return s if window is None else _slid(loops, window, fresh(taken, "row"))
             case Allocate(Buffer(scope="register")):
-                buffers, parts = _flat(s)
+                buffers, body = unallocated(s, ("register",))
+                parts = statements_of(body)
                 for n, x in enumerate(parts):
                     loops = perfect_nest(x, Kind.UNROLLED)[0] if isinstance(x, For) and x.kind is Kind.UNROLLED else []
                     window = _window_loops(loops) if loops and crowded(loops[-1].body) else None
@@ -59,18 +63,6 @@ def slide_windows(func: PrimFunc, target) -> PrimFunc:
         return map_statements(s, visit)
 
     return func.with_(body=visit(func.body))
-
-
-def _flat(s: Stmt) -> tuple[list[Buffer], list[Stmt]]:
-    """The register buffers that a statement allocates, and its parts in order."""
-    match s:
-        case Allocate(Buffer(scope="register") as buffer, body):
-            buffers, parts = _flat(body)
-            return [buffer, *buffers], parts
-        case Seq(stmts):
-            found = [_flat(x) for x in stmts]
-            return [b for buffers, _ in found for b in buffers], [x for _, parts in found for x in parts]
-    return [], [s]
 
 
 def _following(loops: Sequence[For], window: _Window, rest: Sequence[Stmt]) -> int:
@@ -119,8 +111,7 @@ def _slid(loops: Sequence[For], window: _Window, name: str, following: Sequence[
 def _window_loops(loops: Sequence[For]) -> _Window | None:
     """The window of a nest whose updates of registers all have the same one; else None."""
     body = loops[-1].body
-    parts = body.stmts if isinstance(body, Seq) else (body,)
-    first, *others = [_window_of(loops, x, {y.buffer for y in stores(body)}) for x in parts]
+    first, *others = [_window_of(loops, x, {y.buffer for y in stores(body)}) for x in statements_of(body)]
     return first if all(x == first for x in others) else None
 
 

@@ -6,13 +6,14 @@ from schedule.annotation_values import value_of
 from schedule.machine import AMPERE_CAPABILITY, compute_capability
 from tir import dtypes
 from tir.arith.simplify import simplify
-from tir.ir.buffers import Buffer, Load
+from tir.ir.buffers import Load
 from tir.ir.expressions import Call, Const, Expr, Select, conjunction
 from tir.ir.functions import PrimFunc
 from tir.ir.statements import Allocate, Evaluate, For, If, Kind, Seq, Stmt, Store, seq
 from tir.memory import SHARED
 from tir.traverse import fresh, loads, map_statements, names, rewrite, stores, substitute, walk_stmts, with_fresh_loops
 
+from .free_variables import unallocated
 from .gpu_kernels import GPUKernel, map_kernels
 
 STAGES = "pipeline_stages"  # an annotation of a loop: the number of copies of each tile, used in rotation; 1 is no pipeline
@@ -48,7 +49,7 @@ def stage_count(loop: For) -> int:
 
 
 def _ahead(loop: For, n: int, taken: set[str]) -> Stmt | None:
-    tiles, inner = _unallocated(loop.body)
+    tiles, inner = unallocated(loop.body, SHARED)
     if not tiles or not isinstance(inner, Seq) or loop.extent.is_one:
         return None
     names = {b.name for b in tiles}
@@ -99,19 +100,6 @@ def copied_element(value: Expr, dtype: str) -> tuple[Load, Expr | None] | None:
             x, other = found
             return x, condition if other is None else conjunction(condition, other)
     return None
-
-
-def _unallocated(s: Stmt) -> tuple[list[Buffer], Stmt]:
-    """The shared buffers that `s` allocates outside of its loops, and `s` without the allocations."""
-    match s:
-        case Allocate(buffer, body) if buffer.scope in SHARED:
-            tiles, body = _unallocated(body)
-            return [buffer, *tiles], body
-        case Seq(stmts):
-            parts = [_unallocated(x) for x in stmts]
-            return [b for tiles, _ in parts for b in tiles], seq(*(x for _, x in parts))
-        case _:
-            return [], s
 
 
 def lower_async_copies(func: PrimFunc, target) -> PrimFunc:
