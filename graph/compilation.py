@@ -318,7 +318,7 @@ def passes_for(target: Target) -> tuple[Pass, ...]:
         return stay_quantised(graph, in_fewer_cycles(target), adds_pairs(target))
 
     def stay_narrow(graph: Graph) -> Graph:
-        return keep_weights_narrow(graph, dot_lanes(target))
+        return keep_weights_narrow(graph, *dot_lanes(target))
 
     return stay_integers, stay_narrow, *PASSES
 

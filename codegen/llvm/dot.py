@@ -1,6 +1,7 @@
 """Sums of products of narrow numbers in one instruction: VPDPBUSD (uint8 · int8 into int32), VDPBF16PS (bfloat16 into float32).
 Those of int8 · int8 take two: (b + 128) a - 128 a, where the subtrahend serves all vectors of columns. Those of int16 take
-VPMADDWD and an addition; those of uint8 · int8, each two clamped to 16 bits, VPMADDUBSW before them.
+VPMADDWD and an addition; those of uint8 · int8, each two clamped to 16 bits, VPMADDUBSW before them. Without VPDPBUSD, bytes of 7
+bits take these, too; bytes of 8 bits take two VPMADDWD, as int16.
 
 In lanes i = 0, 1, ... such a sum is  c[i] + a[0] * b[i, 0] + a[1] * b[i, 1] + ..., the operands converted to the type of c. Each
 operand is the same in all lanes, or has the elements of a lane side by side.
@@ -8,7 +9,7 @@ operand is the same in all lanes, or has the elements of a lane side by side.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ class DotInstruction:
 
 PMADDUBSW = {4: "ssse3.pmadd.ub.sw.128", 8: "avx2.pmadd.ub.sw", 16: "avx512.pmaddubs.w.512"}
 PMADDWD = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+PAIRS_OF_BYTES = {4: "ssse3", 8: "avx2", 16: "avx512bw"}  # the feature with both of these
 INSTRUCTIONS = (
     DotInstruction(
         "int32", 4, (("uint8", "int8"), ("int8", "int8")), lambda lanes: f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", "i32", "i8",
@@ -61,7 +63,7 @@ INSTRUCTIONS = (
     DotInstruction(
         "int32", 4, (("uint8", "int8"),), lambda lanes: f"llvm.x86.{PMADDUBSW[lanes]}", "i16", "i8",
         lambda lanes: f"<{4 * lanes} x i8>",
-        lambda lanes: (({4: "ssse3", 8: "avx2", 16: "avx512bw"}[lanes],),), adds=False, clamps=True,
+        lambda lanes: ((PAIRS_OF_BYTES[lanes],),), adds=False, clamps=True,
     ),
 )  # fmt: skip
 
@@ -86,7 +88,8 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
         return None
     rest, pairs = found
     known = writer.module.target.features
-    if not any(known.issuperset(wanted) for wanted in instruction.features(lanes)):
+    whole = any(known.issuperset(wanted) for wanted in instruction.features(lanes))
+    if not whole and not (instruction.count == 4 and instruction.adds and PAIRS_OF_BYTES[lanes] in known):
         return None
     addresses = [[writer.address_of(p[side]) for p in pairs] for side in (0, 1)]
     runs = [_adjacent(side, instruction.count) for side in addresses]
@@ -96,12 +99,11 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
         return None
     accumulator = writer.splat(writer.as_type(writer.expr(rest), e.dtype))
     operands = [_operand(writer, start, instruction, lanes) for start, _ in runs]  # type: ignore[misc]
+    if not whole:
+        return writer.binary("add", accumulator, _of_pairs(writer, pairs[0], operands, lanes))
     name = instruction.name(lanes)
     if not instruction.adds:
-        added = writer.invoke(name, instruction.accumulator, lanes * instruction.count // 2, *operands)
-        if instruction.clamps:
-            ones = Value("splat (i16 1)", "i16", 2 * lanes)
-            added = writer.invoke(f"llvm.x86.{PMADDWD[lanes]}", "i32", lanes, added, ones)
+        added = _clamped(writer, operands, lanes) if instruction.clamps else writer.invoke(name, "i32", lanes, *operands)
         return writer.binary("add", accumulator, added)
     if pairs[0][0].dtype == pairs[0][1].dtype == "int8":
         if addresses[0][0].stride == 0:
@@ -113,6 +115,37 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
         excess = writer.invoke(name, instruction.accumulator, lanes, nothing, bits, other, key=("excess", other.name))
         accumulator = writer.binary("sub", accumulator, excess)
     return writer.invoke(name, instruction.accumulator, lanes, accumulator, *operands)
+
+
+def _clamped(writer: Arithmetic, operands: Sequence[Value], lanes: int) -> Value:
+    """The sums of four products of bytes, each two clamped to 16 bits."""
+    pairs = writer.invoke(f"llvm.x86.{PMADDUBSW[lanes]}", "i16", 2 * lanes, *operands)
+    return writer.invoke(f"llvm.x86.{PMADDWD[lanes]}", "i32", lanes, pairs, Value("splat (i16 1)", "i16", 2 * lanes))
+
+
+def _of_pairs(writer: Arithmetic, pair: tuple[Load, Load], operands: list[Value], lanes: int) -> Value:
+    """The sums of four products of bytes by sums of pairs. VPMADDUBSW has sums of int16, which hold two products of 7 bits by 8;
+    bytes of 8 bits are extended, those of even and of odd places apart."""
+    words, pairwise = f"<{2 * lanes} x i16>", f"llvm.x86.{PMADDWD[lanes]}"
+
+    def op(text: str, type: str) -> Value:
+        return writer.op(text, type, key=text)
+
+    if writer.largest.get(pair[0].buffer.name, 255) < 128 and pair[0].dtype == "uint8":
+        small = f"<{4 * lanes} x i8>"
+        given = [op(f"bitcast {x} to {small}", small) for x in operands]
+        return _clamped(writer, given, lanes)
+
+    def halves(x: Value, dtype: str) -> tuple[Value, Value]:
+        both = op(f"bitcast {x} to {words}", words)
+        if dtype == "uint8":
+            return op(f"and {both}, splat (i16 255)", words), op(f"lshr {both}, splat (i16 8)", words)
+        high = op(f"shl {both}, splat (i16 8)", words)
+        return op(f"ashr {high}, splat (i16 8)", words), op(f"ashr {both}, splat (i16 8)", words)
+
+    extended = [halves(x, load.dtype) for x, load in zip(operands, pair, strict=True)]
+    even, odd = (writer.invoke(pairwise, "i32", lanes, *factors) for factors in zip(*extended, strict=True))
+    return writer.binary("add", even, odd)
 
 
 def _terms(e: Expr, instruction: DotInstruction) -> tuple[Expr, list[tuple[Load, Load]]] | None:

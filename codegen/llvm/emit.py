@@ -13,7 +13,7 @@ from typing import assert_never
 
 from schedule.annotation_values import value_of
 from tir import dtypes
-from tir.arith.bounds import extent_range
+from tir.arith.bounds import bounds, extent_range
 from tir.arith.prove import prove
 from tir.arith.simplify import simplify, wraps
 from tir.ir.blocks import Block
@@ -125,6 +125,9 @@ class FunctionWriter(Arithmetic, Threads, Parts, Streams):
             case Allocate(buffer, body):
                 self.admit(*buffer.shape)
                 pinned = self.pinned
+                if buffer.dtype == "uint8":
+                    made = (bounds(x.value, {})[1] for x in stores(body) if x.buffer == buffer)
+                    self.largest[buffer.name] = max((255 if most is None else most for most in made), default=255)
                 self.allocate(buffer)
                 if buffer.scope == "register" and _accumulates(body, buffer):
                     self.pinned += prod(const_shape(buffer)[:-1])

@@ -43,6 +43,7 @@ class Writer(Instructions):
         self.ranges: dict[str, Interval] = {}
         self.facts: list[Expr] = []
         self.versions: dict[str, int] = {}
+        self.largest: dict[str, int] = {}  # of temporaries of uint8: a bound of their elements
         self.constants: dict[str, int] = {}  # unrolled loops: the copy being written
         self._addresses: dict[int, AccessAddress] = {}
         self._patterns: dict[object, tuple[int, ...] | None] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ import numpy as np
 
 from schedule.machine import CPU
 from schedule.templates.blocked_sums import dot_columns
-from schedule.templates.low_precision import has_dots
+from schedule.templates.low_precision import adds_pairs, has_dots
 
 from ..ir import Call, Graph, Value
 from ..ops.unpacked import BITS, DIGITS, MAX_BLOCK, byte_codes, in_panels, middle, packed
@@ -25,26 +25,34 @@ if TYPE_CHECKING:
 # ms so, and 16 rows 12.9; 12.0 with weights that are written as floats first.
 MAX_ROWS_IN_REGISTERS = 12
 
+Lanes = Callable[[Value], int | None]  # of dot products that multiply rows by some words
 
-def keep_weights_narrow(graph: Graph, lanes: int | None = None) -> Graph:
+
+def keep_weights_narrow(graph: Graph, lanes: int | None = None, most_row_bits: int = 32) -> Graph:
     """MatMul and Gemm of float32 by dequantised constants become products that read these constants:
 
     integers of 8 bits, one scale a column     ByteProduct, whose results are scaled
-    numbers of 4 or 8 bits in blocks           BlockDots, if dot products of bytes compute whole vectors of `lanes` columns; else
-                                               BlockProduct; for many rows, UnpackBlocks and MatMul
+    numbers of 4 or 8 bits in blocks           BlockDots, if dot products of bytes compute whole vectors of `lanes` columns, of
+                                               rows of `most_row_bits` at most; else BlockProduct; for many rows, UnpackBlocks
+                                               and MatMul
 
     Columns that are gathered from the same constants, and unpacked, are read from the panels of BlockDots (BlockColumns).
     """
-    return rewrite(graph, partial(_rule, lanes=lanes))
+    products = [c for c in graph.calls if c.operator == "BlockProduct"]
+    by_dots = {c.values[1] for c in products if c.attribute("row_bits", 32) <= most_row_bits}
+    return rewrite(graph, partial(_rule, lanes=lambda words: lanes if most_row_bits == 32 or words in by_dots else None))
 
 
-def dot_lanes(target: Target) -> int | None:
-    """The columns that a dot product of bytes computes at once; None for a processor without these instructions."""
+def dot_lanes(target: Target) -> tuple[int | None, int]:
+    """The columns that a dot product of bytes computes at once, None where no instruction adds products; and the most bits of a
+    row for which it pays. Without an instruction for four products, three digits take as long as floats."""
     machine = target.machine
-    return machine.lanes(32) if isinstance(machine, CPU) and has_dots("int32", machine) else None
+    if not isinstance(machine, CPU) or not (has_dots("int32", machine) or adds_pairs(machine)):
+        return None, 32
+    return machine.lanes(32), 32 if has_dots("int32", machine) else 8
 
 
-def _rule(write: Rewriting, call: Call, lanes: int | None) -> Value | None:
+def _rule(write: Rewriting, call: Call, lanes: Lanes) -> Value | None:
     if call.operator == "UnpackBlocks":
         return _columns(write, call, lanes)
     if call.operator == "BlockProduct":
@@ -76,7 +84,7 @@ def _by_bytes(write: Rewriting, rows: Value, weight: Value, transposed: bool) ->
     return write("Mul", write("ByteProduct", rows, write.constant(columns)), write.constant(q.scale.reshape(-1)))
 
 
-def _by_blocks(write: Rewriting, rows: Value, weight: Value, transposed: bool, lanes: int | None) -> Value | None:
+def _by_blocks(write: Rewriting, rows: Value, weight: Value, transposed: bool, lanes: Lanes) -> Value | None:
     """A product by numbers of 4 or 8 bits in blocks along the sum; None for other weights."""
     call = write.producer(weight, "DequantizeLinear")
     arrays = [] if call is None else [write.known(v) for v in call.values]
@@ -102,7 +110,7 @@ def _by_blocks(write: Rewriting, rows: Value, weight: Value, transposed: bool, l
     return _of_blocks(write, rows, given, bits, lanes)
 
 
-def _of_blocks(write: Rewriting, rows: Value, given: Sequence[Value], bits: int, lanes: int | None, row_bits: int = 32) -> Value:
+def _of_blocks(write: Rewriting, rows: Value, given: Sequence[Value], bits: int, lanes: Lanes, row_bits: int = 32) -> Value:
     """A product by words, scales, and zero points."""
     panels = _panels(write, given, bits, lanes)
     if panels is not None and rows.dtype == "float32":
@@ -112,14 +120,15 @@ def _of_blocks(write: Rewriting, rows: Value, given: Sequence[Value], bits: int,
     return write("MatMul", rows, write("UnpackBlocks", *given, length=rows.shape[1], bits=bits))
 
 
-def _panels(write: Rewriting, given: Sequence[Value], bits: int, lanes: int | None) -> list[Value] | None:
+def _panels(write: Rewriting, given: Sequence[Value], bits: int, lanes: Lanes) -> list[Value] | None:
     """Constant words, scales and zero points as panels of codes, the same each time, if dot products compute their columns."""
     words, scales, *_ = given
-    if lanes is None or words.shape[2] % lanes or words.shape[1] * 32 // bits > MAX_BLOCK or scales.dtype != "float32":
+    count = lanes(words)
+    if count is None or words.shape[2] % count or words.shape[1] * 32 // bits > MAX_BLOCK or scales.dtype != "float32":
         return None
     if any(write.known(v) is None for v in given):
         return None
-    panel = dot_columns(words.shape[2], lanes)
+    panel = dot_columns(words.shape[2], count)
     codes = write.derived(words, f"panels of {bits}", lambda a: in_panels(byte_codes(a, bits), 2, panel))
     return [codes, *(write.derived(v, "panels", lambda a: in_panels(_halved(a), 1, panel)) for v in given[1:])]
 
@@ -131,7 +140,7 @@ def _halved(array: np.ndarray) -> np.ndarray:
     return half if array.dtype == np.float32 and np.array_equal(half, array) else array
 
 
-def _columns(write: Rewriting, call: Call, lanes: int | None) -> Value | None:
+def _columns(write: Rewriting, call: Call, lanes: Lanes) -> Value | None:
     """Some columns of constant weights in blocks, as of a table of embeddings, from the panels that products read."""
     gathers = [write.producer(v, "Gather") for v in call.values]
     axes = [None if g is None else g.attribute("axis", 0) % len(g.values[0].shape) for g in gathers]

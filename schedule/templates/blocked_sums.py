@@ -19,7 +19,7 @@ from tir.ir import Block, Iter, Load, Store, Var
 from tir.traverse import loads, variables
 
 from .block_analysis import at_axes, driven_axes, epilogue, fuse_epilogue, last_axis, loop_of, regular, size, stored
-from .low_precision import has_dots
+from .low_precision import adds_pairs, has_dots
 from .marks import done, share_out
 
 NAME = "sums of blocks"
@@ -83,7 +83,8 @@ def suits(found: BlockedSums, processor: CPU) -> bool:
     """True where registers hold a vector of sums of each row; for bytes, where dot products compute whole vectors of columns."""
     if found.unpacked:
         lanes = processor.lanes(32)
-        return has_dots("int32", processor) and extent(found.columns) % lanes == 0 and extent(found.sums.reduction[-1]) == 4
+        dots = has_dots("int32", processor) or adds_pairs(processor)
+        return dots and extent(found.columns) % lanes == 0 and extent(found.sums.reduction[-1]) == 4
     return REGISTERS_A_SUM * size(found.rows) <= processor.registers
 
 

@@ -23,7 +23,8 @@ from .models import model
 
 ONE = "llvm -num-cores 1"
 FLOATS = f"{ONE} -mcpu x86-64-v3"  # without dot products of bytes
-LANES = dot_lanes(tir.Target(ONE))
+ROUNDED_LANES, MOST_ROW_BITS = dot_lanes(tir.Target(ONE))
+LANES = ROUNDED_LANES if MOST_ROW_BITS == 32 else None  # of rows that keep 32 bits
 UNIT = 2.0**-24  # the unit roundoff of float32
 RNG = np.random.default_rng(0)
 
@@ -120,7 +121,7 @@ def test_rows_may_be_rounded_to_8_bits(rows, bits):
     rounded = np.rint(x / (most / 127)) * (most / 127)
     for found in (evaluate(keep_weights_narrow(graph, 1), [x])[0], tir.compile(graph, ONE)(x)[0]):
         assert (np.abs(found - exact) <= most / 127 * 0.51 @ np.abs(weights)).all()
-        if LANES:  # ties of rounding are rare, and count for one step
+        if ROUNDED_LANES:  # ties of rounding are rare, and count for one step
             close = np.abs(found - rounded @ weights) <= 1e-5 * np.abs(rounded) @ np.abs(weights)
             assert close.mean() > 0.9 and np.abs(found - exact).max() > 1e-4 * np.abs(exact).max()
 
@@ -188,15 +189,20 @@ def test_codes_have_the_first_numbers_of_a_word_lowest():
     assert byte_codes(packed(numbers, 16, 1, 8), 8)[0, 3, 0].tolist() == [12, 13, 14, 15]
 
 
-@pytest.mark.parametrize("processor", ["znver4", "sapphirerapids", "alderlake", "x86-64-v3"])
-def test_dot_products_of_few_bits_by_processor(processor):
-    """Numbers are unpacked in a buffer that is not made in advance, once for the rows of a tile."""
+@pytest.mark.parametrize("row_bits", [32, 8])
+@pytest.mark.parametrize("processor", ["znver4", "sapphirerapids", "alderlake", "x86-64-v3", "skylake-avx512", "x86-64"])
+def test_dot_products_of_few_bits_by_processor(processor, row_bits):
+    """Numbers are unpacked in a buffer that is not made in advance, once for the rows of a tile. Without VNNI, sums of pairs of
+    products pay for one digit."""
     target = tir.Target(f"{ONE} -mcpu {processor}")
-    assert (dot_lanes(target) is None) == (processor == "x86-64-v3")
-    graph, *_ = dots(np.zeros((8, 64), "f4"))
+    lanes, most = dot_lanes(target)
+    by_dots = lanes is not None and row_bits <= most
+    vnni, pairs = processor in ("znver4", "sapphirerapids", "alderlake"), processor in ("x86-64-v3", "skylake-avx512")
+    assert by_dots == (vnni or (pairs and row_bits == 8))
+    graph, *_ = dots(np.zeros((8, 64), "f4"), row_bits=row_bits)
     (group, *_) = fuse(optimize(graph, passes_for(target)))
     script = tir.default_schedule(group.func, target).func.script()
-    assert ("vpdpbusd" in script) == ('scope="local"' in script) == (processor != "x86-64-v3")
+    assert ("vpdpbusd" in script) == ('scope="local"' in script) == by_dots
 
 
 @pytest.mark.parametrize("rows", [1, 5])
@@ -330,7 +336,8 @@ def test_matmul_nbits_refusals():
 
 @pytest.mark.parametrize(("bits", "zeros", "columns"), [(4, None, 96), (8, "float32", 48), (4, "uint8", 80), (4, None, 70)])
 def test_a_table_of_embeddings_that_makes_scores_is_held_once(bits, zeros, columns):
-    """Its rows are gathered from the panels that the product reads, where dot products compute its columns."""
+    """Its rows are gathered from the panels that the product reads, where dot products compute its columns. Products of rows that
+    keep more bits than dot products pay for read words, and so do their tables."""
     rng, steps = np.random.default_rng(columns), 96
     words = packed(rng.integers(0, 1 << bits, (steps, columns)), 32, 3, bits)
     scales = rng.uniform(0.5, 1, (3, columns)).astype("float16").astype("float32")
@@ -342,6 +349,7 @@ def test_a_table_of_embeddings_that_makes_scores_is_held_once(bits, zeros, colum
     table = [b.constant(a) for a in given]
     rows = b("UnpackBlocks", *(b("Gather", a, tokens, axis=-1) for a in table), length=steps, bits=bits)
     graph = b.graph(scores=b("BlockProduct", x, *table, bits=bits), rows=rows)
+    assert "UnpackBlocks" in operators(keep_weights_narrow(graph, 16, 8))
     held = keep_weights_narrow(graph, 16)
     panels = columns % 16 == 0
     assert ("BlockColumns" in operators(held)) == panels == ("UnpackBlocks" not in operators(held))

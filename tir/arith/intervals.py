@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .. import dtypes
-from ..ir import Binary, Cast, Const, Expr, Select, Unary, Var
+from ..ir import Binary, Call, Cast, Const, Expr, Select, Unary, Var
 from .polynomial import Polynomial, polynomial, wraps
 
 Interval = tuple[int | None, int | None]  # inclusive; None is unbounded
@@ -54,6 +54,8 @@ def _atom_bounds(atom: Expr, ranges: Ranges) -> Interval:
             if low is not None and high is not None and low // c == high // c:
                 return low % c, high % c
             return 0, c - 1
+        case Call("bit_and", (_, Const(c))) if c >= 0:
+            return 0, c
         case Binary("min" | "max", a, b) | Select(_, a, b):
             (la, ha), (lb, hb) = expr_bounds(a, ranges), expr_bounds(b, ranges)
             low = None if la is None or lb is None else min(la, lb)

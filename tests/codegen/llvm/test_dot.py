@@ -124,6 +124,33 @@ def test_extreme_bytes_wrap_and_do_not_saturate():
     assert np.array_equal(c, a.astype(np.int32) @ b.transpose(0, 2, 1).reshape(52, 32).astype(np.int32))
 
 
+@pytest.mark.parametrize(("mcpu", "lanes"), [("x86-64-v3", 8), ("skylake-avx512", 16)])
+@pytest.mark.parametrize(("right", "mask"), [("int8", None), ("uint8", None), ("uint8", 255), ("uint8", 127)])
+def test_bytes_are_multiplied_in_pairs_without_an_instruction_for_four(mcpu, lanes, right, mask):
+    """Sums of int16 hold two products of 7 bits by 8; others are sums of int32. Exact, at the ends of the range too."""
+    A, B = te.placeholder((5, 12), "int8", name="A"), te.placeholder((3, 32, 4), right, name="B")
+    G = B if mask is None else te.compute((3, 32, 4), lambda a, b, c: te.bit_and(B[a, b, c], te.const(mask, right)), name="G")
+    ko, ki = te.reduce_axis((0, 3), name="ko"), te.reduce_axis((0, 4), name="ki")
+
+    def product(i, j):
+        return te.sum(A[i, ko * 4 + ki].astype("int32") * G[ko, j, ki].astype("int32"), axis=[ko, ki])
+
+    before = te.create_prim_func([A, B, te.compute((5, 32), product, name="C")])
+    s = Schedule(before)
+    s.tensorize(tiled(s, lanes), f"dot_{lanes}x4_{'s8s8' if right == 'int8' else 's8u8'}")
+    s.decompose_reduction("C_o", "ko")
+    kernel = tir.build(s.func, f"llvm -num-cores 1 -mcpu {mcpu}")
+    assert ("vpmaddubsw" in kernel.asm()) == (mask == 127)
+    assert "vpmaddwd" in kernel.asm() and "vpmulld" not in kernel.asm()
+    same_numbers(before, s.func)
+    if {8: "avx2", 16: "avx512bw"}[lanes] in tir.Target("llvm").features:
+        low, high = np.iinfo(right).min, np.iinfo(right).max
+        for a, b in ((-128, high), (-128, low), (127, high)):
+            given, weights, c = np.full((5, 12), a, "int8"), np.full((3, 32, 4), b, right), np.zeros((5, 32), "int32")
+            kernel(given, weights, c)
+            assert (c == 12 * a * (b if mask is None else b & mask)).all()
+
+
 @pytest.mark.parametrize("k", [1, 13])
 def test_two_signed_factors_take_one_more_instruction_a_vector(k):
     """Exact, at the ends of the range too; what is taken off again serves all vectors of a row."""

@@ -8,7 +8,7 @@ import pytest
 from tests.tir.arith.expressions import RANGES, A, B, C, random_ranges, values
 from tir.arith.bounds import bounds, extent_range, ranges_of
 from tir.arith.enumeration import evaluate
-from tir.ir import Axis, Block, Cast, Const, Evaluate, Expr, For, Iter, Select, Var, binary
+from tir.ir import Axis, Block, Call, Cast, Const, Evaluate, Expr, For, Iter, Select, Var, binary
 
 ONCE = [  # each variable in it once: nothing that the bounds forget
     A * 3 - B * 2 + C,
@@ -36,6 +36,7 @@ def test_what_is_not_known_is_unbounded() -> None:
     assert bounds(A + C, {"a": (0, None)}) == (None, None)
     assert bounds(A + 1, {"a": (0, None)}) == (1, None) and bounds(5 - A, {"a": (0, None)}) == (None, 5)
     assert bounds(A % 7, {}) == (0, 6) and bounds(Cast("uint8", A), {}) == (0, 255)
+    assert bounds(Call("bit_and", (Cast("uint8", A), Const(15, "uint8")), "uint8"), {}) == (0, 15)
     assert bounds(Select(A < B, C, C + 3), RANGES) == (0, 8)
 
 
