@@ -22,7 +22,7 @@ import numpy as np
 from codegen.target import Target
 from costmodel import Boosting, CostModel, GBDTModel, ThroughputSum
 
-from ..policy.rows import Point, RowPolicy
+from ..policy.rows import Point, Populations, RowPolicy, points_of
 from ..population.mutate import crossover, mutants_of, mutations
 from ..space.sketch import Sketch
 
@@ -37,7 +37,6 @@ WARM_UP = 25  # programs before the model scores: 100 of rounds of 64
 # Probabilities of the mutations, by their names in `population.mutate`: tile sizes, unrolling, locations, parallel loops.
 PROBABILITIES = {"move": 0.90, "pragma": 0.04, "compute location": 0.05, "parallel": 0.01}
 
-Populations = dict[int, np.ndarray]  # by the number of a sketch
 Scorer = Callable[[int, np.ndarray], np.ndarray]  # scores of rows of a sketch, by its number
 
 
@@ -60,7 +59,7 @@ class Ansor(RowPolicy):
 
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
         rows = self.first_population(rng)
-        first = [(k, tuple(row)) for k, own in rows.items() for row in own.tolist()]
+        first = points_of(rows)
         warm = len(self.measured) >= WARM_UP
         found = self.evolved(rows, self.scores if warm else lambda k, own: rng.random(len(own)), rng)
         return self.with_random(self.by_score(found), first, n, rng)
@@ -79,9 +78,8 @@ class Ansor(RowPolicy):
         heap: dict[Point, float] = {}
         for generation in range(GENERATIONS + 1):
             scores = {k: score(k, own) for k, own in rows.items()}
-            for k, own in rows.items():
-                found = zip(own.tolist(), scores[k].tolist(), strict=True)
-                heap |= {(k, tuple(row)): s for row, s in found if self.is_new((k, tuple(row)))}
+            found = zip(points_of(rows), np.concatenate([*scores.values()]).tolist(), strict=True)
+            heap |= {p: s for p, s in found if self.is_new(p)}
             if generation < GENERATIONS:
                 rows = self._next(rows, scores, rng)
         return heap

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..policy.rows import Point, RowPolicy
+from ..policy.rows import Point, RowPolicy, points_of
 from ..population.sample import legalize
 from .knobs import knobs, settings
 
@@ -46,7 +46,7 @@ class BeamSearch(RowPolicy):
         for depth in range(decisions):
             grown = {k: self._decided(k, rows, depth, rng) for k, rows in beam.items()}
             beam = self._survivors(grown, survival, rng)
-        return [(k, tuple(row)) for k, rows in beam.items() for row in rows.tolist()]
+        return points_of(beam)
 
     def _decided(self, k: int, rows: np.ndarray, depth: int, rng: np.random.Generator) -> np.ndarray:
         """The states of a sketch and their successors, with knob number `depth` set in several ways, if it has that knob."""

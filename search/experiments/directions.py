@@ -43,8 +43,7 @@ class DirectionWalk(RowPolicy):
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
         points = self.best(64)
         if len(self.measured) < FIRST_POINTS or not points:
-            each = max(1, SAMPLED_ROWS // len(self.sketches))
-            yield from self.ranked({k: self.sampled(k, each, rng) for k in range(len(self.sketches))}, rng)
+            yield from self.ranked(self.drawn(SAMPLED_ROWS, rng), rng)
             return
         best = self.measured[points[0]]
         losses = np.array([self.measured[p] / best - 1.0 for p in points])

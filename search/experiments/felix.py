@@ -23,7 +23,7 @@ from costmodel.features import recorded
 from costmodel.loopnest import Statement
 from schedule.machine import Machine
 
-from ..policy.rows import Point, RowPolicy
+from ..policy.rows import Point, RowPolicy, points_of
 from ..population.programs import sketch_programs
 from ..population.sample import legalize
 from ..space.sketch import Sketch
@@ -55,9 +55,8 @@ class Felix(RowPolicy):
 
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
         self._fit(int(rng.integers(1 << 31)))
-        each = max(1, SAMPLED_ROWS // len(self.sketches))
-        drawn = {k: self.sampled(k, each, rng) for k in range(len(self.sketches))}
-        blind = [(k, tuple(row)) for k, rows in drawn.items() for row in rows.tolist()]
+        drawn = self.drawn(SAMPLED_ROWS, rng)
+        blind = points_of(drawn)
         for k, row in self.best(STARTS // 2):
             drawn[k] = self.sketches[k].matrix([*drawn[k], row])
         found = {p: time for k, rows in drawn.items() for p, time in self._times(k, rows).items()}
@@ -75,7 +74,7 @@ class Felix(RowPolicy):
         """The logarithms of the predicted nanoseconds of rows."""
         members, x, estimates = self._described(k, rows)
         times = estimates + self._correction(x)[0]
-        return {(k, tuple(row)): time for row, time in zip(rows[members].tolist(), times.tolist(), strict=True)}
+        return dict(zip(points_of({k: rows[members]}), times.tolist(), strict=True))
 
     def _described(self, k: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """For rows that have programs: their indices, the features summed over statements, and the logarithms of the summed

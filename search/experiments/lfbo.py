@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..policy.lineage import coordinates
-from ..policy.rows import Point, RowPolicy
+from ..policy.rows import Point, RowPolicy, points_of
 from ..population.mutate import mutants_of, mutations, neighbours
 
 GOOD = 0.25  # share of good rows, at least one row; Helion has 0.1, of some hundred rows
@@ -37,8 +37,7 @@ class LikelihoodFree(RowPolicy):
         self._width = max(s.columns for s in self.sketches)
 
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
-        each = max(1, RANDOM_ROWS // len(self.sketches))
-        drawn = {k: self.sampled(k, each, rng) for k in range(len(self.sketches))}
+        drawn = self.drawn(RANDOM_ROWS, rng)
         if len(self.best(FIRST_ROWS)) < FIRST_ROWS:
             return self.ranked(drawn, rng)
         points = list(dict.fromkeys(p for p in self._pool(drawn, rng) if self.is_new(p)))
@@ -49,14 +48,11 @@ class LikelihoodFree(RowPolicy):
 
     def _pool(self, drawn: dict[int, np.ndarray], rng: np.random.Generator) -> Iterable[Point]:
         """Random rows, and neighbours and mutants of the fastest rows."""
-        pool = list(drawn.items())
+        yield from points_of(drawn)
         for k, row in self.best(SEARCH_COPIES):
             sketch, own = self.sketches[k], self.sketches[k].matrix([row] * MUTANTS)
-            pool += [
-                (k, mutants_of(sketch, self.target, own, self._mutations, rng)[0]),
-                (k, neighbours(sketch, self.target, own[0])),
-            ]
-        return ((k, tuple(row)) for k, rows in pool for row in rows.tolist())
+            yield from points_of({k: mutants_of(sketch, self.target, own, self._mutations, rng)[0]})
+            yield from points_of({k: neighbours(sketch, self.target, own[0])})
 
     def _odds(self, points: list[Point], seed: int) -> np.ndarray:
         """The odds of each point to be good, by a classifier that has learned all measured points."""

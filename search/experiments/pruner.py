@@ -22,7 +22,7 @@ from costmodel.loopnest import Statement
 from schedule.machine import CACHE_LINE_BYTES, CPU
 
 from ..policy.ranking import score_rows
-from ..policy.rows import Point
+from ..policy.rows import Point, points_of
 from ..population.programs import sketch_programs
 from .ansor import PROBABILITIES, Ansor
 
@@ -72,7 +72,7 @@ class Pruner(Ansor):
 
     def search(self, n: int, rng: np.random.Generator) -> Iterable[Point]:
         first = self.first_population(rng)
-        blind = [(k, tuple(row)) for k, own in first.items() for row in own.tolist()]
+        blind = points_of(first)
         drafted = self.evolved(first, self._drafted, rng)
         drafts = sorted(drafted, key=lambda p: -drafted[p])[:DRAFTS]
         return self.with_random(self.ranked(self.by_sketch(drafts), rng), blind, n, rng)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..policy.rows import Point, RowPolicy
+from ..policy.rows import Point, RowPolicy, points_of
 from ..space.sketch import Sketch
 from .knobs import with_knob_resampled
 
@@ -41,8 +41,7 @@ class TemplateTuner(RowPolicy):
     def _annealed(self, n: int, rng: np.random.Generator) -> dict[Point, float]:
         """The new rows visited by the chains, with their scores."""
         if not self._chains:
-            each = max(1, CHAINS // len(self.sketches))
-            self._chains = {k: self.sampled(k, each, rng) for k in range(len(self.sketches))}
+            self._chains = self.drawn(CHAINS, rng)
         for k, row in self.best(n):  # a chain begins at each of the best measured rows
             self._chains[k][rng.integers(len(self._chains[k]))] = row
         scores = {k: self.scores(k, rows) for k, rows in self._chains.items()}
@@ -57,8 +56,7 @@ class TemplateTuner(RowPolicy):
                     taken = (new > scores[k]) | (rng.random(len(rows)) < np.exp((new - scores[k]) / temperature))
                 self._chains[k] = np.where(taken[:, None], moved, rows)
                 scores[k] = np.where(taken, new, scores[k])
-                points = ((k, tuple(row)) for row in moved.tolist())
-                found |= {p: s for p, s in zip(points, new.tolist(), strict=True) if self.is_new(p)}
+                found |= {p: s for p, s in zip(points_of({k: moved}), new.tolist(), strict=True) if self.is_new(p)}
             top = max(found.values(), default=-np.inf)
             best, waited = (top, 0) if top > best else (best, waited + 1)
             if waited >= PATIENCE_STEPS:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..policy.rows import Point, RowPolicy
+from ..policy.rows import Point, RowPolicy, points_of
 from ..population.sample import legalize
 from .knobs import knobs, settings
 
@@ -66,7 +66,7 @@ class TreeSearch(RowPolicy):
             for path, rows in own:
                 mine = scores[start : start + len(rows)]
                 start += len(rows)
-                found |= {(k, tuple(row)): s for row, s in zip(rows.tolist(), mine.tolist(), strict=True)}
+                found |= zip(points_of({k: rows}), mine.tolist(), strict=True)
                 node = root
                 for setting in [*path, None]:
                     node.score = max(node.score, float(mine.max()))

@@ -25,10 +25,9 @@ class RandomSearch(RowPolicy):
 
     def search(self, n: int, rng: np.random.Generator) -> list[Point]:
         found: dict[Point, float] = {}
-        for number in range(len(self.sketches)):
-            rows = np.unique(self.sampled(number, max(1, SAMPLED_ROWS // len(self.sketches)), rng), axis=0)
-            scores = zip(rows.tolist(), self.scores(number, rows).tolist(), strict=True)
-            found |= {point: score for row, score in scores if self.is_new(point := (number, tuple(row)))}
+        for number, rows in self.drawn(SAMPLED_ROWS, rng).items():
+            scored = self.scored_points(number, np.unique(rows, axis=0))
+            found |= {point: score for point, score in scored.items() if self.is_new(point)}
         points = list(found)
         drawn = [points[k] for k in rng.permutation(len(points))]
         if self.model is None:

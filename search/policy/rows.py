@@ -18,8 +18,14 @@ from ..space.sketch import Sketch
 from .ranking import model_name, score_rows
 
 Point = tuple[int, tuple[int, ...]]  # the number of a sketch, and a row of it
+Populations = dict[int, np.ndarray]  # rows by the number of their sketch
 
 DRAWN_ROWS = 8  # random rows of each sketch for each missing candidate
+
+
+def points_of(populations: Populations) -> list[Point]:
+    """The rows of several sketches as points, in order."""
+    return [(k, tuple(row)) for k, rows in populations.items() for row in rows.tolist()]
 
 
 def seconds_of_rows(
@@ -116,7 +122,7 @@ class RowPolicy(ABC):
         valid = [p for p, seconds in self.measured.items() if seconds < np.inf]
         return sorted(valid, key=lambda p: self.measured[p])[:count]
 
-    def by_sketch(self, points: Iterable[Point]) -> dict[int, np.ndarray]:
+    def by_sketch(self, points: Iterable[Point]) -> Populations:
         """The rows of points, by the number of their sketch."""
         found: dict[int, list[tuple[int, ...]]] = {}
         for k, row in points:
@@ -138,12 +144,20 @@ class RowPolicy(ABC):
         sketch = self.sketches[number]
         return sample(sketch, self.target, count if sketch.columns else 1, rng)
 
-    def ranked(self, populations: dict[int, np.ndarray], rng: np.random.Generator) -> list[Point]:
+    def drawn(self, count: int, rng: np.random.Generator) -> Populations:
+        """About `count` random rows of all sketches, the same number of each."""
+        each = max(1, count // len(self.sketches))
+        return {k: self.sampled(k, each, rng) for k in range(len(self.sketches))}
+
+    def scored_points(self, number: int, rows: np.ndarray) -> dict[Point, float]:
+        """The points of rows of a sketch, with their scores."""
+        return dict(zip(points_of({number: rows}), self.scores(number, rows).tolist(), strict=True))
+
+    def ranked(self, populations: Populations, rng: np.random.Generator) -> list[Point]:
         """The rows of several sketches without repeats, best score first; equal ones in random order."""
         found: dict[Point, float] = {}
         for number, rows in populations.items():
-            scores = self.scores(number, rows).tolist()
-            found |= {(number, tuple(row)): s for row, s in zip(rows.tolist(), scores, strict=True)}
+            found |= self.scored_points(number, rows)
         points = list(found)
         return self.by_score({points[k]: found[points[k]] for k in rng.permutation(len(points))})
 
@@ -153,7 +167,7 @@ class RowPolicy(ABC):
         return sorted(found, key=lambda p: -found[p])
 
     def _random(self, n: int, rng: np.random.Generator) -> list[Point]:
-        found = [(k, tuple(row)) for k in range(len(self.sketches)) for row in self.sampled(k, DRAWN_ROWS * n, rng).tolist()]
+        found = points_of({k: self.sampled(k, DRAWN_ROWS * n, rng) for k in range(len(self.sketches))})
         return [found[k] for k in rng.permutation(len(found))]
 
     def _candidate(self, point: Point) -> Candidate:

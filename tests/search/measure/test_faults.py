@@ -14,23 +14,12 @@ from search.records import Records
 from search.tuning.autotune import autotune
 from search.tuning.events import RaceStarted
 from tests.search import faults
+from tests.search.faults import SHAPE, tiled
 from tir import workloads
 
-SHAPE = (61, 131, 109)
 FUNC = workloads.make("gmm", SHAPE).func
 TARGET = "llvm -num-cores 1"
 QUICK = Limits(build=3.0, run=1.0, run_floor=0.4, min_seconds=0.01, race=0.2, memory=1 << 30)
-
-
-def tiled(factor: int) -> Candidate:
-    from schedule import Schedule
-
-    s = Schedule(FUNC)
-    i, j, k = s.get_loops("C")
-    jo, ji = s.split(j, [None, factor])
-    s.reorder(i, jo, k, ji)
-    s.vectorize(ji)
-    return Candidate("tiles", (factor,), s.trace.as_json())
 
 
 def step(name: str, **args) -> dict:

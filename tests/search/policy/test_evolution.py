@@ -17,6 +17,7 @@ from schedule import Trace, replay
 from search.measure import Candidate, Measurement
 from search.policy.evolution import ENOUGH_TRIALS, MAX_FAILURES, Evolution, Settings
 from search.policy.named import make_policy
+from search.policy.random_search import RandomSearch
 from search.policy.ranking import TrustedModel
 from search.population.mutate import Mutation
 from search.population.sample import legalize, sample
@@ -303,8 +304,14 @@ def test_a_sketch_that_never_works_is_given_up():
 # --- the same for the same seed -------------------------------------------------------------------------------------------
 
 
-def proposals() -> list[list[tuple[str, tuple[int, ...]]]]:
-    search, rng = make_policy(Task.of(workloads.make("gmm", (7, 13, 109)).func, TWO)), np.random.default_rng(3)
+POLICIES = {
+    "evolution": lambda: make_policy(Task.of(workloads.make("gmm", (7, 13, 109)).func, TWO)),
+    "random": lambda: RandomSearch(generate(workloads.make("mlp", (7, 13, 109, 5)).func, TWO), TWO),
+}
+
+
+def proposals(policy: str) -> list[list[tuple[str, tuple[int, ...]]]]:
+    search, rng = POLICIES[policy](), np.random.default_rng(3)
     found = []
     for _ in range(3):
         batch = search.propose(16, rng)
@@ -313,10 +320,11 @@ def proposals() -> list[list[tuple[str, tuple[int, ...]]]]:
     return found
 
 
-def test_a_seed_decides_the_candidates_in_every_process():
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_seed_decides_the_candidates_in_every_process(policy):
     """Sets and dicts have other orders in each, by which nothing may go."""
-    found = proposals()
-    code = f"from {__name__} import proposals; print(proposals())"
+    found = proposals(policy)
+    code = f"from {__name__} import proposals; print(proposals({policy!r}))"
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout == f"{found}\n" and [len(batch) for batch in found] == [16, 16, 16]

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -20,7 +15,6 @@ from tests.programs import matmul, total
 from tests.search.once import generate
 from tir import workloads
 
-ROOT = Path(__file__).parents[3]
 TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4", l1=32768, l2=1 << 20, l3=1 << 25)
 LANES = FunctionRule("lanes", lambda s, b: s.untouched(b), lambda s, b: in_lanes(s, b, s.choose("lanes", (16, 32, 48), block=b)))
 
@@ -107,25 +101,6 @@ def test_failures_teach_the_model():
 def test_a_sampler_needs_sketches():
     with pytest.raises(ValueError, match=r"^sketches is empty: a policy needs at least one sketch$"):
         RandomSearch([], TWO)
-
-
-def proposals() -> list[list[tuple[str, tuple[int, ...]]]]:
-    search, rng = random_search(workloads.make("mlp", (7, 13, 109, 5)).func), np.random.default_rng(3)
-    found = []
-    for _ in range(3):
-        batch = search.propose(16, rng)
-        found.append([(c.sketch, c.row) for c in batch])
-        search.update([measured(c, 1.0 + sum(c.row)) for c in batch])
-    return found
-
-
-def test_a_seed_decides_the_candidates_in_every_process():
-    """Sets and dicts have other orders in each, by which nothing may go."""
-    found = proposals()
-    code = f"from {__name__} import proposals; print(proposals())"
-    environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-    assert ran.stdout == f"{found}\n" and [len(batch) for batch in found] == [16] * 3
 
 
 def test_another_seed_draws_other_candidates():
