@@ -17,6 +17,7 @@ from tir.arrays import content, from_float, read, to_float
 from tir.ir import Buffer, PrimFunc, const_shape
 from tir.nearest import no_such
 from tir.traverse import stored_names
+from workloads.workload import max_error
 
 from .exact import largest_integers
 from .ranges import index_bounds, meaningful
@@ -140,24 +141,6 @@ def random_inputs(
                 array[...] = from_float(rng.choice([how.low, how.high], array.shape), b.dtype)
             array[rng.random(array.shape) >= how.share] = from_float(np.array(how.rest), b.dtype)
     return arrays
-
-
-def max_error(got: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> float:
-    """The largest |got - expected| / scale, all float64 of one shape.
-
-    Non-finite elements must be equal, and elements of scale 0 exact, or the error is infinite. At an infinite scale any result is
-    right for a finite expected value.
-    """
-    if expected.size == 0:
-        return 0.0
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.abs(got - expected) / scale
-    error[(scale == math.inf) & np.isfinite(expected)] = 0.0
-    if math.isfinite(largest := float(error.max())):
-        return largest
-    same = (got == expected) | (np.isnan(got) & np.isnan(expected))
-    error = np.where(same, 0.0, np.where(np.isfinite(error), error, math.inf))
-    return float(error.max())
 
 
 def stored_error(stored: np.ndarray, dtype: str, expected: np.ndarray, scale: np.ndarray) -> float:

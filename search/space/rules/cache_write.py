@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from schedule.open_schedule import OpenSchedule
 from schedule.templates import Template
@@ -13,15 +14,15 @@ from .rule import Verdict
 from .tiling import FULL, Tiling
 
 
+@dataclass(frozen=True)
 class CacheWrite(Template):
     """Rule 5 of Ansor (table 1): a block that reuses data and has no elementwise consumer gets one, the copy from a cache stage.
     Not for blocks with several results, nor if `unless` is true, because other rules are better then."""
 
     name = "cache write"
 
-    def __init__(self, tiling: Tiling = FULL, unless: Callable[[OpenSchedule, str], object] = lambda state, block: False):
-        self.tiling = tiling
-        self.unless = unless
+    tiling: Tiling = FULL
+    unless: Callable[[OpenSchedule, str], object] = lambda state, block: False
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         if self.unless(state, block) or len(stored_names(state.block(block))) != 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from schedule.open_schedule import OpenSchedule, Stage, extent, is_spatial
 from schedule.templates import Template
 from tir.ir import annotation
@@ -10,6 +12,7 @@ from .rule import Verdict
 from .tiling import CONSTANT_TENSORS
 
 
+@dataclass(frozen=True)
 class UnrollConstants(Template):
     """Ansor's simplification of constant tensors, for the transforms of Winograd's convolution. The axes in the annotation
     `simplify_const_tensor_indices` of a block become innermost and unrolled, so that the constants at their indices become
@@ -17,9 +20,8 @@ class UnrollConstants(Template):
 
     name = "unroll constants"
 
-    def __init__(self, perfect: bool = False, limit: int | None = None):
-        self.perfect = perfect
-        self.limit = limit
+    perfect: bool = False
+    limit: int | None = None
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.templates import Template
 from schedule.templates.block_analysis import reuses_data
@@ -12,6 +14,7 @@ from tir.traverse import loads, variables, walk
 from .rule import Verdict
 
 
+@dataclass(frozen=True)
 class Inline(Template):
     """Rule 2 of Ansor (table 1): a strictly inlineable stage is always inlined.
 
@@ -24,9 +27,8 @@ class Inline(Template):
 
     name = "inline"
 
-    def __init__(self, costly: tuple[str, ...] | None = None, once: bool = False):
-        self.costly = costly
-        self.once = once
+    costly: tuple[str, ...] | None = None
+    once: bool = False
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)

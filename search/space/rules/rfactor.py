@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,7 @@ def reduce_size(block: Block) -> int:
     return size(it for it in block.iters if not is_spatial(it))
 
 
+@dataclass(frozen=True)
 class Rfactor(Template):
     """Rule 6 of Ansor (table 1): a reduction with little spatial parallelism is factored. All its reduction axes are fused and
     split by an open factor. One sketch has partial results for the outer loop, which may then run in parallel. Another sketch has
@@ -37,10 +39,9 @@ class Rfactor(Template):
 
     name = "rfactor"
 
-    def __init__(self, needed: Callable[[Block, int], bool], perfect: bool = False, limit: int | None = None):
-        self.needed = needed
-        self.perfect = perfect
-        self.limit = limit
+    needed: Callable[[Block, int], bool]
+    perfect: bool = False
+    limit: int | None = None
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)

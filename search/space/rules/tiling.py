@@ -93,13 +93,13 @@ class Tiling:
 FULL = Tiling()
 
 
+@dataclass(frozen=True)
 class MultiLevelTiling(Template):
     """Rule 3 of Ansor (table 1): tile a block that reuses data."""
 
     name = "multi-level tiling"
 
-    def __init__(self, tiling: Tiling = FULL):
-        self.tiling = tiling
+    tiling: Tiling = FULL
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         return Verdict.ONLY if self.tiling.applies(state, block) else Verdict.SKIP
@@ -108,6 +108,7 @@ class MultiLevelTiling(Template):
         self.tiling.apply(new, block)
 
 
+@dataclass(frozen=True)
 class TilingWithFusion(Template):
     """Rule 4 of Ansor (table 1): tile a block that reuses data, and compute its elementwise consumer in the tile. One sketch has
     it after the first level of spatial loops, one after the second. With `only`, such a block is never tiled without its
@@ -115,10 +116,9 @@ class TilingWithFusion(Template):
 
     name = "tiling with fusion"
 
-    def __init__(self, tiling: Tiling = FULL, levels: tuple[int, ...] = (1, 2), only: bool = False):
-        self.tiling = tiling
-        self.levels = levels
-        self.only = only
+    tiling: Tiling = FULL
+    levels: tuple[int, ...] = (1, 2)
+    only: bool = False
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         consumer = epilogue(state, block)
