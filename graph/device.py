@@ -38,6 +38,7 @@ from search.planning import Plan, measure
 from search.records import Lookup, Records
 from tir import dtypes
 from tir.arrays import result_conversion
+from tir.display import aligned_columns
 from tir.ir import Buffer, PrimFunc, const_shape
 from tir.traverse import fresh
 
@@ -76,12 +77,9 @@ class DeviceReport:
         return sum(row[5] for row in self.rows)
 
     def __str__(self) -> str:
-        width = max((len(row[0]) for row in self.rows), default=6)
-        names = ("calls", "launches", "threads", "registers", "spills", "shared")
-        lines = [f"{'kernel':{width}}" + "".join(f"  {name:>9}" for name in names)]
-        lines += [f"{label:{width}}" + "".join(f"  {n:9}" for n in counts) for label, *counts in self.rows]
-        memory = f"{self.launches} launches a call; {self.weights:,} bytes of weights, {self.arena:,} of an arena"
-        return "\n".join([*lines, memory])
+        head = ("kernel", "calls", "launches", "threads", "registers", "spills", "shared")
+        table = aligned_columns([head, *([*map(str, row)] for row in self.rows)])
+        return f"{table}\n{self.launches} launches a call; {self.weights:,} bytes of weights, {self.arena:,} of an arena"
 
 
 @dataclass(frozen=True, eq=False)

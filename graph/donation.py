@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError
 
 from tir import te
 from tir.ir import PrimFunc
 from tir.traverse import loaded_names, stores, substatements
 
 from .fusion import Group, fuse
-from .ir import Call, Graph, GraphError, Value
+from .ir import Call, Graph, GraphError, Value, stable_order
 from .ops import definition, find, function, function_name, names, placeholder
 from .ops.indexing import rows_scattered
 from .places import places
@@ -100,16 +101,11 @@ def _in_order(graph: Graph, groups: Sequence[Group], donated: Mapping[Value, Val
     for new, old in donated.items():
         readers = {n for n, g in enumerate(groups) for v in g.inputs if inside[v].root == old}
         before[maker[new]] |= readers
-    order: list[int] = []
-    left = dict.fromkeys(range(len(groups)))
-    while left:
-        ready = next((n for n in left if before[n].isdisjoint(left)), None)
-        if ready is None:
-            stuck = next(new for new in donated if maker[new] in left)
-            raise GraphError(
-                f"{graph.name}: `{donated[stuck].name}` cannot be donated to `{stuck.name}`: it is read together with "
-                "something that depends on that"
-            )
-        order.append(ready)
-        del left[ready]
-    return [groups[n] for n in order]
+    try:
+        return [groups[n] for n in stable_order([*map(list, before)])]
+    except CycleError as error:
+        stuck = next(new for new in donated if maker[new] in error.args[1])
+        raise GraphError(
+            f"{graph.name}: `{donated[stuck].name}` cannot be donated to `{stuck.name}`: it is read together with "
+            "something that depends on that"
+        ) from None

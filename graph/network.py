@@ -12,6 +12,7 @@ import numpy as np
 from codegen.processor import host_cores
 from codegen.runtime.memory import DECLINED, address, aligned_memory, maker
 from tir.arrays import result_conversion
+from tir.display import aligned_columns
 
 from .arguments import arranged, given_in_order, named_outputs, refuse_overlap, writable
 from .ir import GraphError, Value
@@ -80,11 +81,7 @@ class Profile:
             share = n.share(peak, bandwidth)
             numbers = ("" if x is None else f"{x:,}" for x in (n.flop, n.nbytes))
             rows.append((n.name, duration(n.seconds, 3), *numbers, "" if share is None else f"{share:.1%}"))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
-            "  ".join([row[0].ljust(widths[0]), *(x.rjust(w) for x, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
-            for row in rows
-        )
+        return aligned_columns(rows)
 
     def trace(self, peak: float, bandwidth: float) -> dict[str, Any]:
         """The calls one after the other as events of the Trace Event Format, for the viewers of Chrome and Perfetto. Times are in
@@ -105,12 +102,9 @@ class Profile:
     def __str__(self) -> str:
         from codegen.runtime.timing import duration
 
-        rows = [*self.kernels, KernelTime("copies", self.copying, 1)]
-        width = max(len(r.name) for r in rows)
-        lines = [f"{r.name:{width}}  {r.calls:4}  {duration(r.seconds, 3):>9}  {r.seconds / self.seconds:6.1%}" for r in rows]
-        return "\n".join(
-            [f"{'kernel':{width}}  calls       time   share", *lines, f"{'':{width}}        {duration(self.seconds, 3):>9}"]
-        )
+        parts = [*self.kernels, KernelTime("copies", self.copying, 1)]
+        rows = [(r.name, str(r.calls), duration(r.seconds, 3), f"{r.seconds / self.seconds:.1%}") for r in parts]
+        return aligned_columns([("kernel", "calls", "time", "share"), *rows, ("", "", duration(self.seconds, 3), "")])
 
 
 class Network:

@@ -34,7 +34,6 @@ from .ir import Graph, Value
 from .kernels import GroupKernel
 from .memory import ARENA, MemoryPlan, input_base, lifetimes, output_base
 from .model import checked_entry, loaded
-from .network import Entry, Network
 from .places import Places, places
 from .tables import Coverage, Formulas, Polynomial, Row, TableProgram, Tables, leading, octagon, ones_of, sized_elements
 
@@ -309,6 +308,8 @@ def _integers(array: np.ndarray, shape: tuple[int, ...]) -> bool:
 class Program(TableProgram):
     """The steps of an open plan, compiled once, whose addresses are words of a table, and the weights."""
 
+    native = staticmethod(checked_entry)
+
     def __init__(
         self, plan: OpenPlan, groups: Sequence[Group], kernels: Sequence[GroupKernel], layout: MemoryPlan,
         constants: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarray], target: Target,
@@ -345,9 +346,6 @@ class Program(TableProgram):
         self.bases = [TABLE, *self.weights, ARENA, *map(input_base, range(len(own))), *made]
         self.codes = {k.main.symbol: k.main.code for k in self.kernels}
         self.functions = loaded(self.bases, self.steps, self.codes, target)
-
-    def native(self, network: Network, written: bool) -> Entry:
-        return checked_entry(network, written)
 
     def _steps(self, graph: Graph, groups: Sequence[Group], copied: Sequence[int]) -> list[Step]:
         """The steps of a call. Words of its table are the addresses of values, the sizes, and the bytes of copies."""

@@ -186,6 +186,8 @@ def plain_entry(network: Network, written: bool) -> Entry:
 class _SavedProgram(TableProgram):
     """The program of a plan in a file."""
 
+    native = staticmethod(plain_entry)
+
     def __init__(self, file: _File, found: Mapping[str, Any]):
         weights = file.blocks(found)
         sized: dict[int, tuple[np.ndarray, Formulas | None]] = {}
@@ -197,9 +199,6 @@ class _SavedProgram(TableProgram):
         super().__init__(found["name"], tables, weights, found["labels"], found["steps"], found["threads"], found["donated"])
         arrays = 2 + len(weights) + len(tables.inputs) + len(tables.outputs) - len(self.donated)
         self.functions = file.functions(found["symbols"], arrays)
-
-    def native(self, network: Network, written: bool) -> Entry:
-        return plain_entry(network, written)
 
 
 class _SavedVariants:

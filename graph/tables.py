@@ -6,7 +6,7 @@ give the table of a size, the sizes at which they hold, and the network that cal
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import log, prod
@@ -179,10 +179,7 @@ class TableProgram:
         self.arenas: list[np.ndarray] = []  # of calls that have ended, at any sizes
 
     functions: tuple[Entry, Entry | None, Entry | None]
-
-    def native(self, network: Network, written: bool) -> Entry:
-        """The entry as `Network._native` gives it."""
-        raise NotImplementedError
+    native: Callable[[Network, bool], Entry]  # gives the entry as `Network._native` does
 
     def at(self, row: Row) -> Planned:
         """The network at these sizes."""

@@ -286,32 +286,26 @@ def eye_like(x, *, dtype=None, k=0):
     return te.compute(x.shape, lambda i, j: te.select(te.equal(j - i, k), te.const(1, kind), te.const(0, kind)), name="eye")
 
 
-@operator("DepthToSpace")
-def depth_to_space(x, *, blocksize, mode="DCR"):
+@composite("DepthToSpace")
+def depth_to_space(apply, x, *, blocksize, mode="DCR"):
     """Channels as blocks of pixels. The place in a block is the outer part of a channel's number, in mode CRD the inner part."""
     need("the input", x, ranks=(4,))
-    (images, channels, height, width), b = shape_of(x), blocksize
+    (images, channels, height, width), b = x.shape, blocksize
     if mode not in ("DCR", "CRD") or channels % (b * b):
         raise ValueError(f"{channels} channels do not make blocks of {b} x {b}, or mode is not DCR or CRD: {mode!r}")
     left = channels // (b * b)
-
-    def formula(n: Expr, c: Expr, y: Expr, x_: Expr) -> Expr:
-        block = y % b * b + x_ % b
-        return x[n, block * left + c if mode == "DCR" else c * (b * b) + block, y // b, x_ // b]
-
-    return te.compute((images, left, height * b, width * b), formula, name="depth_to_space")
+    parts, order = ((b, b, left), (0, 3, 4, 1, 5, 2)) if mode == "DCR" else ((left, b, b), (0, 1, 4, 2, 5, 3))
+    blocks = apply("Reshape", x, shape=(images, *parts, height, width), allowzero=1)
+    return apply("Reshape", apply("Transpose", blocks, perm=order), shape=(images, left, height * b, width * b), allowzero=1)
 
 
-@operator("SpaceToDepth", 1, 27)
-def space_to_depth(x, *, blocksize):
+@composite("SpaceToDepth", 1, 27)
+def space_to_depth(apply, x, *, blocksize):
     """Blocks of pixels as channels. The place in a block is the outer part of a channel's number."""
     need("the input", x, ranks=(4,))
-    (images, channels, height, width), b = shape_of(x), blocksize
+    (images, channels, height, width), b = x.shape, blocksize
     if height % b or width % b:
         raise ValueError(f"{height} x {width} pixels are not blocks of {b} x {b}")
-
-    def formula(n: Expr, c: Expr, y: Expr, x_: Expr) -> Expr:
-        block = c // channels
-        return x[n, c % channels, y * b + block // b, x_ * b + block % b]
-
-    return te.compute((images, channels * b * b, height // b, width // b), formula, name="space_to_depth")
+    blocks = apply("Reshape", x, shape=(images, channels, height // b, b, width // b, b), allowzero=1)
+    moved = apply("Transpose", blocks, perm=(0, 3, 5, 1, 2, 4))
+    return apply("Reshape", moved, shape=(images, channels * b * b, height // b, width // b), allowzero=1)

@@ -9,7 +9,7 @@ from tir import dtypes, te
 from tir.ir import Expr
 
 from .convolution import RANKS, SlidingWindow, padded_for, steps_of, transposed_windows, windows
-from .registry import need, operator, shape_of, wide
+from .registry import composite, need, operator, shape_of, wide
 
 
 def _pool(x: te.Tensor, kernel_shape, strides, dilations, pads, auto_pad: str, ceil_mode: int) -> list[SlidingWindow]:
@@ -124,28 +124,14 @@ def max_unpool(x, indices, *, kernel_shape, strides=None, pads=None, output_shap
 # --- whole images ------------------------------------------------------------------------------------------------------
 
 
-def _over_image(x: te.Tensor, reducer: Callable[..., Expr], name: str, each: Callable[[Expr], Expr]) -> te.Tensor:
-    need("the input", x, dtype="number", ranks=RANKS)
-    images, channels, *extents = shape_of(x)
-    steps = [te.reduce_axis((0, e), f"r{n}") for n, e in enumerate(extents)]
-    shape = [images, channels, *(1 for _ in extents)]
-    return te.compute(shape, lambda n, c, *_: reducer(each(x[(n, c, *steps)]), axis=steps), name=name)
+def _over_image(name: str, reduction: str) -> None:
+    @composite(name)
+    def define(apply, x):
+        """The reduction of each channel of each image."""
+        need("the input", x, ranks=RANKS)
+        return apply(reduction, x, axes=tuple(range(2, len(x.shape))))
 
 
-@operator("GlobalAveragePool", halves=1)
-def global_average_pool(x):
-    need("the input", x, dtype="float")
-    total = _over_image(x, te.sum, "total", wide)
-    count = te.const(prod(shape_of(x)[2:]), total.dtype)
-    return te.compute(total.shape, lambda *i: (total[i] / count).astype(x.dtype), name="average")
-
-
-operator("GlobalMaxPool", halves=1)(lambda x: _over_image(x, te.max, "global_max", lambda e: e))
-
-
-@operator("GlobalLpPool")
-def global_lp_pool(x, *, p=2):
-    need("the input", x, dtype="float")
-    power, root = _power(p)
-    total = _over_image(x, te.sum, "total", lambda e: power(wide(e)))
-    return te.compute(total.shape, lambda *i: root(total[i]).astype(x.dtype), name="global_lp")
+_over_image("GlobalAveragePool", "ReduceMean")
+_over_image("GlobalMaxPool", "ReduceMax")
+composite("GlobalLpPool")(lambda apply, x, *, p=2: apply("LpPool", x, kernel_shape=x.shape[2:], p=p))

@@ -196,20 +196,20 @@ _scan("CumSum", 11, lambda x, y: x + y, 0)
 _scan("CumProd", 26, lambda x, y: x * y, 1)
 
 
-def _softmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
-    """exp(x - max) / sum(exp(x - max)) along axes; of halves the sum is made in float32."""
+def _softmax(x, *, axis=-1):
+    """exp(x - max) / sum(exp(x - max)) along an axis; of halves the sum is made in float32."""
     need("the input", x, dtype="float")
-    rows = Rows(x, axes)
+    rows = Rows(x, [axis])
     top = rows.reduce(te.max, lambda *i: x[i], "top")
     power = te.compute(x.shape, lambda *i: te.exp(wide(x[i]) - wide(top[rows.outer(i)])), name="power")
     total = rows.reduce(te.sum, lambda *i: power[i], "sum")
     return te.compute(x.shape, lambda *i: (power[i] / total[rows.outer(i)]).astype(x.dtype), name="softmax")
 
 
-def _log_softmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
-    """x - max - log(sum(exp(x - max))) along axes; of halves in float32."""
+def _log_softmax(x, *, axis=-1):
+    """x - max - log(sum(exp(x - max))) along an axis; of halves in float32."""
     need("the input", x, dtype="float")
-    rows = Rows(x, axes)
+    rows = Rows(x, [axis])
     top = rows.reduce(te.max, lambda *i: x[i], "top")
     total = rows.reduce(te.sum, lambda *i: te.exp(wide(x[i]) - wide(top[rows.outer(i)])), "sum")
 
@@ -219,40 +219,34 @@ def _log_softmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
     return te.compute(x.shape, formula, name="log_softmax")
 
 
-def _along_axes(name: str, define: Callable[[te.Tensor, Sequence[int]], te.Tensor]) -> None:
-    """Register an operator along one axis; before version 13 along all axes from `axis` on."""
-
-    @operator(name, 13)
-    def along_one(x, *, axis=-1):
-        return define(x, [axis])
-
-    @operator(name, 1, 12)
-    def along_all(x, *, axis=1):
-        (first,) = normal_axes([axis], x.ndim)
-        return define(x, range(first, x.ndim))
-
-
-def _hardmax(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
-    """1 at the first largest element along axes, 0 elsewhere."""
+def _hardmax(x, *, axis=-1):
+    """1 at the first largest element along an axis, 0 elsewhere."""
     need("the input", x, dtype="float")
-    rows = Rows(x, axes)
+    rows = Rows(x, [axis])
+    (along,) = rows.axes
     top = rows.reduce(te.max, lambda *i: x[i], "top")
 
-    def number(*i: Expr) -> Expr:
-        """The place along the axes, row by row."""
-        found: Expr = te.const(0)
-        for n in rows.axes:
-            found = found * shape_of(x)[n] + i[n]
-        return found
-
     def first(*i: Expr) -> Expr:
-        return te.select(te.equal(x[i], top[rows.outer(i)]), number(*i), te.const(rows.count - 1))
+        return te.select(te.equal(x[i], top[rows.outer(i)]), i[along], te.const(rows.count - 1))
 
     where = rows.reduce(te.min, first, "where")
     one, zero = te.const(1, x.dtype), te.const(0, x.dtype)
-    return te.compute(x.shape, lambda *i: te.select(te.equal(number(*i), where[rows.outer(i)]), one, zero), name="hardmax")
+    return te.compute(x.shape, lambda *i: te.select(te.equal(i[along], where[rows.outer(i)]), one, zero), name="hardmax")
 
 
-_along_axes("Hardmax", _hardmax)
-_along_axes("Softmax", _softmax)
-_along_axes("LogSoftmax", _log_softmax)
+def _along_axis(name: str, define: Callable[..., te.Tensor]) -> None:
+    """Register an operator along one axis; before version 13 it is along all axes from `axis` on, as the columns of a matrix."""
+    operator(name, 13)(define)
+
+    @composite(name, 1, 12)
+    def along_all(apply, x, *, axis=1):
+        (first,) = normal_axes([axis], len(x.shape))
+        if first == len(x.shape) - 1:
+            return apply(name, x, axis=first)
+        rows = apply("Reshape", x, shape=(prod(x.shape[:first]), prod(x.shape[first:])), allowzero=1)
+        return apply("Reshape", apply(name, rows, axis=1), shape=x.shape, allowzero=1)
+
+
+_along_axis("Hardmax", _hardmax)
+_along_axis("Softmax", _softmax)
+_along_axis("LogSoftmax", _log_softmax)

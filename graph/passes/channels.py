@@ -72,7 +72,7 @@ def _rule(write: Rewriting, call: Call) -> Value | None:
             made = _part(write, call)
         case "MaxPool" | "AveragePool":
             made = _pool(write, call)
-        case "GlobalAveragePool" | "ReduceMean" if call.operator != "ReduceMean" or _averages_images(call):
+        case "ReduceMean" if sorted(axis % 4 for axis in call.attribute("axes") or ()) == [2, 3]:
             made = _mean(write, call)
         case "Conv":
             made = _depthwise(write, call)
@@ -150,12 +150,6 @@ def _pool(write: Rewriting, call: Call) -> Value | None:
         attributes["pads"] = (top, left, 0, bottom, right, 0)
     volume = write("Reshape", image, shape=(n, 1, h, w, c))
     return write("Reshape", write(call.operator, volume, **attributes), shape=(n, oh, ow, c))
-
-
-def _averages_images(call: Call) -> bool:
-    """True for a mean over both dimensions of images."""
-    axes = call.attribute("axes", None)
-    return axes is not None and sorted(axis % 4 for axis in axes) == [2, 3]
 
 
 def _mean(write: Rewriting, call: Call) -> Value | None:

@@ -21,7 +21,7 @@ def canonicalise(graph: Graph) -> Graph:
 
     pooling over the whole image          a reduction
     a reduction that drops its axes       one that keeps them, and a view
-    Softmax before version 13             the one of today, where it is along the last axis
+    an axis of Softmax from the end       one from the front
     Sum of two, Max or Clip from 0 on     Add, Relu
     a quotient by a constant              a product, with one rounding more
     a convolution to one pixel            a product of matrices
@@ -41,18 +41,13 @@ def _rule(r: Rewriting, call: Call) -> Value | Sequence[Call] | None:
         return None
     rank = len(x.shape)
     match call.operator:
-        case "GlobalAveragePool" | "GlobalMaxPool":
-            kind = "ReduceMean" if call.operator == "GlobalAveragePool" else "ReduceMax"
-            return r(kind, x, axes=tuple(range(2, rank)))
         case "AveragePool" if call.attribute("kernel_shape") == x.shape[2:] and not reads_padding(call):
             whole = result.shape[2:] == (1,) * (rank - 2)
             return r("ReduceMean", x, axes=tuple(range(2, rank))) if whole else None
         case operator if not call.attribute("keepdims", 1):
             attributes = {n: a for n, a in call.attributes if n != "keepdims"}
             return r("Reshape", r(operator, *call.inputs, **attributes), shape=result.shape)
-        case "Softmax" if 0 < call.opset < 13 and call.attribute("axis", 1) in (rank - 1, -1):
-            return r("Softmax", x, axis=rank - 1)
-        case "Softmax" if call.attribute("axis", -1) < 0 and not 0 < call.opset < 13:
+        case "Softmax" if call.attribute("axis", -1) < 0:
             return r("Softmax", x, axis=call.attribute("axis", -1) + rank)
         case "Sum" if len(call.values) == 2:
             return r("Add", *call.values)
