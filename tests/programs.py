@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from tir import te
-from tir.ir import Axis, Block, Buffer, Const, For, Iter, Load, Node, PrimFunc, Store, Var
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, Node, PrimFunc, Store, Var
 from tir.traverse import rewrite
 
 
@@ -13,6 +15,31 @@ def matmul(m: int = 7, k: int = 5, n: int = 13, dtype: str = "float32") -> PrimF
     r = te.reduce_axis((0, k), name="k")
     C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
     return te.create_prim_func([A, B, C])
+
+
+def product(
+    rows: int | Expr, columns: int | Expr, steps: int | Expr, left: str = "ik", right: str = "kj",
+    dtypes: tuple[str, str] = ("float32", "float32"), total: str = "float32", batch: tuple[int, ...] = (),
+    after: Callable[..., Expr] | None = None, sizes: Sequence[Var] = (), attrs: dict[str, bool] | None = None,
+) -> PrimFunc:  # fmt: skip
+    """C = A · B of a batch, summed in `total`; the factors' dimensions are `left` and `right`, rows `i`, columns `j` and steps
+    `k`. Then D, `after` of C's elements and their columns, if that is given. `sizes` are parameters before A."""
+    extents, k = {"i": rows, "j": columns, "k": steps}, te.reduce_axis((0, steps), name="k")
+    A, B = (
+        te.placeholder((*batch, *(extents[c] for c in axes)), dtype, name=name)
+        for axes, dtype, name in zip((left, right), dtypes, "AB", strict=True)
+    )
+
+    def term(*at):
+        index = {"i": at[-2], "j": at[-1], "k": k}
+        a, b = (X[(*at[:-2], *(index[c] for c in axes))].astype(total) for X, axes in ((A, left), (B, right)))
+        return te.sum(a * b, axis=k)
+
+    def stage(formula: Callable[..., Expr], name: str, attrs: dict[str, bool] | None = None) -> te.Tensor:
+        return te.compute((*batch, rows, columns), formula if batch else lambda i, j: formula(i, j), name=name, attrs=attrs)
+
+    C = stage(term, "C", attrs)
+    return te.create_prim_func([*sizes, A, B, stage(lambda *at: after(C[at], at[-1]), "D") if after else C])
 
 
 def elementwise(*shape: int, dtype: str = "float32") -> PrimFunc:

@@ -16,21 +16,15 @@ from explorer.answers import MAX_CHARACTERS
 from explorer.served import ADDRESS, MAX_BYTES, Desk, Server, _Handler
 from puzzles import PUZZLES
 from puzzles.puzzle import judged
-from tir import te
+from tests.programs import product
 
 from ..browser import CHROMIUM, QUIET, needs_browser
 
 START = 's.split("i", [None, 4])\ns.vectorize("j")'
 
 
-def product():
-    A, B = te.placeholder((13, 7), name="A"), te.placeholder((7, 16), name="B")
-    k = te.reduce_axis((0, 7), name="k")
-    return te.create_prim_func([A, B, te.compute((13, 16), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
-
-
 def desk(**more) -> Desk:
-    return Desk("product", product(), START, **more)
+    return Desk("product", product(13, 16, 7), START, **more)
 
 
 def test_a_text_is_replayed_step_by_step():

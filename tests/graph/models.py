@@ -35,6 +35,11 @@ ELEMENT = {
 }
 
 
+def node(operator, inputs, outputs, **attributes):
+    """A node whose inputs and outputs are names between spaces."""
+    return helper.make_node(operator, inputs.split(), outputs.split(), **attributes)
+
+
 def model(nodes, inputs, outputs, constants=None, opset=OPSET) -> onnx.ModelProto:
     """A model of nodes; `inputs` are example arrays by name, or (element type, shape); `outputs` names; `constants` arrays."""
     infos = [

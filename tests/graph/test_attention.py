@@ -6,7 +6,6 @@ from math import prod
 
 import numpy as np
 import pytest
-from onnx import helper
 
 import tir
 from codegen import Target
@@ -19,15 +18,11 @@ from search.space import generate
 from tir.ir import Allocate, const_shape
 from tir.traverse import loops_to, walk_stmts
 
-from .models import close, exact, model
+from .models import close, exact, model, node
 
 HEADS, QUERIES, KEYS, DEPTH = 3, 45, 61, 20
 ROUNDINGS = 4 * DEPTH + 4 * KEYS + 16  # of two sums, softmax and its exponentials, which double those of a score
 ONE = Target("llvm -num-cores 1")
-
-
-def node(operator, inputs, output, **attributes):
-    return helper.make_node(operator, inputs.split(), [output], **attributes)
 
 
 PARTS = [

@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-from onnx import helper
 
 import tir
 from graph import Builder, GraphError, OpenGraph
@@ -14,15 +13,11 @@ from graph.onnx import load_onnx
 from graph.sizes import OpenInput
 from tests.codegen.harness import ONE
 
-from .models import model
+from .models import model, node
 
 RNG = np.random.default_rng(0)
 HEADS, ROOM, WIDTH = 3, 24, 8
 EPS = np.finfo("float32").eps
-
-
-def node(operator, inputs, output, **attributes):
-    return helper.make_node(operator, inputs.split(), [output], **attributes)
 
 
 def attention(mode="linear"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper
 
 import tir
 from codegen import Target
@@ -17,7 +16,7 @@ from schedule.open_schedule import OpenSchedule
 from tir.constants import constants
 from tir.traverse import blocks
 
-from .models import model
+from .models import model, node
 
 RNG = np.random.default_rng(0)
 ONE = Target("llvm -num-cores 1")
@@ -25,10 +24,6 @@ ONE = Target("llvm -num-cores 1")
 
 def real(*shape):
     return RNG.uniform(-1, 1, shape)
-
-
-def node(operator, inputs, output, **attributes):
-    return helper.make_node(operator, inputs.split(), [output], **attributes)
 
 
 def fused(nodes, inputs, outputs, constants=None):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper
 
 import tir
 from codegen.runtime.alignment import ALIGNMENT
@@ -16,13 +15,9 @@ from graph.onnx import load_onnx
 from graph.passes import optimize
 from graph.reference import evaluate
 
-from .models import close, exact, model, residual, transformer
+from .models import close, exact, model, node, residual, transformer
 
 RNG = np.random.default_rng(0)
-
-
-def node(operator, inputs, output, **attributes):
-    return helper.make_node(operator, inputs.split(), [output], **attributes)
 
 
 def planned(nodes, inputs, outputs, constants=None):

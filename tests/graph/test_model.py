@@ -13,13 +13,9 @@ from codegen import UnsupportedProcessor
 from graph.onnx import load_onnx
 from tests.codegen.harness import at_once
 
-from .models import model
+from .models import model, node
 
 RNG = np.random.default_rng(0)
-
-
-def node(operator, inputs, output, **attributes):
-    return helper.make_node(operator, inputs.split(), [output], **attributes)
 
 
 def compiled(nodes, inputs, outputs, constants=None, target="llvm -num-cores 1"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper
 
 import tir
 from graph.compilation import assembled
@@ -14,13 +13,9 @@ from graph.onnx import load_onnx
 from graph.places import places
 from graph.reference import evaluate
 
-from .models import close, model
+from .models import close, model, node
 
 X = np.random.default_rng(0).uniform(-1, 1, (1, 6, 5)).astype("float32")
-
-
-def node(operator, inputs, outputs, **attributes):
-    return helper.make_node(operator, inputs.split(), outputs.split(), **attributes)
 
 
 def placed(nodes, outputs, constants=None):

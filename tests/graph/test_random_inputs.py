@@ -1,17 +1,13 @@
 """The inputs that are made up for a network have a meaning in it."""
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 import tir
 from graph.onnx import load_onnx
 from graph.reference import evaluate, random_inputs
 
-from .models import model
-
-
-def node(operator, inputs, outputs, **attributes):
-    return helper.make_node(operator, inputs.split(), outputs.split(), **attributes)
+from .models import model, node
 
 
 def test_tokens_divisors_and_masks():

@@ -16,7 +16,7 @@ from schedule.machines import ANY_MEMORY, described, files, memory_of
 from schedule.open_schedule import OpenSchedule
 from schedule.primitive import find_block
 from schedule.templates import gemm
-from tir import te
+from tests.programs import product
 
 X86 = (
     "znver1",
@@ -33,11 +33,6 @@ X86 = (
 ARM = ("neoverse-n1", "neoverse-v2", "apple-m1")
 MACHINES = [f"llvm -mcpu {name} -num-cores 1" for name in X86]
 MACHINES += [f"llvm -mtriple aarch64-linux-gnu -mcpu {name} -num-cores 1" for name in ARM]
-
-
-def product(M, N, K):
-    A, B, k = te.placeholder((M, K), name="A"), te.placeholder((K, N), name="B"), te.reduce_axis((0, K), name="k")
-    return te.create_prim_func([A, B, te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
 
 
 @pytest.mark.parametrize("name", X86 + ARM)

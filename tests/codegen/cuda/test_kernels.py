@@ -11,6 +11,7 @@ from codegen.cuda import emit, lower_cuda
 from codegen.cuda.compile import compile_cubin
 from schedule import Schedule
 from schedule.templates import gpu
+from tests import programs
 from tests.codegen.cuda.kernels import TARGET, check_all, no_compiler, no_nvrtc, sums
 from tests.programs import elementwise
 from tir import te, workloads
@@ -83,16 +84,14 @@ def test_an_error_of_nvrtc_names_the_line_and_the_statement() -> None:
 
 def product(M: int, N: int, K: int, dtype: str, transposed: bool) -> PrimFunc:
     """float32 sums of products of `dtype`, then relu."""
-    A = te.placeholder((M, K), dtype, name="A")
-    B = te.placeholder((N, K) if transposed else (K, N), dtype, name="B")
-    k = te.reduce_axis((0, K), "k")
-
-    def element(i, j):
-        return te.sum(A[i, k].astype("float32") * (B[j, k] if transposed else B[k, j]).astype("float32"), axis=k)
-
-    C = te.compute((M, N), element, name="C")
-    D = te.compute((M, N), lambda i, j: te.maximum(C[i, j], te.const(0, "float32")), name="D")
-    return te.create_prim_func([A, B, D])
+    return programs.product(
+        M,
+        N,
+        K,
+        right="jk" if transposed else "kj",
+        dtypes=(dtype, dtype),
+        after=lambda c, _: te.maximum(c, te.const(0, "float32")),
+    )
 
 
 def matrix_and_vector(M: int, K: int) -> PrimFunc:

@@ -9,6 +9,7 @@ import pytest
 
 import tir
 from codegen.cuda import lower_cuda
+from tests import programs
 from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import emulate
 from tests.codegen.cuda.kernels import no_compiler, no_nvrtc
@@ -26,14 +27,8 @@ def sizes_of(*names: int | str) -> tuple[list[Any], list[Any]]:
 
 
 def product(rows: int | str, columns: int | str, steps: int | str, dtype: str = "float32", transposed: bool = False) -> PrimFunc:
-    (m, n, k), given = sizes_of(rows, columns, steps)
-    A, B = te.placeholder((m, k), dtype, name="A"), te.placeholder((n, k) if transposed else (k, n), dtype, name="B")
-    r = te.reduce_axis((0, k), "r")
-
-    def element(i, j):
-        return te.sum(A[i, r].astype("float32") * (B[j, r] if transposed else B[r, j]).astype("float32"), axis=r)
-
-    return te.create_prim_func([*given, A, B, te.compute((m, n), element, name="C")])
+    extents, given = sizes_of(rows, columns, steps)
+    return programs.product(*extents, right="jk" if transposed else "kj", dtypes=(dtype, dtype), sizes=given)
 
 
 def softmax(rows: int | str, columns: int | str) -> PrimFunc:

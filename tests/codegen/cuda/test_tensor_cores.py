@@ -14,11 +14,11 @@ from schedule.primitive import find_block
 from schedule.templates import gpu
 from schedule.templates.gpu import split_sum
 from schedule.templates.gpu.products import matches
+from tests import programs
 from tests.arrays import integers
 from tests.codegen.cuda.emulation import EmulationError, emulate_texts
 from tests.codegen.cuda.kernels import check_all, no_compiler, no_nvrtc
 from tests.sweeps import quick
-from tir import te
 from tir.ir import PrimFunc
 
 TARGET = tir.Target("cuda")
@@ -29,19 +29,9 @@ def product(
 ) -> PrimFunc:
     """A product whose factors, of one type or two, lie as `a` and `b` say, summed in `total` and, where `result` is given,
     converted to that."""
-    first, second = (factor, factor) if isinstance(factor, str) else factor
-    A = te.placeholder((M, K) if a == "n" else (K, M), first, name="A")
-    B = te.placeholder((K, N) if b == "n" else (N, K), second, name="B")
-    k = te.reduce_axis((0, K), "k")
-
-    def element(i, j):
-        left, right = (A[i, k] if a == "n" else A[k, i]), (B[k, j] if b == "n" else B[j, k])
-        return te.sum(left * right if factor == total else left.astype(total) * right.astype(total), axis=k)
-
-    C = te.compute((M, N), element, name="C")
-    if not result:
-        return te.create_prim_func([A, B, C])
-    return te.create_prim_func([A, B, te.compute((M, N), lambda i, j: C[i, j].astype(result), name="D")])
+    factors = (factor, factor) if isinstance(factor, str) else factor
+    lie = "ik" if a == "n" else "ki", "kj" if b == "n" else "jk"
+    return programs.product(M, N, K, *lie, factors, total, after=(lambda c, _: c.astype(result)) if result else None)
 
 
 def text(func: PrimFunc, tf32: bool = False) -> str:

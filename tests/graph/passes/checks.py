@@ -46,10 +46,6 @@ def check_halves(run, nodes, inputs, operators, constants, dtype):
     return after
 
 
-def node(operator, inputs, output, **attributes):
-    return helper.make_node(operator, inputs.split(), [output], **attributes)
-
-
 def chain(*steps, output="y"):
     """Nodes of steps "Operator input other", each the input `_` of the next, `-` one that is left out; attributes in a
     dict after it."""

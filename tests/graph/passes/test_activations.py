@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from graph import passes
-from tests.graph.passes.checks import HALVES, NUMBERS, chain, check, check_halves, node, real
+from tests.graph.models import node
+from tests.graph.passes.checks import HALVES, NUMBERS, chain, check, check_halves, real
 
 CUBE = ["Mul x x", "Mul _ x"]
 TANH = [*CUBE, "Mul _ cubic", "Add x _", "Mul _ pi", "Tanh _", "Add _ one"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from graph import passes
-from tests.graph.passes.checks import CONV, NORMED, WEIGHTS, chain, check, node, real
+from tests.graph.models import node
+from tests.graph.passes.checks import CONV, NORMED, WEIGHTS, chain, check, real
 
 
 @pytest.mark.parametrize("steps", [

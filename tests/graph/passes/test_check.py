@@ -15,8 +15,8 @@ from graph.passes import Pass
 from graph.passes.check import QUANTUM, check_passes, tolerances, widened
 from graph.passes.unread import remove_unread
 from graph.reference import evaluate, remembering, run_call
-from tests.graph.models import close, model, residual, transformer
-from tests.graph.passes.checks import CONV, NORMED, WEIGHTS, chain, node, real
+from tests.graph.models import close, model, node, residual, transformer
+from tests.graph.passes.checks import CONV, NORMED, WEIGHTS, chain, real
 
 
 def test_the_list():

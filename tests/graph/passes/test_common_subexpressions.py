@@ -6,8 +6,8 @@ import numpy as np
 
 from graph import passes
 from graph.onnx import load_onnx
-from tests.graph.models import model
-from tests.graph.passes.checks import check, node, real
+from tests.graph.models import model, node
+from tests.graph.passes.checks import check, real
 
 
 def test_common():

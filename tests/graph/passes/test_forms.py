@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from graph import passes
-from tests.graph.passes.checks import NUMBERS, X, chain, check, node, real
+from tests.graph.models import node
+from tests.graph.passes.checks import NUMBERS, X, chain, check, real
 
 
 @pytest.mark.parametrize(("what", "operators", "opset"), [

@@ -12,8 +12,8 @@ from onnx import helper
 from graph import passes
 from graph.ir import Call, Graph, Value, verify
 from graph.ops import result_types
-from tests.graph.models import same_outputs
-from tests.graph.passes.checks import X, chain, check, node
+from tests.graph.models import node, same_outputs
+from tests.graph.passes.checks import X, chain, check
 
 
 def moved(rng, shape):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from graph import passes
-from tests.graph.passes.checks import check, node, real
+from tests.graph.models import node
+from tests.graph.passes.checks import check, real
 
 
 def test_powers():

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tests import programs
 from tir import te
 from tir.ir import PrimFunc
 
@@ -49,16 +50,11 @@ def product(rng: np.random.Generator) -> Case:
     """C = A·B, with either operand transposed or not, and sometimes relu after it."""
     M, K, N = _sizes(rng, 3)
     left, right, relu = rng.integers(2, size=3)
-    A = te.placeholder((K, M) if left else (M, K), name="A")
-    B = te.placeholder((N, K) if right else (K, N), name="B")
-    k = te.reduce_axis((0, K), name="k")
-    C = te.compute(
-        (M, N), lambda i, j: te.sum((A[k, i] if left else A[i, k]) * (B[j, k] if right else B[k, j]), axis=k), name="C"
-    )
-    out = te.compute((M, N), lambda i, j: te.maximum(C[i, j], te.const(0.0, "float32")), name="D") if relu else C
+    lie = "ki" if left else "ik", "jk" if right else "kj"
+    func = programs.product(M, N, K, *lie, after=(lambda c, _: te.maximum(c, te.const(0.0, "float32"))) if relu else None)
     a, b = _data(rng, *((K, M) if left else (M, K))), _data(rng, *((N, K) if right else (K, N)))
-    value, bound = _einsum(f"{'ki' if left else 'ik'},{'jk' if right else 'kj'}->ij", a, b, K)
-    return Case(te.create_prim_func([A, B, out]), (a, b), np.maximum(value, 0) if relu else value, bound)
+    value, bound = _einsum(f"{lie[0]},{lie[1]}->ij", a, b, K)
+    return Case(func, (a, b), np.maximum(value, 0) if relu else value, bound)
 
 
 def batched(rng: np.random.Generator) -> Case:

@@ -11,6 +11,7 @@ import pytest
 import tir
 from schedule import templates
 from tests import programs
+from tests.programs import product
 from tir import te, workloads
 from tir.analysis.positions import position
 from tir.arith.enumeration import evaluate
@@ -19,18 +20,6 @@ from tir.ir import Block, Const, For, Kind, PrimFunc
 from tir.traverse import blocks, loads, loops_to, stores, substitute
 
 ROWS, COLUMNS, STEPS = 127, 191, 109
-
-
-def product(rows: int, columns: int, steps: int, left: str = "ik", right: str = "kj") -> PrimFunc:
-    size = {"i": rows, "j": columns, "k": steps}
-    A, B = (te.placeholder(tuple(size[c] for c in axes), name=name) for axes, name in ((left, "A"), (right, "B")))
-    k = te.reduce_axis((0, steps), name="k")
-
-    def term(i, j):
-        at = {"i": i, "j": j, "k": k}
-        return te.sum(A[tuple(at[c] for c in left)] * B[tuple(at[c] for c in right)], axis=k)
-
-    return te.create_prim_func([A, B, te.compute((rows, columns), term, name="C")])
 
 
 def sums(rows: int, columns: int, axis: int) -> PrimFunc:

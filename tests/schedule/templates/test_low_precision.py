@@ -14,6 +14,7 @@ import tir
 from schedule import replay, templates
 from schedule.open_schedule import OpenSchedule
 from schedule.templates import low_precision
+from tests import programs
 from tests.arrays import narrowed, widened
 from tests.schedule.templates.patterns import gamma
 from tests.sweeps import one_in
@@ -32,19 +33,9 @@ PAIRS = [("int8", "int8"), ("int8", "uint8"), ("uint8", "int8"), ("uint8", "uint
 
 def product(M, N, K, left="int8", right="int8", across=(False, False), batch=(), after=None, attrs=None):
     """C = A · B in the type of its sum, either operand transposed, each of a batch; then `after`, if that is given."""
+    lie = "ki" if across[0] else "ik", "jk" if across[1] else "kj"
     total = "float32" if left == "bfloat16" else "int32"
-    A = te.placeholder((*batch, *((K, M) if across[0] else (M, K))), left, name="A")
-    B = te.placeholder((*batch, *((N, K) if across[1] else (K, N))), right, name="B")
-    k = te.reduce_axis((0, K), name="k")
-
-    def term(*i):
-        *b, row, column = i
-        a = A[(*b, k, row) if across[0] else (*b, row, k)]
-        return a.astype(total) * B[(*b, column, k) if across[1] else (*b, k, column)].astype(total)
-
-    C = te.compute((*batch, M, N), lambda *i: te.sum(term(*i), axis=k), name="C", attrs=attrs)
-    out = C if after is None else te.compute((*batch, M, N), lambda *i: after(C[i], i[-1]), name="D")
-    return te.create_prim_func([A, B, out])
+    return programs.product(M, N, K, *lie, (left, right), total, batch, after, attrs=attrs)
 
 
 def inputs(func, seed=0):

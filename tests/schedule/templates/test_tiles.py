@@ -21,6 +21,7 @@ from schedule.register_tiles import RegisterTile, product_tile
 from schedule.templates import conv2d, depthwise, dots, elementwise, gemm, gemv, reduction, rowwise
 from schedule.templates.division import balanced
 from schedule.templates.lanes import partial_width
+from tests.programs import product
 from tir import te
 from tir.constants import with_constants
 
@@ -377,11 +378,6 @@ def test_a_convolution_of_few_weights_reads_the_image_where_it_is():
     target = "llvm -num-cores 1 -mcpu x86-64-v4"
     first, later = text(3), text(64)
     assert "gather" not in first and "aligned_alloc" not in first and "aligned_alloc" in later
-
-
-def product(M, N, K):
-    A, B, k = te.placeholder((M, K), name="A"), te.placeholder((K, N), name="B"), te.reduce_axis((0, K), name="k")
-    return te.create_prim_func([A, B, te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
 
 
 SLOW = Processor(1, 512, 32, 32 << 10, 1 << 20, 32 << 20, "znver4")  # one multiply-add of vectors a cycle

@@ -25,9 +25,8 @@ M, K = 7, 109
 
 
 def product(dtype: str, total: str, k: int = K, m: int = M) -> PrimFunc:
-    A, B, r = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, m), dtype, name="B"), te.reduce_axis((0, k), name="k")
-    C = te.compute((m, m), lambda i, j: te.sum(A[i, r].astype(total) * B[r, j].astype(total), axis=r), name="C")
-    return te.create_prim_func([A, B, C if dtype == total else te.compute((m, m), lambda i, j: C[i, j].astype(dtype), name="D")])
+    rounded = None if dtype == total else lambda c, _: c.astype(dtype)
+    return programs.product(m, m, k, dtypes=(dtype, dtype), total=total, after=rounded)
 
 
 def scaled_product(dtype: str, total: str, factor: float, k: int = K, transposed: bool = False) -> PrimFunc:
@@ -87,17 +86,10 @@ def places(dtype: str) -> PrimFunc:
 
 
 def quantised() -> PrimFunc:
-    A, B, k = (
-        te.placeholder((M, 13), "int8", name="A"),
-        te.placeholder((13, M), "int8", name="B"),
-        te.reduce_axis((0, 13), name="k"),
-    )
-    C = te.compute((M, M), lambda i, j: te.sum(A[i, k].astype("int32") * B[k, j].astype("int32"), axis=k), name="C")
+    def narrow(c, _):
+        return te.minimum(te.maximum(te.round(c.astype("float32") * 0.37), -128.0), 127.0).astype("int8")
 
-    def narrow(i, j):
-        return te.minimum(te.maximum(te.round(C[i, j].astype("float32") * 0.37), -128.0), 127.0).astype("int8")
-
-    return te.create_prim_func([A, B, te.compute((M, M), narrow, name="D")])
+    return programs.product(M, M, 13, dtypes=("int8", "int8"), total="int32", after=narrow)
 
 
 def integers(dtype: str) -> PrimFunc:

@@ -13,6 +13,7 @@ from schedule import replay
 from search.policy.default_schedule import default_schedule
 from search.population.sample import legalize, sample
 from search.space import generate
+from tests.programs import product
 from tests.schedule.harness import well_formed
 from tests.sweeps import quick
 from tir import te, workloads
@@ -37,14 +38,6 @@ def permuted(shape: tuple[int, ...], *order: int) -> PrimFunc:
     X = te.placeholder(shape, name="X")
     B = te.compute(tuple(shape[n] for n in order), lambda *i: X[tuple(i[order.index(n)] for n in range(len(shape)))], name="B")
     return te.create_prim_func([X, te.compute(B.shape, lambda *i: te.exp(B[i]), name="Y")])
-
-
-def product(rows: int, columns: int, steps: int, right: str = "jk") -> PrimFunc:
-    size = {"j": columns, "k": steps}
-    A, B = te.placeholder((rows, steps), name="A"), te.placeholder(tuple(size[c] for c in right), name="B")
-    k = te.reduce_axis((0, steps), name="k")
-    C = te.compute((rows, columns), lambda i, j: te.sum(A[i, k] * (B[j, k] if right == "jk" else B[k, j]), axis=k), name="C")
-    return te.create_prim_func([A, B, C])
 
 
 def log_sum_exp(rows: int, columns: int) -> PrimFunc:
@@ -73,12 +66,12 @@ CASES = {
     "chain": (permuted((70001,), 0), "Y: elementwise"),
     "matrix": (permuted((301, 307), 0, 1), "Y: elementwise"),
     "transposition": (permuted((301, 405), 1, 0), "Y: elementwise"),
-    "one row": (product(1, 1201, 310), "C: matrix and vector"),
-    "one short row": (product(1, 36, 109), "C: matrix and vector"),
-    "one row, across": (product(1, 1201, 310, "kj"), "C: matrix and vector"),
-    "one row, across a constant": (with_constants(product(1, 201, 310, "kj"), ["B"]), "C: matrix and vector"),
-    "few rows": (product(5, 1111, 250), "C: dot products"),
-    "few columns of a product": (product(1111, 7, 300, "kj"), "C: packing"),
+    "one row": (product(1, 1201, 310, right="jk"), "C: matrix and vector"),
+    "one short row": (product(1, 36, 109, right="jk"), "C: matrix and vector"),
+    "one row, across": (product(1, 1201, 310), "C: matrix and vector"),
+    "one row, across a constant": (with_constants(product(1, 201, 310), ["B"]), "C: matrix and vector"),
+    "few rows": (product(5, 1111, 250, right="jk"), "C: dot products"),
+    "few columns of a product": (product(1111, 7, 300), "C: packing"),
 }
 
 
