@@ -370,6 +370,8 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
             return value.decode()
         case int() | float() | onnx.GraphProto():
             return value
+        case onnx.TensorProto():
+            return onnx.numpy_helper.to_array(value)
         case list() if all(isinstance(v, (int, float)) for v in value):
             return tuple(value)
         case list() if all(isinstance(v, bytes) for v in value):
