@@ -85,7 +85,7 @@ def argmax(rows: int, columns: int) -> PrimFunc:
 def attention(
     dtype: str, queries: int, keys: int, width: int, heads: tuple[int, int] = (2, 2), causal: bool = False, batch: int = 1
 ) -> PrimFunc:
-    """softmax(Q Kᵀ) V for heads of queries that share those of keys, in float32 between the products; rounded to `dtype`."""
+    """softmax(Q Kᵀ) V for heads of queries that share those of keys, in the type of sums in between; rounded to `dtype`."""
     many, few = heads
     Q = te.placeholder((batch, many, queries, width), dtype, name="Q")
     K, V = (te.placeholder((batch, few, keys, width), dtype, name=name) for name in "KV")
@@ -96,7 +96,7 @@ def attention(
         return h if many == few else h // (many // few)
 
     def wide(x):
-        return x.astype("float32") if dtype != "float32" else x
+        return x.astype(SUMS[dtype]) if dtype != SUMS[dtype] else x
 
     def score(b, h, i, n):
         return te.sum(wide(Q[b, h, i, k]) * wide(K[b, own(h), n, k]), axis=k)
@@ -132,7 +132,7 @@ def programs() -> Iterator[tuple[str, Callable[[], PrimFunc]]]:
     ):  # fmt: skip
         text = f"{name} {'x'.join(map(str, shape))}"
         yield text, lambda name=name, shape=shape: workloads.make(name, shape).func  # type: ignore[misc]
-    for dtype, width, causal in (("float16", 64, False), ("bfloat16", 128, True)):
+    for dtype, width, causal in (("float16", 64, False), ("bfloat16", 128, True), ("float32", 64, True), ("float64", 64, False)):
         text = f"attention {dtype} 16x1024x{width}{' causal' if causal else ''}"
         yield text, lambda d=dtype, w=width, c=causal: attention(d, 1024, 1024, w, (16, 8), c)  # type: ignore[misc]
     yield "transpose 8192", lambda: transpose(8192)

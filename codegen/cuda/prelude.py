@@ -153,7 +153,15 @@ __device__ __forceinline__ void mma_m16n8k8_f64_f64(double* c, const double* a, 
   for (int n = 0; n < 4; ++n)
     asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
         : "+d"(c[n % 2 * 2]), "+d"(c[n % 2 * 2 + 1])
-        : "d"(a[n]), "d"(b[n / 2]));
+        : "d"(a[n % 2 * 2 + n / 2]), "d"(b[n / 2]));
+}""",
+    "mma_m16n8k8_f32_f32": """// c += a * b for matrices of 16 x 8, 16 x 8 and 8 x 8; lanes of a row all have its factors.
+__device__ __forceinline__ void mma_m16n8k8_f32_f32(float* c, const float* a, const float* b) {
+#pragma unroll
+  for (int n = 0; n < 32; ++n) {
+    int k = n / 4, i = n / 2 % 2, j = n % 2;
+    c[i * 2 + j] = fmaf(a[i * 8 + k], b[k * 2 + j], c[i * 2 + j]);
+  }
 }""",
     "mma_m16n8k16_f16_f16": """// c += a * b for matrices of 16 x 8, 16 x 16 and 16 x 8, which the lanes of a warp hold together.
 __device__ __forceinline__ void mma_m16n8k16_f16_f16(unsigned short* c, const unsigned short* a, const unsigned short* b) {

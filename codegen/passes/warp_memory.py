@@ -4,13 +4,13 @@ A buffer in scope `warp` is declared as a matrix. A nest annotated `instruction`
 execute together: a product of small matrices, or a load of a tile from shared memory. The instruction fixes the layout of a tile
 in the lanes' registers (PTX ISA, "Warp Level Matrix Instructions"). Nests that access the same buffer element by element follow
 it: each lane runs the iterations whose elements it holds. A buffer with a number for each row has these in all lanes of the row,
-which reduce a row together by shuffles.
+which reduce a row together by shuffles. So they copy rows to a layout in which each has the whole row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 from schedule.intrinsics import INSTRUCTION
@@ -99,10 +99,15 @@ _BYTES = Product(
     WarpLayout((16, 32), (1, 0), (0, 4), ((2, 0, 16), (2, 8, 0), (4, 0, 1))),
     WarpLayout((32, 8), (0, 1), (4, 0), ((2, 16, 0), (4, 1, 0))),
 )
-_DOUBLES = Product(replace(_TF32.left, rounded=False), replace(_TF32.right, rounded=False))
+# A sum has its steps in any order, also in that of a result's columns, which may be a left factor then.
+_DOUBLES = Product(RESULT, WarpLayout((8, 8), (0, 1), (2, 0), ((2, 1, 0),)))
+_SINGLES = Product(
+    WarpLayout((16, 8), (1, 0), (0, 0), ((2, 8, 0), (2, 0, 4), (4, 0, 1))),
+    WarpLayout((8, 8), (0, 0), (0, 2), ((2, 4, 0), (4, 1, 0), (2, 0, 1))),
+)
 PRODUCTS = {
     "mma_m16n8k16_f16_f32": _HALVES, "mma_m16n8k16_bf16_f32": _HALVES, "mma_m16n8k16_f16_f16": _HALVES,
-    "mma_m16n8k8_tf32_f32": _TF32, "mma_m16n8k8_f64_f64": _DOUBLES,
+    "mma_m16n8k8_tf32_f32": _TF32, "mma_m16n8k8_f32_f32": _SINGLES, "mma_m16n8k8_f64_f64": _DOUBLES,
     **{f"mma_m16n8k32_{factors}_s32": _BYTES for factors in ("s8", "u8", "s8u8", "u8s8")},
 }  # fmt: skip
 
@@ -305,6 +310,11 @@ class _WarpLowering:
 
     # elements
 
+    def moved(self, buffer: Buffer, layout: WarpLayout) -> bool:
+        """True where lanes of another layout hold the elements of a row in other columns."""
+        held = self.held[buffer.name]
+        return held.columns is not None and held.layout.member != layout.member
+
     def walks_tiles(self, s: For) -> bool:
         """True where `s` walks the rows or columns of tiles of a buffer, element by element."""
         return any(s.name in pair for pair in self.pairs(s))
@@ -329,14 +339,17 @@ class _WarpLowering:
         helds = {self.held[x.buffer.name] for x in _warp_accesses(s)}
         accesses = ", ".join(dict.fromkeys(f"`{x.buffer.name}`" for x in _warp_accesses(s)))
         pair, layout = max(found, key=len), max((h.layout for h in helds), key=lambda x: x.elements)
-        shared = all(
-            h.layout.group == layout.group and (h.columns is None or h.layout.member == layout.member) and not h.layout.rounded
-            for h in helds
-        )
+        stored = {x.buffer.name for x in _single_stores(s)}
+        moved = {x.buffer.name for x in _warp_accesses(s) if self.moved(x.buffer, layout)}
+        shared = all(h.layout.group == layout.group and not h.layout.rounded for h in helds)
+        shared = shared and not moved & stored and (not moved or layout.member == (0, 0))
         if any(p != pair[: len(p)] for p in found) or "" in pair or not (shared or len({h.layout for h in helds}) == 1):
             raise GPUError(f"loop `{s.name}`: {accesses} in scope `{WARP_SCOPE}` must be walked by the same two loops, over the "
                            "rows and columns of tiles of one layout; split by the tile, or keep the nests apart")  # fmt: skip
         around, conditions, inner = _down_to(s, set(pair), accesses)
+        if moved and (conditions or type(inner) is not Store or type(inner.value) is not Load):
+            raise GPUError(f"loop `{s.name}`: lanes exchange elements of {accesses}, which must be a copy without conditions; "
+                           "pad the computation")  # fmt: skip
         group, member = self.lane // 4, self.lane % 4
         outer: list[tuple[For, bool]] = [(x, pair[-1] in variables(x.extent)) for x in around if x.name not in pair]
         where: dict[str, Expr] = {}
@@ -360,7 +373,7 @@ class _WarpLowering:
         for number_of, (count, rows, columns) in enumerate(layout.parts):
             part = Var(fresh(self.taken, "e"))
             ranges[part.name] = (0, count - 1)
-            kind = Kind.VECTORIZED if number_of == last and len(pair) == 2 else Kind.UNROLLED
+            kind = Kind.VECTORIZED if number_of == last and len(pair) == 2 and not moved else Kind.UNROLLED
             outer.append((For(part, Const(count), s.body, kind), columns > 0))
             within = [within[0] + part * rows, within[1] + part * columns]
         if layout.parts[last][2]:  # rows outside, so that what a row shares is found once
@@ -383,7 +396,12 @@ class _WarpLowering:
         def change(n):
             match n:
                 case Load(buffer, indices) if buffer.scope == WARP_SCOPE:
-                    return Load(self.local(buffer), place(buffer, indices))
+                    element = Load(self.local(buffer), place(buffer, indices))
+                    if buffer.name not in moved:
+                        return element
+                    held = self.held[buffer.name].layout
+                    owner = simplify(within[1] % held.tile[1] // held.member[1] % 4, ranges)
+                    return _from_lane(element, Call("bit_xor", (member, owner), "int32"))
                 case Store(buffer, indices, value) if buffer.scope == WARP_SCOPE:
                     if layout.rounded:
                         value = Call(TF32, (value,), value.dtype)
@@ -412,7 +430,7 @@ class _WarpLowering:
         def store(value: Expr) -> Stmt:
             return Store(total.buffer, total.indices, value)
 
-        others = (Call(SHUFFLE, (total, Const(n), Const(2**WARP - 1, "int64")), total.dtype) for n in (2, 1))
+        others = (_from_lane(total, Const(n)) for n in (2, 1))
         first = Select((self.lane % 4).equal(Const(0)), total, cast(Const(0), total.dtype))
         return seq(*([store(first)] if op == "+" else []), steps, *(store(Binary(op, total, other)) for other in others))
 
@@ -422,6 +440,11 @@ class _WarpLowering:
         for (d, _), name in zip(self.held[buffer.name].dimensions, starts, strict=False):
             result[d] = substitute(indices[d], {name: starts[name]})
         return tuple(result)
+
+
+def _from_lane(x: Load, distance: Expr) -> Call:
+    """The element of the lane whose number differs in the bits of `distance`."""
+    return Call(SHUFFLE, (x, distance, Const(2**WARP - 1, "int64")), x.dtype)
 
 
 def _down_to(s: For, missing: set[str], accesses: str) -> tuple[list[For], list[Expr], Stmt]:

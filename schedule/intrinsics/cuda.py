@@ -8,7 +8,7 @@ threads holds together, in the layout of the instruction (codegen/passes/warp_me
     mma_m16n8k16_{nn,nt,tn,tt}_f16_f16           the same, summed in float16
     mma_m16n8k8_{nn,nt,tn,tt}_tf32_f32           C[16, 8] += A[16, 8] * B[8, 8] of float32, rounded to 10 bits of mantissa as they
                                                  are loaded into scope `warp`: a choice that the schedule states by this name
-    mma_m16n8k8_{nn,nt,tn,tt}_f64_f64            the same of float64, exact
+    mma_m16n8k8_{nn,nt,tn,tt}_{f32_f32,f64_f64}  the same of float32, by multiply-adds of the lanes, and of float64; exact
     mma_m16n8k32_{nn,nt,tn,tt}_{s8,u8,s8u8,u8s8}_s32  C[16, 8] += A[16, 32] * B[32, 8] of int8 and uint8, summed in int32
     ldmatrix_16x16_{f16,bf16}, ldmatrix_16x8_f32, ldmatrix_16x32_{s8,u8}  a tile from shared memory to scope `warp`
 
@@ -28,7 +28,7 @@ DTYPES = {
 
 MIXED = {"s8u8": ("s8", "u8"), "u8s8": ("u8", "s8")}  # the left and the right factor
 # Each product's factors and sum, and the steps that it adds up.
-PRODUCTS = (("f16", "f32", 16), ("bf16", "f32", 16), ("f16", "f16", 16), ("tf32", "f32", 8), ("f64", "f64", 8),
+PRODUCTS = (("f16", "f32", 16), ("bf16", "f32", 16), ("f16", "f16", 16), ("tf32", "f32", 8), ("f32", "f32", 8), ("f64", "f64", 8),
             *((factors, "s32", 32) for factors in ("s8", "u8", *MIXED)))  # fmt: skip
 
 _PRODUCT = """

@@ -109,13 +109,22 @@ def need_unchanged_inputs(scope: BlockScope, leaf: Leaf, targets: Iterable[tuple
     Of the statements that run between the two places, each writer of an input stands before the block. It writes only final
     values: in every iteration of the shared loops the same value to an element. If the input had values before, as a parameter
     has, the elements must also have been written before the block reads them. No input is made inside of a parallel loop that
-    the block leaves: each iteration of that may have its own.
+    the block leaves: each iteration of that may have its own. Values need not be final where the block stays in all loops around
+    it and the writer, and what it writes is read in the same iteration of these alone.
     """
     for target in targets:
         _need_shared_inputs(scope, leaf, shared(leaf.above, target))
         for other in running_between(scope, leaf.path, target):
-            if other is not leaf and other.writes & leaf.inputs:
+            if other is not leaf and other.writes & leaf.inputs and not _in_one_iteration(scope, leaf, other, target):
                 need_final_inputs(scope, leaf, other)
+
+
+def _in_one_iteration(scope: BlockScope, leaf: Leaf, writer: Leaf, target: tuple[Stmt, ...]) -> bool:
+    """True where the writer, the block at both places, and its readers run in this order in each iteration around all."""
+    around = len(shared_loops(writer.above, leaf.above))
+    if not around or writer.order > leaf.order or len(shared_loops(leaf.above, target)) < around:
+        return False
+    return all(writes_all_reads(scope, leaf, reader, name) for name in leaf.writes for reader in scope.readers(name))
 
 
 def _need_shared_inputs(scope: BlockScope, leaf: Leaf, common: tuple[Stmt, ...]) -> None:

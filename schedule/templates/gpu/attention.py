@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from schedule.open_schedule import OpenSchedule, Stage, extent
+from schedule.open_schedule import Declined, OpenSchedule, Stage, extent
+from tir import dtypes
 from tir.ir.buffers import Load
 from tir.ir.statements import Store
 from tir.memory import WARP, WARP_SCOPE
@@ -30,15 +31,16 @@ from .launch import (
     pad,
     source_of,
 )
+from .products import REGISTER_BYTES
 
 MAX_WARPS = 4  # warps of a block, each with a fragment of rows
-MAX_KEYS = 64  # keys of a tile: scores, weights and results of a warp's rows are about 200 registers a lane
-MAX_WIDTH = 256  # most elements of a vector of a value: 128 registers a lane hold the results
+MAX_KEY_BYTES = 128  # of a tile's keys in an element each: scores and weights take half of a lane's registers with the results
+MAX_RESULTS = 128  # most registers of a lane that hold the results
 STAGES = (2, 1, 3)  # tiles of keys and values that take turns
 
 
 class AttentionInOneKernel(Template):
-    """Products of float16 and bfloat16 with a softmax of rows between them, from sm_80 on."""
+    """Products of floats with a softmax of rows between them, from sm_80 on: by tensor cores, or for float32 by multiply-adds."""
 
     name = "attention in one kernel"
 
@@ -70,8 +72,17 @@ def matches(s: OpenSchedule, block: str) -> attention.Attention | None:
     found = attention.matches(s, block)
     if found is None or found.scores is None or found.weights is None or len(found.weights.reductions) != 2:
         return None
+    made = [tensor_cores.matches(s.block(c.block), exact=True) for c in found.products]
+    known = all(
+        x is not None and x[1].factors != tensor_cores.TF32 for x in made
+    )  # that one rounds, and has its own order of steps
     widest = max(size(found.scores.reduction), size(found.result.columns))
-    return found if widest <= MAX_WIDTH and all(tensor_cores.matches(s.block(c.block)) for c in found.products) else None
+    return found if known and _registers(found.result, widest) <= MAX_RESULTS else None
+
+
+def _registers(c: Contraction, width: int) -> int:
+    """The registers of a lane that hold so many columns of a result, for a fragment of rows."""
+    return tensor_cores.FRAGMENT * width // WARP * -(-dtypes.nbytes(c.store.buffer.dtype) // REGISTER_BYTES)
 
 
 def _by_axes(s: OpenSchedule, block: str) -> str:
@@ -91,15 +102,29 @@ def build(s: OpenSchedule, found: attention.Attention) -> None:
     scores, result, rows = found.scores, found.result, found.weights
     assert scores is not None and rows is not None
     first, last, rank = scores.block, result.block, len(result.batch)
-    matched = tensor_cores.matches(s.block(first))
+    matched = tensor_cores.matches(s.block(first), exact=True)
     assert matched is not None
     _, how = matched
     (row,), (column,), (depth,) = scores.rows, scores.columns, scores.reduction
     (own,), (width,), (key,) = result.rows, result.columns, result.reduction
-    fragment = tensor_cores.FRAGMENT
-    warps = min(MAX_WARPS, -(-extent(row) // fragment))
-    height, wide = warps * fragment, extent(width) > MAX_WIDTH // 2
-    keys = min(MAX_KEYS // 2 if wide else MAX_KEYS, -(-extent(key) // fragment) * fragment)
+    fragment, results = tensor_cores.FRAGMENT, _registers(result, extent(width))
+    lanes_multiply, wide = how.factors == "f32", results > MAX_RESULTS // 2
+    own_rows = 2 * fragment if lanes_multiply and results <= MAX_RESULTS // 4 else fragment
+    warps = min(MAX_WARPS, -(-extent(row) // own_rows))
+    height, nbytes = warps * own_rows, dtypes.nbytes(scores.right.buffer.dtype)
+    most = min(MAX_KEY_BYTES // nbytes // (2 if wide else 1), -(-extent(key) // fragment) * fragment)
+    inside, across = (-(-extent(x) // fragment) * fragment for x in (depth, width))
+
+    def fits(keys: int, stages: int) -> bool:
+        tiles = tensor_cores.tile_bytes(scores.right, depth.var.name, inside, keys)
+        tiles += tensor_cores.tile_bytes(result.right, key.var.name, keys, across)
+        own = tensor_cores.tile_bytes(scores.left, depth.var.name, inside, height)
+        return own + stages * tiles <= s.target.machine.shared
+
+    sizes = range(max(most, fragment), 0, -fragment)
+    keys, stages = next(((k, n) for n in STAGES[:2] for k in sizes if fits(k, n)), (0, 0))
+    if not keys:
+        raise Declined("the tiles do not fit shared memory")
 
     sources = ((first, scores.left), (first, scores.right), (last, result.right))
     shared = [s.cache_read(b, x.buffer.name, "shared") for b, x in sources]
@@ -110,15 +135,17 @@ def build(s: OpenSchedule, found: attention.Attention) -> None:
     pad(s, first, {row.var.name: [height], column.var.name: [keys], depth.var.name: [fragment]})
     pad(s, last, {own.var.name: [height], width.var.name: [fragment], key.var.name: [keys]})
     held = [s.cache_read(b, stored(s.block(x)).buffer.name, WARP_SCOPE) for x, (b, _) in zip(shared, sources, strict=True)]
-    stages = [*rows.stages, rows.last]
-    for name in stages:
+    between = [*rows.stages, rows.last]
+    for name in between:
         s.set_scope(name, 0, WARP_SCOPE)
 
     steps = list[str]()
-    for name, across in ((first, rank + 1), *((x, -1) for x in (*stages, last))):
+    for name, across in ((first, rank + 1), *((x, -1) for x in (*between, last))):
         steps += _tile(s, name, rank, across, (height, keys), name in rows.reductions)
     step = s.rolling_update(*steps)
     last = f"{last}_update"
+    if lanes_multiply:  # each lane of a row has the weights of the row
+        held.insert(2, s.cache_read(last, stored(s.block(rows.last)).buffer.name, WARP_SCOPE))
     grid = s.get_loops(last)[: rank + 1]
     _multiply(s, first, scores, held[:2], step, warps, how)
     _multiply(s, last, result, held[2:], step, warps, how)
@@ -130,20 +157,20 @@ def build(s: OpenSchedule, found: attention.Attention) -> None:
     for copy, (_, x), length in zip(shared, sources, (height, keys, keys), strict=True):
         c, around = (result, 2) if x is result.right else (scores, 1 if x is scores.left else 2)
         inner = width if x is result.right else depth
-        shape = [length, -(-extent(inner) // fragment) * fragment]
+        shape = [length, inside if inner is depth else across]
         lanes = lanes_of(source_of(s, copy), shape if last_axis(x) == inner.var.name else shape[::-1], warps * WARP)
         load_together(s, result.block, copy, x.buffer.name, [warps, WARP], lanes, around)
         tensor_cores.align(s, copy, x, c.reduction[0].var.name)
-    choose_pipeline(s, result.block, blocks, step, STAGES, STAGES[0], 1 if wide else 2)
+    choose_pipeline(s, result.block, blocks, step, STAGES, stages, 1 if wide else 2)
     for name in s.get_child_blocks(blocks):
         if s.block(name).init is not None:
             s.decompose_reduction(name, next(x for x in s.get_loops(name) if x not in (blocks, step)))
     for name in s.get_child_blocks(blocks):
         if not any("threadIdx" in s.loop(x).thread for x in s.get_loops(name)):
-            _share_rows(s, name, rank, (blocks, step), warps)
+            _share_rows(s, name, rank, (blocks, step), warps, own_rows)
             allow_reciprocals(s, name, s.get_loops(name)[-1])
         s.scheduled[name] = Stage.BOUND
-    for name in (*stages, first, result.block, after):
+    for name in (*between, first, result.block, after):
         s.scheduled[name] = Stage.BOUND
         s.pending = [x for x in s.pending if x != name]
 
@@ -162,14 +189,14 @@ def _tile(s: OpenSchedule, block: str, rank: int, across: int, tile: tuple[int, 
     return [step, s.get_loops(block)[rank + 1]]
 
 
-def _share_rows(s: OpenSchedule, block: str, rank: int, around: Collection[str], warps: int) -> None:
+def _share_rows(s: OpenSchedule, block: str, rank: int, around: Collection[str], warps: int, own_rows: int) -> None:
     """Have each warp do its rows of a stage, which are dimension `rank` of what it holds."""
     b = s.block(block)
     accesses: list[Load | Store] = [stored(b), *loads(b.body)]
     place = next(x.indices[rank] for x in accesses if x.buffer.scope == WARP_SCOPE)
     (axis,), driven = variables(place), driven_axes(b)
     loop = next(x for x in s.get_loops(block) if x not in around and driven.get(x) == axis)
-    warp, _ = s.split(loop, [warps, tensor_cores.FRAGMENT])
+    warp, _ = s.split(loop, [warps, own_rows])
     s.bind(warp, "threadIdx.y")
 
 
@@ -189,9 +216,9 @@ def _multiply(
     warp, tile, ii = s.split(row, [warps, None, tensor_cores.FRAGMENT])
     across, half, jj = s.split(column, [None, 2, tensor_cores.FRAGMENT // 2])
     kk, ki = s.split(depth, [None, how.depth])
-    s.reorder(warp, kk, tile, across, half, ii, jj, ki)
+    s.reorder(warp, kk, across, tile, half, ii, jj, ki)
     for copy in held:
-        s.compute_at(copy, kk)
+        s.compute_at(copy, across if copy == held[-1] else kk)
     if s.block(block).init is not None:
         start = s.get_loops(s.decompose_reduction(block, warp))
         s.bind(start[start.index(step) + 1], "threadIdx.y")

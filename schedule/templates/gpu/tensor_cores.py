@@ -77,10 +77,10 @@ _BYTES = {"int8": "s8", "uint8": "u8"}
 _LOADED = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", **_BYTES}  # types by their names in `ldmatrix`
 
 
-def matches(block: Block) -> tuple[Contraction, TensorCoreInstruction] | None:
+def matches(block: Block, exact: bool = False) -> tuple[Contraction, TensorCoreInstruction] | None:
     """The product of matrices of a block, over the last two dimensions of its arrays, and the instruction that can do it.
 
-    float32 has one only where the block is annotated `tf32`.
+    float32 has one only where the block is annotated `tf32`, or else the multiply-adds of a warp if `exact`.
     """
     c = product(block)
     if c is None or not is_matrices(c) or min(size(c.rows), size(c.columns), size(c.reduction)) < MIN_EXTENT:
@@ -97,7 +97,8 @@ def matches(block: Block) -> tuple[Contraction, TensorCoreInstruction] | None:
         return None
     (factor,) = factors
     if factor == accumulators == "float32":
-        return (c, TensorCoreInstruction("tf32", "f32", 8)) if annotation(block.annotations, TF32, False) else None
+        tf32 = annotation(block.annotations, TF32, False)
+        return (c, TensorCoreInstruction("tf32" if tf32 else "f32", "f32", 8)) if tf32 or exact else None
     how = _BY_DTYPE.get((factor, accumulators))
     return None if how is None else (c, how)
 
@@ -192,16 +193,30 @@ def _bind_warps(s: OpenSchedule, loops: list[str]) -> None:
 def align(s: OpenSchedule, copy: str, factor: Load, step: str) -> None:
     """Have the rows of a tile end where the threads of a warp meet different banks. For `ldmatrix`, which loads 8 rows of 16
     bytes at once, they are 16 bytes off a multiple of 64. For elements that come by themselves, from 4 rows of 8, they are 32
-    bytes off a multiple of 128; for bytes, from 4 rows that are four apart, 8 off one of 32."""
-    nbytes = dtypes.nbytes(factor.buffer.dtype)
-    multiple, offset = (64, 16) if by_ldmatrix(factor, step) else (32, BYTE_ROW_OFFSET) if nbytes == 1 else (128, 32)
+    bytes off a multiple of 128; for bytes, from 4 rows that are four apart, 8 off one of 32; for 8 bytes, from 4 pairs of rows,
+    16 off one of 64, and for pairs of these, from 2 rows of 4, 64 off one of 128."""
+    nbytes, (multiple, offset) = dtypes.nbytes(factor.buffer.dtype), _row_pitch(factor, step)
     s.storage_align(copy, 0, -2, multiple // nbytes, offset // nbytes)
+
+
+def _row_pitch(factor: Load, step: str) -> tuple[int, int]:
+    nbytes = dtypes.nbytes(factor.buffer.dtype)
+    if nbytes == 8:
+        return (128, 64) if last_axis(factor) == step else (64, 16)
+    return (64, 16) if by_ldmatrix(factor, step) else (32, BYTE_ROW_OFFSET) if nbytes == 1 else (128, 32)
+
+
+def tile_bytes(factor: Load, step: str, steps: int, others: int) -> int:
+    """The bytes of shared memory of a tile of a factor, with its rows aligned."""
+    rows, length = (others, steps) if last_axis(factor) == step else (steps, others)
+    multiple, offset = _row_pitch(factor, step)
+    return rows * (-(-(length * dtypes.nbytes(factor.buffer.dtype) - offset) // multiple) * multiple + offset)
 
 
 def load_fragments(s: OpenSchedule, held: Sequence[str], factors: Sequence[Load], step: str, how: TensorCoreInstruction) -> None:
     """Load fragments by `ldmatrix` where it can."""
     for copy, factor in zip(held, factors, strict=True):
-        if not by_ldmatrix(factor, step):
+        if how.factors == "f32" or not by_ldmatrix(factor, step):
             continue
         i, j = s.get_loops(copy)[-2:]
         io, ii = s.split(i, [None, 16])

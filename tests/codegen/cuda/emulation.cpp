@@ -173,7 +173,7 @@ static double f64_at(const uint32_t* all, int lane, int first, int e) {
 }
 void mma_f64_f64(double* c, const void* a, const void* b, int line) {
   double sums[4];
-  mma<1>(sums, a, b, 8, f64_at, f64_at, line);
+  mma<2>(sums, a, b, 8, f64_at, f64_at, line); // four of m8n8k4, on even and on odd steps
   for (int e = 0; e < 4; ++e) c[e] += sums[e];
 }
 

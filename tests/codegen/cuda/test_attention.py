@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tir
-from benchmarks.gpu_static import SCALE, attention
+from benchmarks.gpu_static import SCALE, SUMS, attention
 from codegen.cuda import CudaKernel, emit, lower_cuda
 from schedule.templates import gpu
 from tests.arrays import narrowed, widened
@@ -30,7 +30,7 @@ def draw(func: PrimFunc, seed: int) -> list[np.ndarray]:
 
 def need_right(func: PrimFunc, arrays: list[np.ndarray], causal: bool) -> None:
     """The result is that in float64 but for roundings: of a weight and of the result in the type of the arrays, and of sums and
-    scores in float32, of which exp makes relative errors. Weights may lie below the normal numbers of the type."""
+    scores in that of sums, of which exp makes relative errors. Weights may lie below the normal numbers of the type."""
     dtype = func.buffers[0].dtype
     q, k, v, got = (widened(a, dtype).astype(np.float64) for a in arrays)
     k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
@@ -40,15 +40,16 @@ def need_right(func: PrimFunc, arrays: list[np.ndarray], causal: bool) -> None:
         scores = np.where(np.arange(keys) <= np.arange(rows)[:, None] + (keys - rows), scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
-    unit, single = dtypes.unit(dtype), dtypes.unit("float32")
-    bound = (2 * unit + (2 * (q.shape[3] + 2) * sizes.max() + 2 * keys) * single) * (weights @ abs(v))
-    bound += keys * 2.0**-24 * abs(v).max() + unit * 2.0**-14
+    unit, total = dtypes.unit(dtype), dtypes.unit(SUMS[dtype])
+    bound = (2 * unit + (2 * (q.shape[3] + 2) * sizes.max() + 2 * keys) * total) * (weights @ abs(v))
+    bound += keys * 2.0**-24 * abs(v).max() + unit * 2.0**-14 if dtype == "float16" else 0
     assert np.isfinite(got).all() and (abs(got - weights @ v) <= bound).all(), abs(got - weights @ v).max()
 
 
 CASES = [
     ("float16", 33, 70, 17, (2, 1), False), ("bfloat16", 70, 83, 16, (4, 2), True), ("float16", 16, 16, 24, (1, 1), True),
-    ("float16", 130, 65, 32, (1, 1), False),
+    ("float16", 130, 65, 32, (1, 1), False), ("float32", 70, 83, 17, (2, 1), True), ("float64", 33, 70, 24, (1, 1), False),
+    ("float32", 17, 33, 136, (1, 1), False),
 ]  # fmt: skip
 
 
@@ -59,7 +60,7 @@ def test_attention_of_any_length_and_heads() -> None:
     for ((*_, causal), func, after), emulated in zip(made, emulate(*programs), strict=True):
         assert not [f for f in tir.verify(after) if f.severity == "error"]
         assert len(emulated.program.kernels) == 1 and not emulated.program.temporaries
-        assert emulated.source.text.count("mma_m16n8k16") > 1 and "__shfl_xor_sync" in emulated.source.text
+        assert emulated.source.text.count("mma_m16n8k") > 1 and "__shfl_xor_sync" in emulated.source.text
         arrays = draw(func, 0)
         run(after, *arrays)
         need_right(func, arrays, causal)
@@ -73,13 +74,14 @@ def test_attention_of_any_length_and_heads() -> None:
 
 
 @no_compiler
-def test_a_barrier_a_wait_or_a_correction_less_is_caught() -> None:
-    func = attention("float16", 32, 200, 16, (1, 1))
+@pytest.mark.parametrize(("dtype", "exchanges"), [("float16", 4), ("float32", 5), ("float64", 4)])
+def test_a_barrier_a_wait_an_exchange_or_a_correction_less_is_caught(dtype: str, exchanges: int) -> None:
+    func = attention(dtype, 32, 200, 16, (1, 1))
     program = lower_cuda(gpu.schedule(func, "sm_80").func, TARGET)
     kernels = emit(program).kernels
     rescaling = [x for x in kernels.splitlines() if x.strip().startswith("Y_warp") and "correction" in x]
     shuffles = [x for x in kernels.splitlines() if "__shfl_xor_sync" in x]
-    assert kernels.count("__syncthreads();") == 1 and rescaling and len(shuffles) == 4, kernels
+    assert kernels.count("__syncthreads();") == 1 and rescaling and len(shuffles) == exchanges, kernels
     texts = [without(kernels, 0), kernels.replace("copy_async_wait<0>", "copy_async_wait<1>")]
     texts += [kernels.replace(line, "") for line in (*rescaling[:1], *shuffles)]
     for number, emulated in enumerate(emulate_texts(program, *texts)):
@@ -100,6 +102,7 @@ def test_attention_is_one_kernel_in_registers(arch: str) -> None:
     """Scores are in no memory: nothing spills, no temporary lies between kernels, and no thread waits for another's bank."""
     for dtype, length, width, heads, causal in (
         ("float16", 1024, 64, (12, 12), False), ("bfloat16", 1024, 128, (32, 8), True), ("float16", 1023, 64, (12, 12), True),
+        ("float32", 1024, 64, (12, 12), True), ("float64", 1023, 64, (12, 4), False),
     ):  # fmt: skip
         func = attention(dtype, length, length, width, heads, causal)
         target = tir.Target("cuda", arch=arch)
@@ -112,10 +115,12 @@ def test_attention_is_one_kernel_in_registers(arch: str) -> None:
 
 
 def test_other_products_are_not_attention() -> None:
-    """float32, vectors that registers do not hold, devices without such copies, and weights that are read twice."""
+    """Vectors that registers or shared memory do not hold, and devices without such copies."""
     for func, arch in (
-        (attention("float32", 64, 64, 32), "sm_80"), (attention("float16", 64, 64, 272), "sm_80"),
-        (attention("float16", 64, 64, 32), "sm_75"),
+        (attention("float64", 64, 64, 144), "sm_80"), (attention("float16", 64, 64, 272), "sm_80"),
+        (attention("float16", 64, 64, 32), "sm_75"), (attention("float64", 64, 64, 128), "sm_86"),
     ):  # fmt: skip
         target = tir.Target("cuda", arch=arch)
         assert len(lower_cuda(tir.default_schedule(func, target).func, target).kernels) > 1
+    rounded = gpu.schedule(attention("float32", 64, 64, 32), "sm_80", tf32=True).func
+    assert len(lower_cuda(rounded, TARGET).kernels) > 1

@@ -71,6 +71,26 @@ def through(shape: tuple[int, ...], index: str) -> PrimFunc:
     return kernel((LAST, copied), ("            z = T", declared))
 
 
+EXCHANGED = "u[e, f] = z[e, f]"
+SECOND = f"""{EXCHANGED}
+            for k, j in T.grid(8, 8):
+                v[k, j] = T.cast(B[k, j], "float32")
+            for i, j in T.grid(16, 8):
+                o[i, j] = T.float32(0)
+            for m in T.serial(16, annotations={{"instruction": "mma_m16n8k8_f32_f32"}}):
+                for n, k in T.grid(8, 8):
+                    o[m, n] = o[m, n] + u[m, k] * v[k, n]
+            for e, f in T.grid(16, 8):
+                C[b * 16 + e, f] = o[e, f]"""
+
+
+def twice(*changes: tuple[str, str]) -> PrimFunc:
+    """The kernel, whose result is the left factor of a product of float32: each lane needs the elements of the whole row."""
+    shapes = {"u": (16, 8), "v": (8, 8), "o": (16, 8)}
+    declared = "".join(f'            {x} = T.decl_buffer({n}, "float32", scope="warp")\n' for x, n in shapes.items())
+    return kernel((LAST, SECOND), ("            z = T", f"{declared}            z = T"), *changes)
+
+
 COPIES = [((16, 8), "e, f", (1, 1, 4)), ((8, 16), "f, e", (1, 1, 4)), ((3, 8, 2, 16), "2, f, 1, e", (1, 1, 1, 1, 4))]
 
 
@@ -83,7 +103,7 @@ def test_layouts_spread_to_what_is_computed_element_by_element(shape, index, own
 def test_lanes_compute_the_product_together():
     """Also from a transposed tile, whose fragments cross in the instruction that loads them."""
     crossed = kernel(("s[q * 2 + t // 16, t % 16] = A", "s[t % 16, q * 2 + t // 16] = A"), ("= s[l, k]", "= s[k, l]"))
-    check_all([(f, f) for f in (kernel(), crossed, *(through(shape, index) for shape, index, _ in COPIES))])
+    check_all([(f, f) for f in (kernel(), crossed, twice(), *(through(shape, index) for shape, index, _ in COPIES))])
 
 
 @pytest.mark.parametrize(("changes", "message"), [
@@ -120,6 +140,13 @@ def test_lanes_compute_the_product_together():
 def test_what_no_warp_can_do_is_refused(changes, message):
     with pytest.raises(GPUError, match=re.escape(message)):
         lowered(kernel(*changes))
+
+
+def test_lanes_exchange_elements_together():
+    with pytest.raises(GPUError, match="loop `e`: lanes exchange elements of `u`, `z`, which must be a copy without conditions"):
+        lowered(twice((EXCHANGED, f"if e < 15: {EXCHANGED}")))
+    with pytest.raises(GPUError, match="`z`, `u` in scope `warp` must be walked by the same two loops"):
+        lowered(twice((EXCHANGED, f"{EXCHANGED}\n            for e, f in T.grid(16, 8):\n                z[e, f] = u[e, f]")))
 
 
 def test_older_processors_have_no_such_instructions():

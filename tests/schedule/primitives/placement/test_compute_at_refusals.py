@@ -4,7 +4,7 @@ from tests.programs import chain, fork, relu_of_matmul
 from tests.schedule.harness import Checked
 from tests.schedule.primitives.placement.programs import PACKED_BESIDE_PADDING, SUM_OF_TERMS, differences_of_rows, partial_results
 from tir import te
-from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
+from tir.ir import Axis, Binary, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
 from tir.script import parse
 from tir.traverse import loops, replace_stmt
 
@@ -178,20 +178,47 @@ def test_refuses_inputs_that_are_overwritten_in_between():
         s.compute_at("B", s.get_loops("C")[0])
 
 
-def partial_sums() -> PrimFunc:
-    """for i: S += A[i]; B[i] = S; C[i] = 2 B[i], all under one loop: prefix sums."""
+def partial_sums(before: bool) -> PrimFunc:
+    """for i: S += A[i]; B[i] = S; C[i] = 2 B[i], all under one loop: prefix sums; of the iteration `before`, but in the first."""
     A, S, B, C = (Buffer(n, (Const(e),)) for n, e in (("A", 7), ("S", 1), ("B", 7), ("C", 7)))
     i, v, w, zero = Var("i"), Var("v"), Var("w"), Const(0)
     add = Block("S", (Iter(w, Const(1), Axis.SPATIAL, zero), Iter(v, Const(7), Axis.REDUCE, i)), Store(S, (w,), S[w] + A[v]),
                 Store(S, (w,), Const(0.0, "float32")))  # fmt: skip
     copy = Block("B", (Iter(v, Const(7), Axis.SPATIAL, i),), Store(B, (v,), S[0]))
     j = Var("j")
-    last = Block("C", (Iter(v, Const(7), Axis.SPATIAL, i), Iter(w, Const(1), Axis.SPATIAL, j)), Store(C, (v,), B[v] * 2.0))
+    last = Block(
+        "C",
+        (Iter(v, Const(7), Axis.SPATIAL, i), Iter(w, Const(1), Axis.SPATIAL, j)),
+        Store(C, (v,), B[Binary("max", v - 1, Const(0)) if before else v] * 2.0),
+    )
     return PrimFunc("main", (A, C), For(i, Const(7), seq(add, copy, For(j, Const(1), last))), (S, B))
 
 
+def test_a_sum_that_grows_is_read_in_the_same_iteration():
+    s = Checked(partial_sums(before=False))
+    s.compute_at("B", "j")
+    s.becomes("""
+        S = T.alloc_buffer((1,))
+        B = T.alloc_buffer((7,))
+        for i in range(7):
+            with T.block("S"):
+                w = T.axis.spatial(1, 0)
+                v = T.axis.reduce(7, i)
+                with T.init():
+                    S[w] = T.float32(0.0)
+                S[w] = S[w] + A[v]
+            for j in range(1):
+                with T.block("B"):
+                    v = T.axis.spatial(7, i)
+                    B[v] = S[0]
+                with T.block("C"):
+                    v, w = T.axis.remap("SS", [i, j])
+                    C[v] = B[v] * T.float32(2.0)
+    """)
+
+
 def test_refuses_to_read_before_a_reduction_around_is_complete():
-    s = Checked(partial_sums())
+    s = Checked(partial_sums(before=True))
     s.refuses("""
         compute_at('B', 'j'): `B` may read `S` before `S` has finished it
             9 |     for i in range(7):
