@@ -297,7 +297,7 @@ def _points(w: Footprint, moving: Mapping[str, int | None], kept: tuple[str, ...
         rest: Polynomial = {}
         for m, c in polynomial(simplify(i, w.ranges)).items():
             inner = variables(*m) & set(moving)
-            if inner:
+            if inner or not m:
                 rest[m] = c
                 needed |= inner
             else:

@@ -45,6 +45,9 @@ def main(A: T.Buffer((13,), "int32"), C: T.Buffer((13,), "int32"), n: T.int32):
     ("for j in range(2): tile[0, t * 2 + j] = A[t]", "for j in range(2): C[t] = tile[0, t * 2 + j]", 0, 0),
     ("for j in range(3): tile[0, t * 2 + j] = A[t]", "for j in range(2): C[t] = tile[0, t * 2 + j]", 1, 2),
     ("for j in range(n): tile[0, t * 2 + j] = A[t]", "for j in range(2): C[t] = tile[0, t * 2 + j]", 1, 2),
+    ("tile[1, t] = A[t]", "C[t] = tile[0, 12 - t]", 0, 0),
+    ("tile[0, t + 13] = A[t]", "C[t] = tile[0, 12 - t]", 0, 0),
+    ("tile[0, t + 11] = A[t]", "C[t] = tile[0, 12 - t]", 1, 2),
     ("C[t] = tile[0, t]", "C[t] = tile[0, 12 - t]", 0, 0),  # nothing is written
     ("C[t] = tile[0, t]", "tile[0, 12 - t] = A[t]", 1, 2),
     ("tile[0, t] = A[t]", "tile[0, 12 - t] = C[t]", 1, 2),
