@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import ceil, prod
+from math import ceil, gcd, prod
 
-from schedule.machine import CACHE_LINE_BYTES, CPU
+from schedule.machine import CACHE_LINE_BYTES, CACHE_SHARE, CPU, EXPOSED_LOADS
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from schedule.product_blocks import busiest, overlapped
 from schedule.register_tiles import RegisterTile, product_tile
 from tir.arith.symbolic import symbolic_min
 from tir.ir import Binary, Block, Const, Iter, Load, Var, const_shape
-from tir.traverse import walk
+from tir.traverse import variables, walk
 
 from .block_analysis import (
     Contraction,
@@ -30,10 +30,12 @@ from .block_analysis import (
     loop_of,
     size,
     store_last,
+    stride,
     transpose_in_squares,
 )
 from .conversion import is_converted, read_converted
 from .division import shares_are_equal
+from .marks import UNROLLED_STATEMENTS
 
 NAME = "direct convolution"
 
@@ -134,27 +136,57 @@ def tiles(c: Convolution, processor: CPU) -> RegisterTile:
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """The estimated cycles of the busiest core times the cores, with copies of the weights and transposes of the result."""
-    t, classes = tiles(c, processor), prod(x.stride for x in c.classes)
+    t = tiles(c, processor)
     kind, bits = c.contraction.store.buffer.dtype, c.contraction.bits
     rows, images = size(c.pixels[:-1]) * c.strides.get(c.pixels[-1].var.name, 1), size((*c.groups, *c.channels[:-1]))
-    channels = c.members or extent(c.channels[-1])
-    groups = extent(c.channels[-1]) // channels
-    tiles_of_pixels, panels = rows * ceil(c.pixels_of_class / t.rows), groups * ceil(channels / t.columns)
-    # A panel of weights is read for each tile of pixels, the image for each panel.
-    panel, elements = ceil(size(c.reduction) / classes) * t.columns, prod(const_shape(c.image.buffer))
-    of_panel = tiles_of_pixels * panel * read_near(panel, bits, processor)
-    moved = panels * (of_panel + elements * read_near(elements, bits, processor))
-    arithmetic = groups * rows * t.cycles
-    if is_converted(c.weights, kind):  # at each use
-        arithmetic += panels * tiles_of_pixels * panel / processor.lanes(bits) * processor.conversion_cycles
     weights = 0 if c.weights.buffer.name in constants else size((*c.groups, *c.channels, *c.reduction))
-    copied = (weights, elements * is_converted(c.image, kind))
+    copied = (weights, prod(const_shape(c.image.buffer)) * is_converted(c.image, kind))
     copies = sum(n * processor.pack_cycles(bits, n * bits // 8) for n in copied)
     copies += weights * (last_axis(c.weights) != c.channels[-1].var.name) * processor.shuffle_cycles(bits)
     copies += size((*c.groups, *c.channels, *c.pixels)) * c.transposed_result * processor.turn_cycles(bits)
-    units = images * panels * (1 if _enough_panels(c, t, processor) else rows)
-    share = float(busiest(units, c.contraction.threads(processor)))
-    return share * images * float(overlapped(arithmetic, moved)) + copies
+    by_panels, panels = _enough_panels(c, t, processor), ceil(extent(c.channels[-1]) / t.columns)
+    share = float(busiest(images * panels * (1 if by_panels else rows), c.contraction.threads(processor)))
+    least = min(_sum_cycles(c, t, prod(counts), processor) for counts in _partitions(c, t, processor))
+    return share * images * least + copies
+
+
+def _sum_cycles(c: Convolution, t: RegisterTile, count: int, processor: CPU) -> float:
+    """Cycles of all tiles of an image with the sum in `count` parts. A tile reads its panel of weights and its lines of the image
+    in each part. If L1 holds both, the next tile finds them there."""
+    classes, bits, line = prod(x.stride for x in c.classes), c.contraction.bits, processor.memory.line
+    channels, nbytes = c.members or extent(c.channels[-1]), bits // 8
+    groups, rows = extent(c.channels[-1]) // channels, size(c.pixels[:-1]) * c.strides.get(c.pixels[-1].var.name, 1)
+    turns, panels = rows * ceil(c.pixels_of_class / t.rows), groups * ceil(channels / t.columns)
+    panel = ceil(size(c.reduction) / classes / count) * t.columns * nbytes
+    image = prod(const_shape(c.image.buffer)) * nbytes // (size(c.groups) * groups)
+    touched, touched_by_row = (x / classes / count for x in (_tile_lines(c, t.rows), _tile_lines(c, extent(c.pixels[-1]))))
+    arithmetic = groups * rows * t.cycles
+    if is_converted(c.weights, c.contraction.store.buffer.dtype):  # at each use
+        arithmetic += panels * count * turns * panel / nbytes / processor.lanes(bits) * processor.conversion_cycles
+    lines, exposed = image / count / CACHE_LINE_BYTES, 0.0
+    first = lines * line[processor.home(image)]
+    if panel + touched * CACHE_LINE_BYTES <= CACHE_SHARE * processor.l1:
+        moved = panel * line[processor.home(panel * count)] / CACHE_LINE_BYTES + first
+    else:
+        exposed = first + max(0.0, turns * touched - lines) * line[processor.home(touched_by_row * CACHE_LINE_BYTES)]
+        moved = turns * panel / CACHE_LINE_BYTES * line[processor.home(panel)] + exposed
+    results = size(c.pixels) * t.columns * nbytes
+    alone = (count - 1) * turns * processor.entry_cycles(2 * t.rows * ceil(t.columns / processor.lanes(bits)))
+    if count > 1 and results > CACHE_SHARE * processor.l1:
+        alone += 2 * count * results / CACHE_LINE_BYTES * line[processor.home(results)]
+    return float(overlapped(arithmetic, panels * count * moved)) + panels * (EXPOSED_LOADS * count * exposed + alone)
+
+
+def _tile_lines(c: Convolution, pixels: int) -> float:
+    """Lines of the image that so many pixels of a row read in the whole sum, wherever the first of its elements lies."""
+    place = next(i for i in c.image.indices if c.pixels[-1].var.name in variables(i))
+    taps = [it for it in c.reduction if it.var.name in variables(place)]
+    reach = sum((extent(it) - 1) * stride(c.image, it.var) for it in taps)
+    span = ((pixels - 1) * stride(c.image, c.pixels[-1].var) + reach) * c.contraction.bits // 8
+    others = size(c.reduction) // size(taps)
+    if place == c.image.indices[-1]:
+        return others * (1 + span / CACHE_LINE_BYTES)
+    return others * min(span + c.contraction.bits // 8, pixels * size(taps) * c.contraction.bits // 8) / CACHE_LINE_BYTES
 
 
 def read_near(elements: int, bits: int, processor: CPU) -> float:
@@ -163,12 +195,18 @@ def read_near(elements: int, bits: int, processor: CPU) -> float:
 
 
 def parts(c: Convolution, t: RegisterTile, processor: CPU) -> list[int]:
-    """The number of parts into which each axis of the sum is cut, the outer ones first. A part of a panel of weights then stays
-    in L2 while all pixels come by. All are 1 where the results of these pixels would not stay there to be transposed."""
-    nbytes, room = c.contraction.bits // 8, processor.l2_reuse_bytes
-    left = ceil(size(c.reduction) * t.columns * nbytes / room)
-    if c.transposed_result and size(c.pixels) * t.columns * nbytes > room:
-        left = 1
+    """The number of parts into which each axis of the sum is cut, the outer ones first, with the fewest cycles."""
+    return min(_partitions(c, t, processor), key=lambda counts: _sum_cycles(c, t, prod(counts), processor))
+
+
+def _partitions(c: Convolution, t: RegisterTile, processor: CPU) -> list[list[int]]:
+    """Ways to cut the axes of the sum into 1, 2, 4, ... parts or little more, where threads share panels only."""
+    longest = size(c.reduction) if _enough_panels(c, t, processor) else 1
+    return [_partition(c, 1 << n) for n in range(longest.bit_length())]
+
+
+def _partition(c: Convolution, left: int) -> list[int]:
+    """The number of parts of each axis of the sum, `left` in all or little more."""
     counts = []
     for it in c.reduction:
         n = extent(it)
@@ -186,17 +224,16 @@ class Sum(StrEnum):
 
 
 def variants(c: Convolution, processor: CPU) -> list[Sum]:
-    """The ways to run a sum that are worth a sketch, the seed's first: whole, or in parts if a panel exceeds its share of L2."""
+    """The ways to run a sum that are worth a sketch, the seed's first: whole, or in parts."""
     t, usual = _seed(c, processor)
     panel = size(c.reduction) * t.columns * c.contraction.bits // 8
-    found = [Sum.WHOLE, *([Sum.IN_PARTS] if panel > processor.l2_reuse_bytes else [])]
+    found = [Sum.WHOLE, *([Sum.IN_PARTS] if usual is Sum.IN_PARTS or panel > processor.l2_reuse_bytes else [])]
     return sorted(found, key=lambda v: v != usual)
 
 
 def _seed(c: Convolution, processor: CPU) -> tuple[RegisterTile, Sum]:
     t = tiles(c, processor)
-    cut = _enough_panels(c, t, processor) and max(parts(c, t, processor)) > 1
-    return t, Sum.IN_PARTS if cut else Sum.WHOLE
+    return t, Sum.IN_PARTS if max(parts(c, t, processor)) > 1 else Sum.WHOLE
 
 
 def _enough_panels(c: Convolution, t: RegisterTile, processor: CPU) -> bool:
@@ -257,7 +294,20 @@ def tile(
     tiled = Tiled.of(s, block, levels, 2, (depth,) if cut else (depth, depth + len(others)), panels=True)
     packing = ((c.weights.buffer.name, "at its panels" if by_panels else "in front"),)
     uneven = bool(c.classes)  # classes have different numbers of the kernel's elements
-    s.scheduled[block] = replace(tiled, shared=shared, uneven=uneven, operands=Operands(seed=packing))
+    statements = UNROLLED_STATEMENTS if _holds_windows(c, t, machine) else 0
+    s.scheduled[block] = replace(tiled, shared=shared, uneven=uneven, statements=statements, operands=Operands(seed=packing))
+
+
+def _holds_windows(c: Convolution, t: RegisterTile, processor: CPU) -> bool:
+    """True where registers hold the elements of a row that several taps of a kernel read. Beside them are accumulators, a vector
+    of weights, and an element of other taps. LLVM loads each of them once in an unrolled sum, and else spills."""
+    pixel, tap = c.pixels[-1], c.reduction[-1]
+    step, dilation = stride(c.image, pixel.var), stride(c.image, tap.var)
+    apart = step // gcd(step, dilation)  # taps between two that read an element
+    moves = any({pixel.var.name, tap.var.name} <= variables(i) for i in c.image.indices)
+    shared = max(0, min(apart, extent(tap) - apart)) if moves else 0
+    held = t.rows * (ceil(t.columns / processor.lanes(c.contraction.bits)) + shared)
+    return held + 1 + (0 < shared < apart) <= processor.registers
 
 
 def by_class(s: OpenSchedule, c: Convolution, axes: Sequence[Iter]) -> list[tuple[str, list[str]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
-from math import ceil
+from math import ceil, prod
 
 import numpy as np
 import pytest
@@ -261,20 +261,34 @@ def test_unknown_functions_are_left_alone():
     assert templates.schedule(narrow.func, target) is None
 
 
-def test_panels_that_fill_the_cache_are_cut_into_parts():
-    """A part of a panel takes at most three quarters of the second-level cache where the sum can be cut so."""
+def test_sums_of_convolutions_are_cut_where_parts_stay_nearer():
+    """Parts divide axes. There is one where L1 holds a panel and the lines of a tile, or where threads share rows."""
 
     def parts(shape, processor, program="conv2d_nhwc", name="Y"):
         found = conv2d.matches(find_block(tir.workloads.make(program, shape).func, name))
         return conv2d.parts(found, RegisterTile(7, 64, 0.0), processor)
 
-    small = Processor(1, 512, 32, 48 << 10, 64 << 10, 32 << 20)
-    assert parts((1, 13, 7, 40, 97, 3, 1, 1), WIDE) == [1, 1, 1]
-    assert parts((1, 13, 7, 40, 97, 3, 1, 1), small) == [3, 1, 1]  # 92 KB
-    assert parts((1, 13, 7, 109, 97, 3, 1, 1), small) == [3, 3, 1]  # 251 KB
+    small, large = (Processor(1, 512, 32, l1 << 10, 64 << 10, 32 << 20) for l1 in (48, 1024))
+    for shape in ((1, 13, 7, 40, 97, 3, 1, 1), (1, 13, 7, 109, 97, 3, 1, 1)):
+        counts = parts(shape, small)
+        assert prod(counts) > 1 and all(n % count == 0 for n, count in zip((3, 3, shape[3]), counts, strict=True))
+        assert parts(shape, large) == [1, 1, 1]
     assert parts((1, 13, 7, 109, 97, 1, 1, 1), small) == [1, 1, 1]  # a prime number of channels is not cut
-    assert parts((1, 9, 7, 40, 97, 3, 3, 1, 1), small, "conv2d", "conv") == [2, 1, 1]  # 92 KB
-    assert parts((1, 40, 109, 40, 97, 3, 3, 1, 1), small, "conv2d", "conv") == [1, 1, 1]  # the results would not stay
+    assert parts((1, 9, 7, 40, 97, 3, 3, 1, 1), small, "conv2d", "conv")[0] > 1
+    assert parts((1, 40, 109, 40, 97, 3, 3, 1, 1), replace(large, cores=5), "conv2d", "conv") == [1, 1, 1]
+
+
+def test_windows_are_unrolled_where_registers_hold_them():
+    """Taps share elements by their stride: those of one step share all, those of two every other one, those of 1 x 1 none."""
+
+    def holds(kernel, stride, tile, mcpu="x86-64-v3"):
+        shape = (1, 29, 29, 13, 40, kernel, kernel, stride, kernel // 2)
+        found = conv2d.matches(find_block(tir.workloads.make("conv2d", shape).func, "conv"))
+        return conv2d._holds_windows(found, RegisterTile(*tile, 0.0), tir.Target("llvm", mcpu=mcpu).machine)
+
+    assert holds(3, 1, (5, 16)) and not holds(3, 1, (6, 16)) and holds(3, 1, (6, 32), "x86-64-v4")
+    assert holds(3, 2, (4, 16)) and not holds(3, 2, (3, 32)) and holds(3, 1, (3, 32))
+    assert holds(1, 1, (6, 16)) and holds(1, 2, (6, 16))  # nothing is shared
 
 
 def test_what_is_packed_once_costs_nothing():
