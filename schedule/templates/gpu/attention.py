@@ -109,9 +109,8 @@ def build(s: OpenSchedule, found: attention.Attention) -> None:
     (own,), (width,), (key,) = result.rows, result.columns, result.reduction
     fragment, results = tensor_cores.FRAGMENT, _registers(result, extent(width))
     lanes_multiply, wide = how.factors == "f32", results > MAX_RESULTS // 2
-    own_rows = 2 * fragment if lanes_multiply and results <= MAX_RESULTS // 4 else fragment
-    warps = min(MAX_WARPS, -(-extent(row) // own_rows))
-    height, nbytes = warps * own_rows, dtypes.nbytes(scores.right.buffer.dtype)
+    warps = min(MAX_WARPS, -(-extent(row) // fragment))
+    height, nbytes = warps * fragment, dtypes.nbytes(scores.right.buffer.dtype)
     most = min(MAX_KEY_BYTES // nbytes // (2 if wide else 1), -(-extent(key) // fragment) * fragment)
     inside, across = (-(-extent(x) // fragment) * fragment for x in (depth, width))
 
@@ -167,7 +166,7 @@ def build(s: OpenSchedule, found: attention.Attention) -> None:
             s.decompose_reduction(name, next(x for x in s.get_loops(name) if x not in (blocks, step)))
     for name in s.get_child_blocks(blocks):
         if not any("threadIdx" in s.loop(x).thread for x in s.get_loops(name)):
-            _share_rows(s, name, rank, (blocks, step), warps, own_rows)
+            _share_rows(s, name, rank, (blocks, step), warps)
             allow_reciprocals(s, name, s.get_loops(name)[-1])
         s.scheduled[name] = Stage.BOUND
     for name in (*between, first, result.block, after):
@@ -189,14 +188,14 @@ def _tile(s: OpenSchedule, block: str, rank: int, across: int, tile: tuple[int, 
     return [step, s.get_loops(block)[rank + 1]]
 
 
-def _share_rows(s: OpenSchedule, block: str, rank: int, around: Collection[str], warps: int, own_rows: int) -> None:
+def _share_rows(s: OpenSchedule, block: str, rank: int, around: Collection[str], warps: int) -> None:
     """Have each warp do its rows of a stage, which are dimension `rank` of what it holds."""
     b = s.block(block)
     accesses: list[Load | Store] = [stored(b), *loads(b.body)]
     place = next(x.indices[rank] for x in accesses if x.buffer.scope == WARP_SCOPE)
     (axis,), driven = variables(place), driven_axes(b)
     loop = next(x for x in s.get_loops(block) if x not in around and driven.get(x) == axis)
-    warp, _ = s.split(loop, [warps, own_rows])
+    warp, _ = s.split(loop, [warps, tensor_cores.FRAGMENT])
     s.bind(warp, "threadIdx.y")
 
 
