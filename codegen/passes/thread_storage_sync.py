@@ -28,7 +28,7 @@ from tir.arith.polynomial import Polynomial, polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Allocate, Binary, Buffer, Call, Const, Evaluate, Expr, For, If, Let, PrimFunc, Seq, Stmt, Store, seq
 from tir.memory import SHARED
-from tir.traverse import loads, loops, map_statements, stored_names, variables, walk_stmts
+from tir.traverse import loads, map_statements, stored_names, variables, walk_stmts
 
 from .gpu_kernels import GPUError, GPUKernel, is_thread, map_kernels, uses_warp_memory
 from .software_pipeline import ASYNCHRONOUS, WAIT, is_call_of
@@ -49,7 +49,7 @@ class MemoryAccess:
     footprint: Footprint
     copying: bool = False  # an asynchronous copy that its thread has not waited for
     carried: Path = ()  # the loop of which this is an access in an earlier iteration
-    varying: frozenset[str] = frozenset()  # loops whose variables may differ between that iteration and this
+    varying: frozenset[str] = frozenset()  # variables of loops and lets that may differ between that iteration and this
 
 
 def _periods(fixed: tuple) -> dict[str, int]:
@@ -146,7 +146,7 @@ class _BarrierInsertion:
                 below = (*path, 0)
                 out = self.visit(body, below, [], inside)
                 if not extent.is_one:
-                    varying = frozenset(x.name for x in loops(s))
+                    varying = frozenset(x.var.name for x in walk_stmts(s) if isinstance(x, For | Let))
                     again = [replace(a, carried=path, varying=varying) for a in out]
                     out = [replace(a, carried=(), varying=frozenset()) for a in self.visit(body, below, again, inside)]
                 first = self.visit(body, below, pending, inside)

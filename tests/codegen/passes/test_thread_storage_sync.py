@@ -85,6 +85,8 @@ def threads(statement: str, n: int = 13) -> str:
     (threads("tile[0, t] = A[t]") + "tile[0, 0] = tile[0, 0]\n", 0),  # the first does
     (threads("tile[0, t] = A[t]") + "if A[0] > 3:\n" + indent(threads("C[t] = A[t]"), "    ")
      + "else:\n" + indent(threads("C[t] = tile[0, 12 - t]"), "    "), 1),
+    ("for k in range(4):\n" + indent("row: T.int32 = A[k]\n" + threads("tile[row, t] = A[t]")
+     + threads("C[t] = tile[row + 1, 12 - t]"), "    "), 1),  # the row of the next iteration may be any
     (threads("tile[0, t * 3] = A[t]", 5) + threads("if t == 3: C[t] = tile[0, t * 5]"), 0),
     ('for y in T.thread_binding(2, thread="threadIdx.y"):\n' + indent(threads("tile[y, t] = A[t]"), "    ")
      + 'for y in T.thread_binding(2, thread="threadIdx.y"):\n' + indent(threads("if y * 13 + t == 15: C[t] = tile[0, t * 2]"), "    "), 1),
