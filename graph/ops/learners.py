@@ -259,6 +259,8 @@ def svm_regressor(
     post_transform="NONE",
 ):  # fmt: skip
     """Rows (N, F) -> numbers (N, 1); for one class, 1 within and -1 outside."""
+    if post_transform != "NONE":
+        raise ValueError(f"the post_transform {post_transform} of one number is not supported")
     x, weights = apply("Cast", x, to="float32"), np.array(coefficients, "float32")[:, None]
     if n_supports:
         x = _kernels(apply, x, np.array(support_vectors, "float32").reshape(n_supports, -1), kernel_type, kernel_params)
@@ -266,7 +268,7 @@ def svm_regressor(
     if one_class:
         inside, *signs = [apply.constant(n, "float32") for n in (0, 1, -1)]
         return apply("Where", apply("Greater", found, inside), *signs)
-    return _transformed(apply, found, post_transform)
+    return found
 
 
 @ml("SVMClassifier")
@@ -281,6 +283,8 @@ def svm_classifier(
         raise ValueError("a classifier without support vectors of each class, and of both signs, is not supported")
     if prob_a or prob_b:
         raise ValueError("probabilities, found by iteration, are not supported; convert a model with probability=False")
+    if classes == 2 and post_transform == "SOFTMAX":
+        raise ValueError("the post_transform SOFTMAX of two classes is not supported")
     own = np.array(coefficients, "float32").reshape(classes - 1, vectors)
     ends = np.cumsum((0, *vectors_per_class))
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
@@ -372,7 +376,11 @@ def one_hot(apply, x, *, cats_int64s=(), cats_strings=(), zeros=1):
     _refuse_text(cats_int64s)
     if not zeros:
         raise ValueError("a failure of numbers without a category is not supported: zeros must be 1")
-    return apply("Cast", _matches(apply, apply("Cast", x, to="int64"), np.array(cats_int64s)), to="float32")
+    found = _matches(apply, apply("Cast", x, to="int64"), np.array(cats_int64s))
+    if x.dtype.startswith("float"):  # a NaN has no category
+        column = apply("Reshape", x, shape=(*x.shape, 1), allowzero=1)
+        found = apply("And", found, apply("Not", apply("IsNaN", column)))
+    return apply("Cast", found, to="float32")
 
 
 @ml("LabelEncoder")
