@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import ceil, gcd, prod
 
+import numpy as np
+
 from schedule.machine import CACHE_LINE_BYTES, CACHE_SHARE, CPU, EXPOSED_LOADS
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from schedule.product_blocks import busiest, overlapped
@@ -72,6 +74,21 @@ class Convolution:
         return {it.var.name: x.stride for x in self.classes for it in (x.pixel, x.kernel)}
 
     @property
+    def group_channels(self) -> int:
+        """The number of last channels that read one group of channels of the image."""
+        return self.members or extent(self.channels[-1])
+
+    @property
+    def step_classes(self) -> int:
+        """The classes of the steps of a sum, of which a pixel has one."""
+        return prod(x.stride for x in self.classes)
+
+    @property
+    def rows(self) -> int:
+        """The rows of pixels of an image, each of one class."""
+        return size(self.pixels[:-1]) * self.strides.get(self.pixels[-1].var.name, 1)
+
+    @property
     def pixels_of_class(self) -> int:
         """The largest number of pixels of a class in a row."""
         row = self.pixels[-1]
@@ -127,10 +144,9 @@ def suits(c: Convolution, processor: CPU) -> bool:
 
 def tiles(c: Convolution, processor: CPU) -> RegisterTile:
     """The register tile of pixels of a row by channels with the fewest cycles for a row of pixels."""
-    lanes, members = processor.lanes(c.contraction.bits), c.members
-    channels = extent(c.channels[-1]) if members is None else members
-    dividing = members is not None and members % lanes == 0
-    row, steps = c.pixels_of_class, ceil(size(c.reduction) / prod(x.stride for x in c.classes))
+    lanes, channels = processor.lanes(c.contraction.bits), c.group_channels
+    dividing = c.members is not None and channels % lanes == 0
+    row, steps = c.pixels_of_class, ceil(size(c.reduction) / c.step_classes)
     return product_tile(row, channels, steps, lanes, processor, dividing, bool(c.classes), c.transposed_result)
 
 
@@ -138,43 +154,60 @@ def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset
     """The estimated cycles of the busiest core times the cores, with copies of the weights and transposes of the result."""
     t = tiles(c, processor)
     kind, bits = c.contraction.store.buffer.dtype, c.contraction.bits
-    rows, images = size(c.pixels[:-1]) * c.strides.get(c.pixels[-1].var.name, 1), size((*c.groups, *c.channels[:-1]))
     weights = 0 if c.weights.buffer.name in constants else size((*c.groups, *c.channels, *c.reduction))
     copied = (weights, prod(const_shape(c.image.buffer)) * is_converted(c.image, kind))
     copies = sum(n * processor.pack_cycles(bits, n * bits // 8) for n in copied)
     copies += weights * (last_axis(c.weights) != c.channels[-1].var.name) * processor.shuffle_cycles(bits)
     copies += size((*c.groups, *c.channels, *c.pixels)) * c.transposed_result * processor.turn_cycles(bits)
-    by_panels, panels = _enough_panels(c, t, processor), ceil(extent(c.channels[-1]) / t.columns)
-    share = float(busiest(images * panels * (1 if by_panels else rows), c.contraction.threads(processor)))
-    least = min(_sum_cycles(c, t, prod(counts), processor) for counts in _partitions(c, t, processor))
-    return share * images * least + copies
+    images, panels = size((*c.groups, *c.channels[:-1])), ceil(extent(c.channels[-1]) / t.columns)
+    units = images * panels * (1 if _enough_panels(c, t, processor) else c.rows)
+    _, least = _fastest(c, t, processor)
+    return float(busiest(units, c.contraction.threads(processor))) * images * least + copies
 
 
-def _sum_cycles(c: Convolution, t: RegisterTile, count: int, processor: CPU) -> float:
-    """Cycles of all tiles of an image with the sum in `count` parts. A tile reads its panel of weights and its lines of the image
-    in each part. If L1 holds both, the next tile finds them there."""
-    classes, bits, line = prod(x.stride for x in c.classes), c.contraction.bits, processor.memory.line
-    channels, nbytes = c.members or extent(c.channels[-1]), bits // 8
-    groups, rows = extent(c.channels[-1]) // channels, size(c.pixels[:-1]) * c.strides.get(c.pixels[-1].var.name, 1)
-    turns, panels = rows * ceil(c.pixels_of_class / t.rows), groups * ceil(channels / t.columns)
-    panel = ceil(size(c.reduction) / classes / count) * t.columns * nbytes
-    image = prod(const_shape(c.image.buffer)) * nbytes // (size(c.groups) * groups)
-    touched, touched_by_row = (x / classes / count for x in (_tile_lines(c, t.rows), _tile_lines(c, extent(c.pixels[-1]))))
-    arithmetic = groups * rows * t.cycles
+def _fastest(c: Convolution, t: RegisterTile, processor: CPU) -> tuple[list[int], float]:
+    """The parts of each axis of the sum, the outer ones first, with the fewest cycles of all tiles of an image, and those cycles.
+    Sums are cut into 1, 2, 4, ... parts or little more, where threads share panels only."""
+    longest = size(c.reduction) if _enough_panels(c, t, processor) else 1
+    partitions = [_partition(c, 1 << n) for n in range(longest.bit_length())]
+    total = _sum_cycles(c, t, np.array([prod(counts) for counts in partitions]), processor)
+    best = int(np.argmin(total))
+    return partitions[best], float(total[best])
+
+
+def _sum_cycles(c: Convolution, t: RegisterTile, count: np.ndarray, processor: CPU) -> np.ndarray:
+    """Cycles of all tiles of an image with the sum in so many parts, an element for each count. A tile reads its panel of weights
+    in each part, and stores and loads its results."""
+    lanes, nbytes = processor.lanes(c.contraction.bits), c.contraction.bits // 8
+    groups = extent(c.channels[-1]) // c.group_channels
+    panels, turns = groups * ceil(c.group_channels / t.columns), c.rows * ceil(c.pixels_of_class / t.rows)
+    panel = np.ceil(size(c.reduction) / c.step_classes / count) * t.columns * nbytes
+    moved, exposed = _lines_cycles(c, t, count, panel, turns, processor)
+    arithmetic = groups * c.rows * t.cycles + np.zeros(len(count))
     if is_converted(c.weights, c.contraction.store.buffer.dtype):  # at each use
-        arithmetic += panels * count * turns * panel / nbytes / processor.lanes(bits) * processor.conversion_cycles
-    lines, exposed = image / count / CACHE_LINE_BYTES, 0.0
-    first = lines * line[processor.home(image)]
-    if panel + touched * CACHE_LINE_BYTES <= CACHE_SHARE * processor.l1:
-        moved = panel * line[processor.home(panel * count)] / CACHE_LINE_BYTES + first
-    else:
-        exposed = first + max(0.0, turns * touched - lines) * line[processor.home(touched_by_row * CACHE_LINE_BYTES)]
-        moved = turns * panel / CACHE_LINE_BYTES * line[processor.home(panel)] + exposed
+        arithmetic += panels * count * turns * panel / nbytes / lanes * processor.conversion_cycles
     results = size(c.pixels) * t.columns * nbytes
-    alone = (count - 1) * turns * processor.entry_cycles(2 * t.rows * ceil(t.columns / processor.lanes(bits)))
-    if count > 1 and results > CACHE_SHARE * processor.l1:
-        alone += 2 * count * results / CACHE_LINE_BYTES * line[processor.home(results)]
-    return float(overlapped(arithmetic, panels * count * moved)) + panels * (EXPOSED_LOADS * count * exposed + alone)
+    stored = (count - 1) * turns * processor.entry_cycles(2 * t.rows * ceil(t.columns / lanes))
+    if results > CACHE_SHARE * processor.l1:
+        lines = 2 * count * results / CACHE_LINE_BYTES
+        stored = stored + (count > 1) * lines * processor.memory.line[processor.home(results)]
+    return np.asarray(overlapped(arithmetic, panels * count * moved) + panels * (EXPOSED_LOADS * count * exposed + stored))
+
+
+def _lines_cycles(
+    c: Convolution, t: RegisterTile, count: np.ndarray, panel: np.ndarray, turns: int, processor: CPU
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cycles of the lines of all tiles by a panel of so many bytes in one part of the sum, and of those that arithmetic hides in
+    part. If L1 holds the panel and the lines of a tile, the next tile finds them there."""
+    line, groups = np.array(processor.memory.line), size(c.groups) * (extent(c.channels[-1]) // c.group_channels)
+    image = prod(const_shape(c.image.buffer)) * c.contraction.bits // 8 // groups
+    of_tile, of_row = (_tile_lines(c, n) / c.step_classes / count for n in (t.rows, extent(c.pixels[-1])))
+    near = panel + of_tile * CACHE_LINE_BYTES <= CACHE_SHARE * processor.l1
+    lines = image / count / CACHE_LINE_BYTES
+    again = np.maximum(0.0, turns * of_tile - lines) * line[processor.home(of_row * CACHE_LINE_BYTES)]
+    of_image = lines * line[processor.home(image)] + np.where(near, 0.0, again)
+    read = np.where(near, line[processor.home(panel * count)], turns * line[processor.home(panel)])
+    return panel / CACHE_LINE_BYTES * read + of_image, np.where(near, 0.0, of_image)
 
 
 def _tile_lines(c: Convolution, pixels: int) -> float:
@@ -187,22 +220,6 @@ def _tile_lines(c: Convolution, pixels: int) -> float:
     if place == c.image.indices[-1]:
         return others * (1 + span / CACHE_LINE_BYTES)
     return others * min(span + c.contraction.bits // 8, pixels * size(taps) * c.contraction.bits // 8) / CACHE_LINE_BYTES
-
-
-def read_near(elements: int, bits: int, processor: CPU) -> float:
-    """Cycles to read one of so many elements that are read again and again while others stream by."""
-    return processor.memory.line[processor.home(elements * bits // 8)] * bits / (8 * CACHE_LINE_BYTES)
-
-
-def parts(c: Convolution, t: RegisterTile, processor: CPU) -> list[int]:
-    """The number of parts into which each axis of the sum is cut, the outer ones first, with the fewest cycles."""
-    return min(_partitions(c, t, processor), key=lambda counts: _sum_cycles(c, t, prod(counts), processor))
-
-
-def _partitions(c: Convolution, t: RegisterTile, processor: CPU) -> list[list[int]]:
-    """Ways to cut the axes of the sum into 1, 2, 4, ... parts or little more, where threads share panels only."""
-    longest = size(c.reduction) if _enough_panels(c, t, processor) else 1
-    return [_partition(c, 1 << n) for n in range(longest.bit_length())]
 
 
 def _partition(c: Convolution, left: int) -> list[int]:
@@ -233,7 +250,8 @@ def variants(c: Convolution, processor: CPU) -> list[Sum]:
 
 def _seed(c: Convolution, processor: CPU) -> tuple[RegisterTile, Sum]:
     t = tiles(c, processor)
-    return t, Sum.IN_PARTS if max(parts(c, t, processor)) > 1 else Sum.WHOLE
+    counts, _ = _fastest(c, t, processor)
+    return t, Sum.IN_PARTS if max(counts) > 1 else Sum.WHOLE
 
 
 def _enough_panels(c: Convolution, t: RegisterTile, processor: CPU) -> bool:
@@ -273,7 +291,7 @@ def tile(
     rows, steps = by_class(s, c, c.pixels), by_class(s, c, c.reduction)
     cut, reduce_loops = [], [loop for loop, _ in steps]
     if in_parts:
-        counts = parts(c, t, machine)
+        counts, _ = _fastest(c, t, machine)
         longest = max(c.reduction, key=extent)
         for n, (it, count) in enumerate(zip(c.reduction, counts, strict=True)):
             if count > 1 or (max(counts) == 1 and it is longest):

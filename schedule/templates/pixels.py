@@ -25,7 +25,7 @@ from tir.traverse import variables
 
 from . import gemm, normal_form
 from .block_analysis import Contraction, counted, epilogue, fuse_epilogue, loop_of, made_for, size, stride
-from .conv2d import Convolution, matches, read_near
+from .conv2d import Convolution, matches
 from .conversion import is_converted, read_converted
 from .gemm import GemmTile, Sum
 from .marks import done, share, share_out
@@ -104,7 +104,9 @@ def _row_cycles(c: Convolution, processor: CPU) -> float:
     # An image of halves that is padded is converted where it is read.
     conversions = panels * size(c.reduction) * is_converted(c.image, c.contraction.store.buffer.dtype)
     arithmetic = vectors * (tile.cycles + conversions * processor.conversion_cycles)
-    return float(share * others * overlapped(arithmetic, panels * elements * read_near(elements, bits, processor)))
+    nbytes = elements * bits // 8
+    moved = panels * nbytes / CACHE_LINE_BYTES * processor.memory.line[processor.home(nbytes)]
+    return float(share * others * overlapped(arithmetic, moved))
 
 
 def _product_cycles(c: Convolution, processor: CPU, constants: frozenset[str]) -> float:
