@@ -126,7 +126,7 @@ def instruction(c: Contraction, processor: CPU) -> Instruction | None:
     if lanes not in (8, 16):
         return None
     if letters == "u8u8" or not has_dots(total, processor):
-        if total != "int32" or not adds_pairs(processor):
+        if total != "int32" or not has_pairs(processor):
             return None
         if c.narrow_pairs and right == "int8":
             return Instruction(1, lanes, 1, parts, f"dot_{lanes}x{parts}_pairs_{letters}", multiplications=2)
@@ -142,10 +142,14 @@ def has_dots(total: str, processor: CPU) -> bool:
     return processor.lanes(32) in (8, 16) and any(features <= processor.features for features in wanted)
 
 
+def has_pairs(processor: CPU) -> bool:
+    """True where the processor adds products up in pairs: of int16 (VPMADDWD), and of bytes, in 16 bits (VPMADDUBSW)."""
+    return {8: "avx2", 16: "avx512bw"}.get(processor.lanes(32)) in processor.features
+
+
 def adds_pairs(processor: CPU) -> bool:
-    """True where the processor adds products of bytes up as pairs alone, in 16 bits (VPMADDUBSW)."""
-    wanted = {8: "avx2", 16: "avx512bw"}.get(processor.lanes(32))
-    return wanted in processor.features and not has_dots("int32", processor)
+    """True where the processor adds products of bytes up in pairs alone."""
+    return has_pairs(processor) and not has_dots("int32", processor)
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
