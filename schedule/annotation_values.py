@@ -12,7 +12,8 @@ MAX_STAGES = 16  # buffers of a software pipeline in shared memory
 MAX_RESIDENT = 32  # blocks of an SM (CUDA C++ programming guide, technical specifications)
 MAX_COUNT = 2**31 - 1  # iterations or statements: sums and products of two stay within 64 bits
 
-# Of a sum of products by int8: those of neighbouring steps, two by two and by any uint8, add up within 16 bits.
+# Of a sum of products whose second factor is int8: its neighbours along the last axis of the sum, two by two from the first one
+# on, times any uint8 add up within 16 bits.
 NARROW_PAIRS = "narrow_pairs"
 Rule = tuple[str, Callable[[Any], bool]]  # the valid values in words, and a test for them
 

@@ -32,7 +32,7 @@ class Contraction:
 
     Axes of `batch` are in both factors and the result, or in the result alone with extent 1. Those of `rows` are in `left` and
     the result, those of one iteration first, of `columns` in `right` and the result, of `reduction` in the factors only. The last
-    dimension of the result is an axis of `right`. `narrow_pairs` is the annotation of that name.
+    dimension of the result is an axis of `right`. `narrow_pairs`: the annotation of that name says so of `right`.
     """
 
     block: str
@@ -128,7 +128,7 @@ def pairing(block: Block, units: bool = False) -> Contraction | None:
         tuple(sorted(groups[True, False], key=lambda it: extent(it) > 1)),
         tuple(groups[False, True]),
         tuple(reduce_axes),
-        value_of(block, NARROW_PAIRS, False),
+        value_of(block, NARROW_PAIRS, False) and right == factors[1],
     )
 
 

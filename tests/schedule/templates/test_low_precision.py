@@ -168,6 +168,22 @@ def test_small_weights_are_multiplied_as_bytes(left, across, shape):
     assert np.array_equal(result, a.astype(int) @ b.astype(int))
 
 
+@pytest.mark.parametrize("left", ["int8", "uint8"])
+def test_a_mark_of_small_weights_is_of_the_second_factor(left):
+    """A transposed result has the vectors of the other factor, whose pairs may be anything."""
+    A, B = te.placeholder((9, 40), left, name="A"), te.placeholder((40, 16), "int8", name="B")
+    k = te.reduce_axis((0, 40), name="k")
+    target = tir.Target("llvm", num_cores=1, mcpu="x86-64-v3")
+    for shape, transposed in (((9, 16), False), ((16, 9), True)):
+
+        def sums(*at, transposed=transposed):
+            i, j = at[::-1] if transposed else at
+            return te.sum(A[i, k].astype("int32") * B[k, j].astype("int32"), axis=k)
+
+        func = te.create_prim_func([A, B, te.compute(shape, sums, name="C", attrs={"narrow_pairs": True})])
+        assert ("vpmaddubsw" in scheduled(func, target).script()) == (not transposed)
+
+
 @pytest.mark.skipif("avx2" not in tir.Target("llvm").features, reason="this processor has no vectors of 256 bits")
 @pytest.mark.parametrize("batch", [1, 3])
 def test_threads_copy_columns_that_the_sum_lies_across_in_a_batch(batch):
