@@ -19,6 +19,7 @@ from tir import dtypes
 from tir.ir import PrimFunc
 from tir.script import parse
 
+from ..annotation_values import NARROW_PAIRS
 from . import marked
 
 _FMA = """
@@ -36,6 +37,7 @@ def main(A: T.Buffer(({parts},), "{left}"), B: T.Buffer(({lanes}, {parts}), "{ri
     for i, k in T.grid({lanes}, {parts}):
         with T.block("update"):
             vi, vk = T.axis.remap("SR", [i, k])
+            T.block_attr({attrs})
             C[vi] = C[vi] + T.cast(A[vk], "{total}") * T.cast(B[vi, vk], "{total}")
 """
 
@@ -58,7 +60,8 @@ def _dot(lanes: int, left: str, right: str, total: str, clamps: bool = False):
     if clamps:
         terms = [f"T.min(T.max({a} + {b}, {-(2**15)}), {2**15 - 1})" for a, b in zip(terms[::2], terms[1::2], strict=True)]
     products = " + ".join(terms)
-    known = {"lanes": lanes, "left": left, "right": right, "total": total, "parts": parts, "products": products}
+    attrs = {NARROW_PAIRS: True} if clamps else {}
+    known = {"attrs": attrs, "lanes": lanes, "left": left, "right": right, "total": total, "parts": parts, "products": products}
     known["block"] = {"int16": "vpmaddwd", "bfloat16": "vdpbf16ps"}.get(left, "vpmaddubsw" if clamps else "vpdpbusd")
     return tuple(parse(text.format(**known)) for text in (_DOT, _DOT_IN_LANES))
 

@@ -41,7 +41,8 @@ def tensorize(
     2023, section 4.1.
 
     Rewrite   with T.block("C_o"): for i_1: for j_1: with T.block("C"): S        =>   with T.block("C_o"): impl
-    Legal     if the body equals the description, up to names, loops of extent 1, and order of operands (+, *, min, max, and, or).
+    Legal     if the body equals the description, up to names, loops of extent 1, and order of operands (+, *, min, max, and, or),
+              and has the annotations of its blocks.
               No block in it has a condition or allocates a buffer. The description uses all its parameters, and no buffer is
               matched to both an output and another parameter. The implementation computes the same as the description, tried
               on random small integers. For a loop, `blockize` is legal.
@@ -69,6 +70,11 @@ def tensorize(
         wide = (_with_wide_indices(f, tensor_intrin) for f in (intrinsic.desc, intrinsic.impl))
         intrinsic = TensorIntrin(tensor_intrin, *wide)
     windows = _matched_views(intrinsic, tensor_intrin, target, named)
+    *_, inner = blocks(target)
+    for key, value in (a for b in blocks(intrinsic.desc.body) for a in b.annotations):
+        if (key, value) not in inner.annotations:
+            hint = f"annotate({inner.name!r}, {key!r}, {value}) says that it holds"
+            raise ScheduleError(f"`{tensor_intrin}` needs a block with {key}={value}", (named, "without it"), hint=hint)
 
     names = Names.of(func)
     place = {p.name: windows[d.name] for p, d in zip(intrinsic.impl.buffers, intrinsic.desc.buffers, strict=True)}

@@ -52,6 +52,7 @@ def test_pairs_of_bytes_are_added_within_16_bits(mcpu, lanes):
     """Sums of two products are clamped, as the program says, wherever they leave 16 bits."""
     before = dot(7, 32, 13)
     s = Schedule(before)
+    s.annotate("C", "narrow_pairs", True)
     s.tensorize(tiled(s, lanes), f"dot_{lanes}x4_pairs_u8s8")
     s.decompose_reduction("C_o", "ko")
     target = tir.Target("llvm", num_cores=1, mcpu=mcpu)

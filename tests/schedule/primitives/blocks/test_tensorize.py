@@ -298,6 +298,14 @@ def test_refusals():
               |                     ^^^ compared with it
           hint: TensorIntrin.register makes an intrinsic known that computes this
     """)
+    s = Checked(dot())
+    tiled(s, 8)
+    s.refuses("""
+        tensorize('j_1', 'dot_8x4_pairs_u8s8'): `dot_8x4_pairs_u8s8` needs a block with narrow_pairs=True
+            8 |     for i, j_0, ko, j_1, ki in T.grid(7, 4, 5, 8, 4):
+              |                     ^^^ without it
+          hint: annotate('C', 'narrow_pairs', True) says that it holds
+    """)
     s = Checked(elementwise(7, 16))
     s.refuses("""
         tensorize('i1', 'fma_16_f32'): `i1` is not what `fma_16_f32` computes: it has both `B` and `A` for `C` of the description
