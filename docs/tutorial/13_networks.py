@@ -95,7 +95,9 @@ functions = {
 }
 
 
-found = tir.tune_tasks(list(functions.values()), "llvm -mcpu x86-64-v3 -num-cores 1", trials=96, measurer=falling, policy="random", model="none")
+found = tir.tune_tasks(
+    list(functions.values()), "llvm -mcpu x86-64-v3 -num-cores 1", trials=96, measurer=falling, policy="random", model="none"
+)
 rounds = [r.task for r in found.rounds]
 print(rounds)
 print(f"3 · t₁ + t₂ = {found.objective * 1e6:.0f} µs")
