@@ -4,7 +4,7 @@ A buffer in scope `warp` is declared as a matrix. A nest annotated `instruction`
 execute together: a product of small matrices, or a load of a tile from shared memory. The instruction fixes the layout of a tile
 in the lanes' registers (PTX ISA, "Warp Level Matrix Instructions"). Nests that access the same buffer element by element follow
 it: each lane runs the iterations whose elements it holds. A buffer with a number for each row has these in all lanes of the row,
-which reduce a row together by shuffles. So they copy rows to a layout in which each has the whole row.
+which reduce a row together by shuffles. By shuffles a copy, too, may give each lane of a row all its elements.
 """
 
 from __future__ import annotations
