@@ -57,7 +57,7 @@ class Begins(Protocol):
 
 
 @runtime_checkable
-class Explains(Protocol):
+class ExplainsCandidates(Protocol):
     """A policy that explains the predictions of its model."""
 
     def explanation(self, candidate: Candidate) -> dict[str, float]:

@@ -27,7 +27,7 @@ from tir.verify import check
 
 from ..measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, WorkerError
 from ..measure.protocol import OtherDevices
-from ..policy.protocol import Begins, Evolves, Explains, Policy, Scored, Sketched, WarmStarts
+from ..policy.protocol import Begins, Evolves, ExplainsCandidates, Policy, Scored, Sketched, WarmStarts
 from ..policy.ranking import correlation
 from ..policy.warm_start import examples, is_of
 from ..records import Records
@@ -164,7 +164,7 @@ class Session:
         if self._measurer is not None:
             self._journal.problem = self._journal.problem or self._measurer.remark
         best = self.best
-        if isinstance(self._policy, Explains) and best is not None:
+        if isinstance(self._policy, ExplainsCandidates) and best is not None:
             self._journal.explanation = self._policy.explanation(best.candidate)
         result = self._journal.result(interrupted)
         self._journal.emit(Finished(result))

@@ -53,7 +53,7 @@ def schedule(func: PrimFunc, gpu: GPU | str = "sm_90", tf32: bool = False) -> Sc
     s = OpenSchedule(func, Device(GPU.of(gpu) if isinstance(gpu, str) else gpu), [b.name for b in blocks(func)], at_seed=True)
     plain_loops(s)
     for name in s.pending if tf32 else ():
-        if products.matches(s.block(name)) is not None:
+        if products.matched_product(s.block(name)) is not None:
             s.annotate(name, tensor_cores.TF32, True)
     while s.pending:
         block = s.pending.pop()

@@ -87,7 +87,7 @@ TILES = (
 )  # fmt: skip
 
 
-def matches(block: Block) -> Contraction | None:
+def matched_product(block: Block) -> Contraction | None:
     """The block as a contraction of factors that may be converted first, each used for several elements of the result, which are
     sums of several products."""
     c = contraction(block, units=True)
@@ -95,8 +95,8 @@ def matches(block: Block) -> Contraction | None:
 
 
 def product(s: Schedule, block: str) -> Contraction:
-    """A block that `matches`, as a contraction."""
-    c = matches(find_block(s.func, block))
+    """The contraction of a block that is a `matched_product`."""
+    c = matched_product(find_block(s.func, block))
     assert c is not None
     return c
 
@@ -176,10 +176,10 @@ class TileThroughShared(Template):
         if not self.ours or block in s.partial:
             return Verdict.ONLY
         shared = few_results(b, s.target.machine) and reduces_along_memory(b)  # the threads of a result might reduce it together
-        return Verdict.APPLY if shared or matches(b) is None else Verdict.ONLY
+        return Verdict.APPLY if shared or matched_product(b) is None else Verdict.ONLY
 
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
-        c = matches(s.block(block))
+        c = matched_product(s.block(block))
         tile = seed(c, s.target.machine) if self.ours and c is not None and is_matrices(c) else None
         yield self.name, lambda new: build(new, block, tile, self.ours)
 
@@ -198,7 +198,7 @@ class _TiledAxis:
 
 def build(s: OpenSchedule, block: str, tile: BlockTile | None = None, ours: bool = True) -> None:
     """Tile a block, its epilogue behind it, and bind it to blocks and threads. `tile` is a matrix product's seed."""
-    c = matches(s.block(block)) if tile is not None else None
+    c = matched_product(s.block(block)) if tile is not None else None
     copies = {s.cache_read(block, buffer, "shared"): buffer for buffer in _read_once(s.block(block))}
     after = accumulate(s, block, "local")
     for copy in copies:

@@ -21,8 +21,7 @@ from ..block_analysis import epilogue, is_elementwise, reuses_data, size, stored
 from ..rowwise import Rows, allow_reciprocals, by_rows, written_axes
 from ..template import Template, Verdict
 from .launch import inline_stage, reduces_along_memory
-from .products import few_results
-from .products import matches as product
+from .products import few_results, matched_product
 
 STREAMING_THREADS = 256  # threads of a row that is too long for registers, at the seed
 MAX_HELD_ELEMENTS = 64  # most elements that a thread holds in registers, of all arrays together
@@ -92,7 +91,7 @@ def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
         b = s.block(name)
         if b.init is None or not all(isinstance(it.extent, Const) for it in b.iters):
             return False
-        return (product(b) is not None if ours else reuses_data(b)) and not few_results(b, s.target.machine)
+        return (matched_product(b) is not None if ours else reuses_data(b)) and not few_results(b, s.target.machine)
 
     last = s.block(block)
     rank = _rank(last)

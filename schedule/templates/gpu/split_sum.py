@@ -16,7 +16,7 @@ from ..block_analysis import Contraction, loop_of, size
 from ..template import Template, Verdict
 from . import rows
 from .launch import reduces_along_memory
-from .products import matches, product
+from .products import matched_product, product
 from .windows import as_matrices, channels, unscheduled_epilogue, with_channels_last
 
 GOOD_TILE_EDGE = 64  # rows and columns of a tile that uses an SM well
@@ -45,7 +45,7 @@ class SplitSum(Template):
 
     def _part_counts(self, s: OpenSchedule, block: str) -> list[int]:
         """The numbers of parts to cut a sum into, the formula's first; none if it is short, or there are results enough."""
-        c = matches(s.block(block))
+        c = matched_product(s.block(block))
         n = 1 if c is None else seed(c, s.target.machine)
         if c is None or n == 1:
             return []
@@ -87,7 +87,7 @@ class SumInStages(Template):
 def stages(s: OpenSchedule, block: str, gpu: GPU) -> int:
     """The number of parts of a block's outermost sum; 1 for a product, enough results, few or a prime number of steps."""
     b = s.block(block)
-    if b.init is None or block in s.scheduled or block in s.partial or matches(b) is not None:
+    if b.init is None or block in s.scheduled or block in s.partial or matched_product(b) is not None:
         return 1
     if not s.own_loops(block) or not all(isinstance(it.extent, Const) for it in b.iters):
         return 1

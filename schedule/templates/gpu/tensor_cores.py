@@ -30,8 +30,7 @@ from .launch import (
     pad,
     source_of,
 )
-from .products import BlockTile, choose, is_matrices, padded_length
-from .products import matches as product
+from .products import BlockTile, choose, is_matrices, matched_product, padded_length
 
 TF32 = "tf32"  # an annotation of a block: its factors may be rounded to 10 bits of mantissa
 MIN_EXTENT = 16  # least rows, columns and steps of a product that are worth a tile
@@ -82,7 +81,7 @@ def matches(block: Block, exact: bool = False) -> tuple[Contraction, TensorCoreI
 
     float32 has one only where the block is annotated `tf32`, or else the multiply-adds of a warp if `exact`.
     """
-    c = product(block)
+    c = matched_product(block)
     if c is None or not is_matrices(c) or min(size(c.rows), size(c.columns), size(c.reduction)) < MIN_EXTENT:
         return None
     factors, accumulators = {c.left.buffer.dtype, c.right.buffer.dtype}, c.store.buffer.dtype

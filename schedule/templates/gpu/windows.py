@@ -23,7 +23,7 @@ from tir.traverse import blocks, loads, variables
 
 from ..block_analysis import Contraction, at_axes, counted, epilogue, is_elementwise, stored
 from ..template import Template, Verdict
-from .products import is_matrices, matches, product
+from .products import is_matrices, matched_product, product
 
 LEAST_COPY_BYTES = 4  # that `cp.async` moves
 MAX_NARROW_BYTES = 2  # bytes of an element that `cp.async` does not copy alone
@@ -42,7 +42,7 @@ class WindowsAsMatrices(Template):
     def applies(self, s: OpenSchedule, block: str) -> Verdict:
         if block in s.scheduled or not s.own_loops(block):
             return Verdict.SKIP
-        c = matches(s.block(block))
+        c = matched_product(s.block(block))
         return Verdict.SKIP if c is None or is_matrices(c) else Verdict.APPLY
 
     def _write(self, s: OpenSchedule, c: Contraction, steps_last: bool = False) -> None:
@@ -59,7 +59,7 @@ def channels(s: OpenSchedule, block: str) -> str | None:
     """The longest axis of a sum that is an index of both factors alone, if its elements fill whole asynchronous copies and are
     too narrow to be copied one by one; None where the device has no such copies, and where they suit the factors as they are:
     of matrices, and of windows of one element in rows that consist of copies."""
-    c = matches(s.block(block))
+    c = matched_product(s.block(block))
     if c is None or not s.target.machine.modern or is_matrices(c):
         return None
     nbytes = max(dtypes.nbytes(x.dtype) for x in (c.left, c.right))

@@ -209,7 +209,7 @@ def test_a_product_is_no_stage_of_rows():
 @pytest.mark.parametrize("size", [64, 512, 2048])
 def test_registers_are_kept_for_two_blocks_unless_tiles_need_them(left, right, size):
     func = product(size, size, size, left, right)
-    c = products.matches(find_block(func, "C"))
+    c = products.matched_product(find_block(func, "C"))
     tile = products.seed(c, TARGET.machine)
     across = products._lies_across(c) and products._accumulators(tile, c) == products.MAX_ACCUMULATORS
     found = re.search(r'"resident_blocks": (\d)', tir.default_schedule(func, TARGET).func.script())
