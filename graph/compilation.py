@@ -38,6 +38,7 @@ from .network import Network
 from .ops.loops import MIN_LOOPED_STEPS
 from .passes import PASSES, Pass, optimize
 from .passes.channels import convolve_channels_last
+from .passes.dequantised import transpose_dequantised
 from .passes.integers import adds_pairs, in_fewer_cycles
 from .passes.loops import write_out_loops
 from .passes.precision import Precision, in_precision
@@ -320,7 +321,7 @@ def passes_for(target: Target) -> tuple[Pass, ...]:
     def stay_narrow(graph: Graph) -> Graph:
         return keep_weights_narrow(graph, *dot_lanes(target))
 
-    return stay_integers, stay_narrow, *PASSES
+    return transpose_dequantised, stay_integers, stay_narrow, *PASSES
 
 
 def last_passes(target: Target, winograd: bool = True, forms: Mapping[str, str] | None = None) -> tuple[Pass, ...]:

@@ -1,4 +1,4 @@
-"""Dequantised weights that no product of integers has taken become constants of floats."""
+"""Dequantised weights: transposed as integers for products of integers, and constants of floats where none has taken them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,22 @@ import numpy as np
 from ..ir import Call, Graph, Value
 from .integers import along, quantised
 from .rewriting import Rewriting, rewrite
+
+
+def transpose_dequantised(graph: Graph) -> Graph:
+    """Read a dequantised transpose of a constant matrix in place of a transpose of the dequantised matrix."""
+
+    def rule(r: Rewriting, call: Call) -> list[Call] | None:
+        made = r.producer(call.values[0], "DequantizeLinear") if call.operator == "Transpose" else None
+        if made is None or len(made.values[0].shape) != 2:
+            return None
+        if call.attribute("perm", (1, 0)) != (1, 0) or any(len(v.shape) == 2 and r.known(v) is None for v in made.values):
+            return None
+        turned = [r.transposed(v) if len(v.shape) == 2 else v for v in made.values]
+        attributes = dict(made.attributes) | {"axis": 1 - made.attribute("axis", 1) % 2}
+        return [r.call("DequantizeLinear", turned, [call.outputs[0]], **attributes)]
+
+    return rewrite(graph, rule)
 
 
 def fold_dequantised(graph: Graph) -> Graph:

@@ -17,12 +17,20 @@ from tir import dtypes
 
 from ..builder import Builder, Writer, first_fitting
 from ..ir import GraphError, Value, type_text
-from ..ops import alternatives
+from ..ops import Operator, alternatives
+from ..passes.integers import BYTES
 from ..sizes import OpenInput
 from . import aten  # noqa: F401 (registers the operators)
 
 IGNORED = ("copy", "device", "layout", "memory_format", "non_blocking", "pin_memory")  # of keywords: a graph has no such choices
 WITHOUT_RESULT = ("aten._assert_async", "aten._assert_scalar", "aten._assert_tensor_metadata", "aten.sym_constrain_range")
+DEQUANTISE = (
+    "quantized_decomposed.dequantize_per_tensor",
+    "quantized_decomposed.dequantize_per_channel",
+    "quantized_decomposed.dequantize_per_channel_group",
+    "torchao.dequantize_affine",
+)
+PRODUCTS = ("aten.mm", "aten.addmm", "aten.linear")
 HOW_TO_ADD = 'an operator can be added: @graph.composite("NAME.OVERLOAD", domain="aten"), docs/torch.md'
 LONGEST_SOURCE = 80  # letters of a line of source in an error
 
@@ -83,6 +91,24 @@ class Importer(Builder):
             self.tensors[id(given)] = given, self.constant(array_of(given), name=self.names.get(id(given), "constant"))
         return self.tensors[id(given)][1]
 
+    def called(
+        self,
+        found: Operator,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, Any],
+        outputs: Sequence[str] | str,
+        opset: int = 0,
+        fold: bool = True,
+    ) -> tuple[Value, ...]:
+        """As in `Builder`, but weights of 8 bits stay integers, which products may read."""
+        weight = inputs[0] if inputs else None
+        if weight is not None and weight.dtype in BYTES and min(weight.shape, default=1) > 1 and self.known(weight) is not None:
+            if found.name == "Cast" and attributes["to"] == "float32":
+                found, attributes = alternatives("DequantizeLinear")[0], {}
+                inputs = weight, self.constant(1.0, "float32")
+            fold = fold and found.name != "DequantizeLinear"
+        return super().called(found, inputs, attributes, outputs, opset, fold)
+
     def _looked_up(self, argument: Any, known: Mapping[torch.fx.Node, Any]) -> Any:
         """An argument of a node with what is known in place of nodes."""
         return torch.fx.node.map_arg(argument, lambda n: known[n])
@@ -96,10 +122,10 @@ class Importer(Builder):
             if any(isinstance(v, Value) for v in (*args, *kwargs.values())):  # arithmetic on a number that is not known
                 return self._stand_in(node)
             return node.target(*args, **kwargs)  # type: ignore[operator]
-        if not any(isinstance(v, Value) for v in leaves) and _is_function(node.target):
+        name = operator_name(node)
+        if not any(isinstance(v, Value) for v in leaves) and _is_function(node.target) and not _gives_weights(node, args):
             with torch.no_grad():
                 return node.target(*args, **kwargs)
-        name = operator_name(node)
         if name.startswith(WITHOUT_RESULT):
             return None
         if not alternatives(name):
@@ -264,6 +290,13 @@ def _whole(tensor: Any, strided: Sequence[Any]) -> bool:
     """True for a tensor without gaps that begins where `strided`, arguments of as_strided, count from."""
     *_, offset = (*strided, None) if len(strided) < 4 else strided
     return isinstance(tensor, torch.Tensor) and tensor.is_contiguous() and (offset is None or tensor.storage_offset() == 0)
+
+
+def _gives_weights(node: torch.fx.Node, args: Sequence[Any]) -> bool:
+    """True for a node that makes floats, which products may read, of a constant tensor of bytes."""
+    name = operator_name(node)
+    known = name in DEQUANTISE or (name == "aten._to_copy" and all(operator_name(user) in PRODUCTS for user in node.users))
+    return known and isinstance(args[0], torch.Tensor) and args[0].dtype in (torch.int8, torch.uint8)
 
 
 def _attribute(module: torch.nn.Module, target: Any) -> Any:

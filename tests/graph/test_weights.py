@@ -11,6 +11,7 @@ from graph import Builder
 from graph.compilation import passes_for
 from graph.fusion import fuse
 from graph.ir import Graph
+from graph.ops import find
 from graph.ops.unpacked import MAX_BLOCK, byte_codes, middle, packed
 from graph.passes import optimize
 from graph.passes import weights as graph_weights
@@ -361,3 +362,21 @@ def test_a_table_of_embeddings_that_makes_scores_is_held_once(bits, zeros, colum
     if panels:
         kinds = [str(a.dtype) for a in held.constants.values()]
         assert sorted(kinds) == sorted(["uint8", "float16", *([zeros] if zeros else [])])
+
+
+@pytest.mark.parametrize("block", [0, 32])
+def test_weights_are_narrow_behind_a_transpose(block):
+    """As torch writes them, a row of weights for each column of the result."""
+    case = Case(3, 64, 48, block)
+    builder = Builder()
+    weights, scales = (
+        builder.constant(np.ascontiguousarray(a.T)) for a in (case.numbers, case.scales if block else case.scales[0])
+    )
+    numbers = builder.called(
+        find("DequantizeLinear"), [weights, scales], {"axis": int(block > 0), "block_size": block}, "real", fold=False
+    )
+    y = builder("MatMul", builder.input("x", case.x.shape, "float32"), builder("Transpose", *numbers, perm=(1, 0)))
+    narrow = optimize(builder.graph(y), passes_for(tir.Target(FLOATS)))
+    assert [c.operator for c in narrow.calls if "Product" in c.operator] == ["BlockProduct" if block else "ByteProduct"]
+    (found,) = evaluate(narrow, [case.x])
+    assert np.all(np.abs(found - case.exact) <= 64 * UNIT * case.size)

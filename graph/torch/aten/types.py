@@ -14,6 +14,7 @@ from ...ir import Value
 from ...ops.registry import Apply, composite
 
 DOMAIN = "aten"
+OTHER_DOMAINS = ("prims.", "quantized_decomposed.", "tir.", "torchao.")
 Table = dict[str, Callable[..., Any]]  # composites, by the names of their overloads with spaces between them
 NUMBERS = {bool: "bool", int: "int64", float: "float32"}  # the element types that Python's numbers stand for
 
@@ -23,7 +24,7 @@ def aten(*names: str) -> Callable[[Callable], Callable]:
 
     def register(define: Callable) -> Callable:
         for name in names:
-            composite(name, domain="" if name.startswith(("prims.", "tir.")) else DOMAIN)(define)
+            composite(name, domain="" if name.startswith(OTHER_DOMAINS) else DOMAIN)(define)
         return define
 
     return register

@@ -8,7 +8,7 @@ import pytest
 import graph.torch.aten  # noqa: F401 (registers the operators)
 from graph import Builder, GraphError
 from graph.reference import evaluate
-from graph.torch.aten.types import promoted
+from graph.torch.aten.types import OTHER_DOMAINS, promoted
 
 RNG = np.random.default_rng(0)
 
@@ -39,6 +39,10 @@ def put(x, places, values, add=False):
 X, Y, N, B = real(3, 5, 7), real(5, 1), whole(3, 7), truth(3, 7)
 TENTH, HALF = np.float32(0.1), np.array([300, 0, 6e-5], "float16")
 ROWS, COLUMNS = np.array([2, 0, -1, 1]), np.array([[6], [0]])
+
+PT2E = "quantized_decomposed"
+BYTES, HALVES = whole(4, 6, low=-128, high=128, dtype="int8"), (whole(4, 6, low=-99, high=99) / 2).astype("float32")
+STEPS, GROUPS = np.float32([0.5, 1, 0.25, 2]), np.float32([[1, 2], [3, 4], [5, 6], [7, 8]])
 
 # Operator, operands, those that are named, the result by numpy.
 CASES = [
@@ -141,6 +145,27 @@ CASES = [
     ("masked_scatter", [N, B, np.arange(21)], {}, None),
     ("mm", [X[0], X[1].T], {}, X[0] @ X[1].T),
     ("addmm", [Y[:, 0], X[0], X[1].T], {"beta": 2, "alpha": 0.5}, 2 * Y[:, 0] + 0.5 * X[0] @ X[1].T),
+    ("_int_mm", [BYTES, BYTES.T], {}, BYTES.astype("int32") @ BYTES.T.astype("int32")),
+    ("_weight_int8pack_mm", [HALVES, BYTES, STEPS], {}, HALVES @ (BYTES * STEPS[:, None]).T),
+    (f"{PT2E}.quantize_per_tensor", [HALVES, 0.25, 3, -30, 20, "int8"], {},
+     np.clip(np.round(HALVES / 0.25) + 3, -30, 20).astype("int8")),
+    (f"{PT2E}.quantize_per_tensor.tensor", [HALVES, np.array([0.25]), np.array([3]), 0, 255, "uint8"], {},
+     np.clip(np.round(HALVES / 0.25) + 3, 0, 255).astype("uint8")),
+    (f"{PT2E}.quantize_per_channel", [HALVES, STEPS, np.arange(4), 0, -128, 127, "int8"], {},
+     np.clip(np.round(HALVES / STEPS[:, None]) + np.arange(4)[:, None], -128, 127).astype("int8")),
+    (f"{PT2E}.dequantize_per_tensor", [BYTES, 0.25, 3, -128, 127, "int8"], {}, ((BYTES - 3.0) * 0.25).astype("float32")),
+    (f"{PT2E}.dequantize_per_channel", [BYTES, STEPS, None, 0, -128, 127, "int8"], {"out_dtype": "float16"},
+     (BYTES * STEPS[:, None]).astype("float16")),
+    (f"{PT2E}.dequantize_per_channel_group", [BYTES, GROUPS, np.int8(GROUPS), -8, 7, "int8", 3, "float32"], {},
+     ((BYTES - np.repeat(GROUPS, 3, 1)) * np.repeat(GROUPS, 3, 1)).astype("float32")),
+    (f"{PT2E}.choose_qparams.tensor", [np.float32([-1, 4]), -128, 127, 1e-5, "int8"], {},
+     [np.float64([5 / np.float32(255)]), np.array([-128 + 51])]),
+    (f"{PT2E}.choose_qparams.tensor", [np.float32([3, 4]), 0, 255, 1e-5, "uint8"], {}, [np.float64([4 / np.float32(255)]), np.array([0])]),
+    ("torchao.dequantize_affine", [BYTES, [4, 6], np.float32([[0.5]]), np.int8([[1]]), "int8"], {},
+     ((BYTES - 1.0) * 0.5).astype("float32")),
+    ("torchao.dequantize_affine", [BYTES, [1, 6], STEPS[:, None], np.empty(0, "int8"), "int8"], {},
+     (BYTES * STEPS[:, None]).astype("float32")),
+    ("torchao.dequantize_affine", [BYTES, [1, 3], GROUPS, None, "int8"], {}, (BYTES * np.repeat(GROUPS, 3, 1)).astype("float32")),
     ("topk", [N, 3, 1], {}, None),
     ("sort", [X, 1, True], {}, [-np.sort(-X, 1), np.argsort(-X, 1, kind="stable")]),
     ("native_layer_norm", [X, [7], None, None, 1e-5], {}, None),
@@ -185,7 +210,7 @@ def applied(builder, name, operands, named):
         return [operand(e) for e in v] if isinstance(v, list) else v
 
     values = [operand(v) for v in operands]
-    found = builder(f"aten.{name}", *values, **named)
+    found = builder(name if name.startswith(OTHER_DOMAINS) else f"aten.{name}", *values, **named)
     return given, found if isinstance(found, tuple) else (found,)
 
 
@@ -229,6 +254,8 @@ def test_promotion(operands, wanted):
         ("as_strided", [X, [2, 99], [1, 2], 0], "it reads beyond the 105 elements of its input"),
         ("index.Tensor", [X, [truth(3)]], "an index of conditions gives a shape that depends on data"),
         ("scaled_dot_product_attention", [X, X, X, None, 0.5], "dropout is not supported: call model.eval()"),
+        ("torchao.dequantize_affine", [BYTES, [2, 3], STEPS.reshape(2, 2), None, "int8"],
+         "blocks of [2, 3] are not supported: they may extend along one axis, or along all but one"),
         ("native_batch_norm", [X, None, None, Y[:, 0], Y[:, 0], True, 0.1, 1e-5],
          "batch norms in training are not supported: call model.eval()"),
     ],

@@ -10,6 +10,7 @@ import pytest
 import tir
 from cli.run import main
 from graph import GraphError, OpenGraph
+from graph.compilation import final
 from graph.reference import evaluate
 
 torch = pytest.importorskip("torch")
@@ -417,3 +418,41 @@ def test_a_file_of_a_program_on_the_command_line(tmp_path, capsys):
     np.testing.assert_allclose(y, module(x).numpy(), rtol=1e-5, atol=1e-6)
     assert main([str(tmp_path / "none.pt2")]) == 2
     assert "none.pt2: No such file or directory" in capsys.readouterr().err
+
+
+class Quantised(nn.Module):
+    """A convolution and a linear layer as PT2E leaves them, with weights of bytes by channel."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("filters", torch.randint(-127, 128, (16, 8, 3, 3), dtype=torch.int8))
+        self.register_buffer("weights", torch.randint(-127, 128, (40, 16), dtype=torch.int8))
+        self.bias = nn.Parameter(torch.randn(16))
+        self.register_buffer("scales", torch.rand(40) / 99 + 0.001)
+        self.register_buffer("zeros", torch.zeros(40, dtype=torch.int64))
+
+    def forward(self, x):
+        x = self.bytes(x, 0.02, 128)
+        y = functional.relu(functional.conv2d(x, self.channels(self.filters), self.bias, padding=1))
+        return functional.linear(self.bytes(y.mean((2, 3)), 0.01, 0), self.channels(self.weights))
+
+    def bytes(self, x, *parameters):
+        of_bytes = torch.ops.quantized_decomposed
+        q = of_bytes.quantize_per_tensor(x, *parameters, 0, 255, torch.uint8)
+        return of_bytes.dequantize_per_tensor(q, *parameters, 0, 255, torch.uint8)
+
+    def channels(self, weights):
+        n = len(weights)
+        limits = -127, 127, torch.int8
+        return torch.ops.quantized_decomposed.dequantize_per_channel(weights, self.scales[:n], self.zeros[:n], 0, *limits)
+
+
+def test_quantised_products_are_of_integers():
+    import torch.ao.quantization.fx._decomposed
+
+    model, x = Quantised().eval(), torch.randn(2, 8, 12, 12)
+    graph = final(tir.from_torch(torch.export.export(model, (x,))), tir.Target("llvm -num-cores 1"))
+    assert [c.operator for c in graph.calls].count("IntegerProduct") == 2
+    assert not {"Conv", "MatMul"} & {c.operator for c in graph.calls}
+    for found in (tir.compile(graph)(x)[0], torch.compile(model, backend=backend.compiled)(x)):
+        torch.testing.assert_close(torch.as_tensor(found), model(x), rtol=1e-5, atol=1e-5)
