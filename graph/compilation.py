@@ -24,7 +24,7 @@ from tir.ir import PrimFunc, Var
 from tir.te import Tensor, create_prim_func
 
 from .alternatives import part
-from .donation import donations, fuse_in_place, planned_graph
+from .donation import donations, fuse_in_place, growing, planned_graph
 from .export import save_open
 from .fusion import Group
 from .general import GeneralKernels, Row, is_constant, largest_samples, samples
@@ -49,7 +49,7 @@ from .planned import NotPlanned, OpenPlan, Program, Sample, Survey, is_planned
 from .prepare import Constants, filled, prepared
 from .saved import restored
 from .sizes import OpenGraph
-from .tables import Planned, nearest
+from .tables import ROOM, Planned, nearest
 from .variants import OpenModel
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ def compile(
     open sizes becomes a model for all of them, compiled here for `sizes`, with kernels of open sizes for others (`general`).
 
     `donate` names outputs of a network by the inputs whose memory they take, as {"past": "present"}. A call then changes that
-    input, in the elements that differ alone (see `donation`).
+    input, in the elements that differ alone (see `donation`). An input of open length to which the output appends rows is then
+    a view of the first rows of a longer array (see `growth`).
 
     Raises TypeError for any other computation, GraphError for a malformed graph or an impossible donation, RecordsError for an
     unusable file. Raises ValueError for `sizes` that the function does not have, for another precision or plan, or for a plan
@@ -148,15 +149,17 @@ def compile(
                 return networks.assembled(whole, target, known, objects, plan, donate=donate)
             case OpenGraph():
                 rows = named_rows(computation.sizes, sizes, computation.name) if sizes is not None else []
+                taken = samples(computation.sizes, rows) if rows else []
+                computation = growing(computation, donate or {}, taken)
                 general = GeneralKernels(computation.sizes, target, known, objects) if rows else None
                 variants = _Variants(target, records, objects, plan, winograd, donate, precision, general)
                 if general is not None:
-                    for row in samples(computation.sizes, rows):
+                    for row in taken:
                         variants.learn(computation, row)
-                    variants.complete(computation, largest_samples(computation.sizes, rows))
-                    variants.survey(computation, largest_samples(computation.sizes, rows))
+                    variants.complete(computation, largest_samples(computation.named, rows))
+                    variants.survey(computation, largest_samples(computation.named, rows))
                     variants.plan(computation.sizes)
-                return OpenModel(computation, variants, rows)
+                return OpenModel(computation, variants, [] if ROOM in computation.sizes else rows)
     kind = type(computation).__name__
     raise TypeError(f"compile takes a Graph, such as tir.load_onnx gives, a PrimFunc or a list of tensors, got {kind}")
 
@@ -180,10 +183,11 @@ class _Variants:
 
     def learn(self, graph: OpenGraph, row: Row) -> None:
         """Read the network at a sample of its sizes, unless it refuses them."""
+        row = graph.sampled(row, len(self.surveys))
         read = self._read(graph, row)
         with suppress(GraphError):
             if read is not None and plannable(read):
-                sample = self._sample(read, row)
+                sample = self._sample(read, row, graph.free)
                 own = self.samples.setdefault((sample.ones, sample.structure), [])
                 own.append(sample.sharing(own[0]) if own else sample)
 
@@ -200,11 +204,11 @@ class _Variants:
         at even and odd thirds of the largest."""
         for ones in sorted({ones for ones, _ in self.samples}, key=sorted):
             for read in (
-                {n: (2, most) for n, most in largest.items()},
+                {n: (0, 1, most) if n in graph.free else (2, most) for n, most in largest.items()},
                 {n: (most // 3, most // 3 + 1) for n, most in largest.items()},
             ):
-                for row in product(*([1] if name in ones else both for name, both in read.items())):
-                    self._read(graph, dict(zip(largest, row, strict=True)))
+                for row in product(*([1] if name in ones else values for name, values in read.items())):
+                    self._read(graph, graph.sampled(dict(zip(largest, row, strict=True)), len(self.surveys)))
 
     def complete(self, graph: OpenGraph, largest: Row) -> None:
         """Read the network at random sizes until samples have a plan: where sizes divide those of weights, groups may differ."""
@@ -233,7 +237,7 @@ class _Variants:
         """The network read anew at these sizes: by a plan that gives what was read, or else compiled."""
         program = None
         if self.programs and plannable(known := graph.at(row)):
-            sample = self._sample(known, row)
+            sample = self._sample(known, row, graph.free)
             program = next((p for p in self.programs if p.plan.serves(sample)), None)
         return self.model(graph, row, False) if program is None else program.at(row)
 
@@ -249,10 +253,10 @@ class _Variants:
         with TemporaryDirectory() as folder:
             return restored, (model.save(Path(folder) / "model").read_bytes(),)
 
-    def _sample(self, graph: Graph, row: Row) -> Sample:
+    def _sample(self, graph: Graph, row: Row, free: frozenset[str]) -> Sample:
         read = final(write_out_loops(graph), self.target, self.winograd, self.precision)
         found = donations(read, self.donate or {})
-        return Sample.of(row, planned_graph(read, found), _sharing(fuse_in_place(read, found)), found)
+        return Sample.of(row, planned_graph(read, found), _sharing(fuse_in_place(read, found)), found, free)
 
     def _assembled(self, graph: Graph, row: Row | None) -> Model:
         known = None if row is None or self.general is None else partial(self.general.kernel, row=row)

@@ -7,7 +7,8 @@ output after it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from graphlib import CycleError
 
@@ -16,10 +17,16 @@ from tir.ir import PrimFunc
 from tir.traverse import loaded_names, stores, substatements
 
 from .fusion import Group, fuse
+from .general import fitted
+from .growth import GrowingGraph, Growth, appended
 from .ir import Call, Graph, GraphError, Value, stable_order
 from .ops import definition, find, function, function_name, names, placeholder
 from .ops.indexing import rows_scattered
 from .places import places
+from .sizes import OpenGraph
+from .tables import Row
+
+READ_FOR_GROWTH = 3  # sizes at which the numbers of new rows are compared: two give a polynomial, the third checks it
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,38 @@ def donations(graph: Graph, donate: Mapping[str, str]) -> list[Donation]:
             raise GraphError(f"{graph.name}: `{d.input.name}` is donated, so it cannot be the output {', '.join(also)}, too")
     if len({d.output for d in found}) < len(found):
         raise GraphError(f"{graph.name}: donate gives one output the memory of two inputs")
+    return found
+
+
+def growing(graph: OpenGraph, donate: Mapping[str, str], rows: Iterable[Row]) -> OpenGraph:
+    """The network whose donated inputs are views of buffers with room, where an output appends rows to them (see `growth`); the
+    same network where none does. It is read at some of these sizes."""
+    read: list[tuple[Row, dict[tuple[str, str, int], int]]] = []
+    for row in rows:
+        with suppress(GraphError):
+            found = _appending(graph.at(row), donate)
+            if not found:
+                return graph
+            read.append((row, found))
+        if len(read) == READ_FOR_GROWTH:
+            break
+    growths = []
+    for key in read[0][1] if read else ():
+        added = fitted(graph.sizes, [row for row, _ in read], [found.get(key, 0) for _, found in read])
+        if added is None:
+            raise GraphError(f"{graph.name}: donate {{{key[0]!r}: {key[1]!r}}}: the number of new rows follows from no size")
+        growths.append(Growth(*key, added))
+    return GrowingGraph(graph.name, graph.inputs, graph.outputs, graph.read, tuple(growths)) if growths else graph
+
+
+def _appending(graph: Graph, donate: Mapping[str, str]) -> dict[tuple[str, str, int], int]:
+    """The donated pairs of which an output appends rows to the input, along an axis, and the numbers of these rows."""
+    found = {}
+    inputs, outputs = ({v.name: v for v in values} for values in (graph.inputs, graph.outputs))
+    for given, taken in donate.items():
+        if given in inputs and taken in outputs and (call := appended(graph, inputs[given], outputs[taken])) is not None:
+            axis = call[0].attribute("axis") % len(inputs[given].shape)
+            found[given, taken, axis] = call[1].shape[axis]
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,7 @@ def save(model: Model, path: str | Path, *, compiler: str | None = None) -> Path
 def save_open(model: OpenModel, programs: Sequence[Program], target: Target, path: Path, compiler: str | None = None) -> Path:
     """Write the networks of named sizes of a model, and its plans, as one file for `tir.load`; returns its path. Raises
     ExportError."""
-    if not model.named:
+    if not model.named and not programs:
         raise ExportError(f"save to {str(path)!r}: no sizes of {model.name} were named when it was compiled, so it has no code")
     rows = [dict(zip(model.graph.sizes, key, strict=True)) for key in model.named]
     compiled: list[Any] = [*model.named.values(), *programs]
@@ -96,6 +97,7 @@ def save_open(model: OpenModel, programs: Sequence[Program], target: Target, pat
         "name": model.name,
         "inputs": [(v.name, v.shape, v.dtype) for v in model.graph.inputs],
         "outputs": model.graph.outputs,
+        "growths": [astuple(g) for g in getattr(model.graph, "growths", ())],
         "networks": networks,
         "weights": ends[-1],
         "blocks": {base: (end - _pages(b.nbytes), b.nbytes) for (base, b), end in zip(blocks.items(), ends, strict=True)},

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement, product
+from itertools import combinations, combinations_with_replacement, product
 from math import prod
 
 import numpy as np
@@ -30,7 +30,7 @@ from tir.script import parse
 from tir.verify.bounds import refuse_out_of_bounds
 
 from .kernels import NAME_DIGITS, CompiledFunction, GroupKernel, encoded, main_and_preparation
-from .tables import Polynomial, Row
+from .tables import Polynomial, Row, polynomial_value
 
 SAMPLES_PER_SIZE = 3  # values of each size at which functions are compared: as many as a polynomial of degree 2 has coefficients
 MAX_SAMPLES = 7  # combinations of these values that are compared: one more than a polynomial of two sizes has coefficients
@@ -210,11 +210,6 @@ def is_constant(formula: Polynomial) -> bool:
     return all(not product for product, _ in formula)
 
 
-def polynomial_value(formula: Polynomial, row: Row) -> int:
-    """The value of a polynomial at some sizes."""
-    return sum(factor * prod(row[name] for name in names) for names, factor in formula)
-
-
 def fitted(names: Sequence[str], rows: Sequence[Row], values: Sequence[int]) -> Polynomial | None:
     """The simplest polynomial with integer factors that has these values; None without one."""
     if len(set(values)) == 1:
@@ -236,4 +231,7 @@ def _bases(names: Sequence[str]) -> Iterator[list[tuple[str, ...]]]:
     yield [()]
     yield from ([p] for p in products[1:])
     yield from ([(), p] for p in products[1:])
+    if len(names) > 2:  # more than the samples have all factors of
+        yield [(), *((name,) for name in names)]
+        yield from ([*few] for count in (2, 3) for few in combinations(products, count))
     yield products

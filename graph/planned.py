@@ -29,13 +29,13 @@ from tir.arrays import content
 
 from .donation import Donation
 from .fusion import Group
-from .general import Numbers, fitted, is_constant, polynomial_value
+from .general import Numbers, fitted, is_constant
 from .ir import Graph, Value
 from .kernels import GroupKernel
 from .memory import ARENA, MemoryPlan, input_base, lifetimes, output_base
 from .model import checked_entry, loaded
 from .places import Places, places
-from .tables import Coverage, Formulas, Polynomial, Row, TableProgram, Tables, leading, octagon, ones_of, sized_elements
+from .tables import Coverage, Formulas, Polynomial, Row, TableProgram, Tables, leading, ones_of, polynomial_value, sized_elements
 
 TABLE = "table"  # the block of the words of a size, and of the constants that follow from it
 MAX_FITTED_ELEMENTS = 16  # elements of a constant that may be polynomials of the sizes, as those of a shape
@@ -56,21 +56,24 @@ class Sample:
     values: tuple[Value, ...]
     inside: Places
     numbers: tuple[Numbers, ...]
+    free: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, row: Row, graph: Graph, groups: Sequence[Group], found: Sequence[Donation]) -> Sample:
+    def of(
+        cls, row: Row, graph: Graph, groups: Sequence[Group], found: Sequence[Donation], free: frozenset[str] = frozenset()
+    ) -> Sample:
         """The sample of a graph without the calls of donations."""
         inside = places(graph)
         read = [v for g in groups for v in (*g.inputs, *g.outputs)]
         named = dict.fromkeys([*graph.inputs, *read, *graph.outputs])
         values = tuple(dict.fromkeys([*named, *(inside[v].root for v in named)]))
         texts = {func: Numbers.of(func) for func in dict.fromkeys(g.func for g in groups)}
-        return cls(row, graph, tuple(groups), tuple(found), values, inside, tuple(texts[g.func] for g in groups))
+        return cls(row, graph, tuple(groups), tuple(found), values, inside, tuple(texts[g.func] for g in groups), free)
 
     @cached_property
     def ones(self) -> frozenset[str]:
         """The sizes that are 1: they have no loops, so functions differ from those at larger sizes."""
-        return ones_of(self.row)
+        return ones_of(self.row, self.free)
 
     @cached_property
     def structure(self) -> tuple:
@@ -214,7 +217,7 @@ class OpenPlan:
     def survey(self, surveys: Sequence[Survey]) -> None:
         """Find the sizes that the plan covers: those between surveys that agree with its polynomials; none if a survey between
         these disagrees."""
-        own = [s for s in surveys if ones_of(s.row) == self.ones]
+        own = [s for s in surveys if ones_of(s.row, self.largest.free) == self.ones]
         known = {tuple(s.row.values()): s for s in own}
         first = [known[tuple(row.values())] for row in self.rows]
         read = [s.numbers for s in first if s.numbers is not None]
@@ -235,7 +238,7 @@ class OpenPlan:
             )
 
         agreeing = [agrees(s) for s in own]
-        within = np.array([self._octagon(s.row) for s, agreed in zip(own, agreeing, strict=True) if agreed])
+        within = np.array([self.coverage.octagon(s.row) for s, agreed in zip(own, agreeing, strict=True) if agreed])
         covered = self._covering(tuple(within.min(0).tolist()), tuple(within.max(0).tolist()))
         if not any(s.row in covered for s, agreed in zip(own, agreeing, strict=True) if not agreed):
             self.coverage = covered
@@ -255,14 +258,12 @@ class OpenPlan:
             return all(polynomial_value(self._formula(others), row) == n for n, *others in columns)
         return False
 
-    def _octagon(self, row: Row) -> list[int]:
-        return octagon([row[name] for name in self._open])
-
     def _covering(self, least: tuple[int, ...] = (), most: tuple[int, ...] = ()) -> Coverage:
         """The sizes between these bounds. Constants that follow from sizes limit them to the largest ones of samples."""
         bounded = self._open if any(map(self.is_open, self.constants)) else ()
         limits = {name: max(row[name] for row in self.rows) for name in bounded}
-        return Coverage(self.names, tuple(sorted(self.ones)), least, most, limits, tuple(self.rows))
+        ones, free = (tuple(sorted(names)) for names in (self.ones, self.largest.free))
+        return Coverage(self.names, ones, least, most, limits, tuple(self.rows), free)
 
     def serves(self, sample: Sample) -> bool:
         """True where the plan gives what was read at these sizes."""

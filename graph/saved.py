@@ -27,6 +27,7 @@ from codegen.runtime.memory import DECLINED, address, aligned_memory
 from tir.dtypes import storage
 
 from .arguments import overlap
+from .growth import GrowingGraph, Growth
 from .ir import Graph, GraphError, Value
 from .network import Entry, Network
 from .sizes import OpenGraph, OpenInput
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from .variants import OpenModel
 
 MAGIC = b"tirmodel"
-FORMAT = 2  # version of the description; a file of another one is refused
+FORMAT = 3  # version of the description; a file of another one is refused
 LENGTH_BYTES = 8  # bytes of the length of the description
 WRITTEN_BYTES = 1 << 25  # bytes that are written at a time: Linux keeps parts of a file in large pages if it gets them at once
 PAGE_BYTES = 4096  # bytes of a page of memory: weights begin at one, so that they can be mapped
@@ -243,7 +244,9 @@ def _open_model(file: _File) -> OpenModel:
         raise GraphError(f"{found['name']}: the file has machine code alone, no graph")
 
     inputs = tuple(OpenInput(name, tuple(shape), dtype) for name, shape, dtype in found["inputs"])
-    graph = OpenGraph(found["name"], inputs, tuple(found["outputs"]), read)
+    network = found["name"], inputs, tuple(found["outputs"]), read
+    growths = tuple(Growth(*g) for g in found["growths"])
+    graph = GrowingGraph(*network, growths) if growths else OpenGraph(*network)
     return OpenModel(graph, variants, [dict(named) for named in variants.named])
 
 

@@ -6,7 +6,7 @@ give the table of a size, the sizes at which they hold, and the network that cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import log, prod
@@ -20,6 +20,8 @@ from tir.arrays import content
 
 from .ir import Value
 from .network import Entry, Network
+
+ROOM = "room of buffers"  # the size that is the length of buffers of caches that grow (see `growth`)
 
 Row = Mapping[str, int]
 Polynomial = tuple[tuple[tuple[str, ...], int], ...]  # terms: the names of the sizes in a product, and its factor
@@ -63,8 +65,14 @@ def sized_elements(elements: Formulas, sizes: Sequence[int], like: np.ndarray) -
     return np.array(elements(sizes)).astype(like.dtype).reshape(like.shape)
 
 
-def ones_of(row: Row) -> frozenset[str]:
-    return frozenset(name for name, size in row.items() if size == 1)
+def polynomial_value(formula: Polynomial, row: Row) -> int:
+    """The value of a polynomial at some sizes."""
+    return sum(factor * prod(row[name] for name in names) for names, factor in formula)
+
+
+def ones_of(row: Row, free: Collection[str] = ()) -> frozenset[str]:
+    """The sizes that are 1, without those of no loop."""
+    return frozenset(name for name, size in row.items() if size == 1 and name not in free)
 
 
 def octagon(sizes: Sequence[int]) -> list[int]:
@@ -76,7 +84,8 @@ def octagon(sizes: Sequence[int]) -> list[int]:
 @dataclass(frozen=True)
 class Coverage:
     """The sizes that a plan covers, none without `least`. Those named in `ones` are 1; the others have an `octagon` between
-    `least` and `most`, and are at most their `limits`. `rows` are the sizes of the samples."""
+    `least` and `most`, and are at most their `limits`. `rows` are the sizes of the samples. Those that are `free` are never
+    taken for 1; ROOM, which only strides follow from, may be any."""
 
     names: tuple[str, ...]
     ones: tuple[str, ...]
@@ -84,25 +93,29 @@ class Coverage:
     most: tuple[int, ...]
     limits: Row
     rows: tuple[Row, ...]
+    free: tuple[str, ...] = ()
 
     @property
     def open(self) -> list[str]:
-        return [name for name in self.names if name not in self.ones]
+        return [name for name in self.names if name not in self.ones and name != ROOM]
 
     def __contains__(self, row: Row) -> bool:
-        if not self.least or ones_of(row) != frozenset(self.ones) or any(row[n] > most for n, most in self.limits.items()):
+        if not self.least or ones_of(row, self.free) != frozenset(self.ones):
             return False
-        at = octagon([row[name] for name in self.open])
-        return all(a <= n <= b for a, n, b in zip(self.least, at, self.most, strict=True))
+        within = all(a <= n <= b for a, n, b in zip(self.least, self.octagon(row), self.most, strict=True))
+        return within and all(row[name] <= self.limits.get(name, row[name]) for name in self.open)
+
+    def octagon(self, row: Row) -> list[int]:
+        return octagon([row[name] for name in self.open])
 
     def distance(self, row: Row) -> float:
-        """The distance to the nearest sample: the sum of the magnitudes of the logarithms of the ratios of sizes."""
-        return min(sum(abs(log(row[name] / other[name])) for name in self.names) for other in self.rows)
+        """The distance to the nearest sample: the sum of the magnitudes of the logarithms of the ratios of sizes, each plus 1."""
+        return min(sum(abs(log((row[name] + 1) / (other[name] + 1))) for name in self.names) for other in self.rows)
 
     def __str__(self) -> str:
         """The ranges of the sizes."""
         between = dict(zip(self.open, zip(self.least, self.most, strict=True), strict=False))
-        ranges = ((n, *between.get(n, (1, 1))) for n in self.names)
+        ranges = ((n, *between.get(n, (1, 1))) for n in self.names if n != ROOM)
         return ", ".join(f"{n} = {a}" if a == b else f"{n} = {a} to {min(b, self.limits.get(n, b))}" for n, a, b in ranges)
 
 

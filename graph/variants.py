@@ -8,13 +8,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
+import numpy as np
+
 from tir.arrays import host_array
 
 from .arguments import given_in_order
+from .growth import GrowingGraph
 from .ir import GraphError
 from .network import Network, Profile
 from .sizes import OpenGraph
-from .tables import Planned
+from .tables import ROOM, Planned
 
 MAX_KEPT_VARIANTS = 64  # variants of sizes that were not named; the one made first is dropped first
 
@@ -104,8 +107,18 @@ class OpenModel:
         model = self._by_shapes[tuple(shapes)] = self._network(self.graph.sizes_of(shapes))
         return model, given
 
+    def _in_room(self, graph: GrowingGraph, inputs: tuple) -> tuple[Network, list[Any], Callable[[list[Any]], list[Any]]]:
+        """The network for these inputs, they with whole buffers in place of views, and a function that gives outputs as views."""
+        given = given_in_order(graph, inputs)
+        sizes = graph.sizes_of([tuple(np.shape(a)) for a in given])
+        whole, room = graph.buffers(given, sizes)
+        return self._network(sizes | {ROOM: room}), whole, lambda outputs: graph.views(given, sizes, outputs)
+
     def __call__(self, *inputs, out: Any = None) -> list[Any]:
         """The outputs for inputs of any sizes; otherwise as `Model.__call__`."""
+        if isinstance(self.graph, GrowingGraph):
+            network, whole, views = self._in_room(self.graph, inputs)
+            return views(network(*whole, out=out))
         try:
             model = self._by_shapes[tuple([a.shape for a in inputs])]
         except (AttributeError, KeyError, TypeError):
@@ -115,11 +128,18 @@ class OpenModel:
 
     def bind(self, *inputs, outputs: Any = None) -> Callable[[], list[Any]]:
         """The call with these arrays as a function without arguments, as `Model.bind`."""
+        if isinstance(self.graph, GrowingGraph):
+            network, whole, views = self._in_room(self.graph, inputs)
+            call = network.bind(*whole, outputs=outputs)
+            return lambda: views(list(call()))
         model, given = self._variant(inputs)
         return model.bind(*given, outputs=outputs)
 
     def profile(self, *inputs, runs: int = 10) -> Profile:
         """The profile of a call, as `Model.profile`."""
+        if isinstance(self.graph, GrowingGraph):
+            network, whole, _ = self._in_room(self.graph, inputs)
+            return network.profile(*whole, runs=runs)
         model, given = self._variant(inputs)
         return model.profile(*given, runs=runs)
 

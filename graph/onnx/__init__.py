@@ -22,16 +22,16 @@ from .weights import weights
 if TYPE_CHECKING:
     import onnx
 
-Shapes = Mapping[str, Sequence[int] | int]
+Shapes = Mapping[str, Sequence[int] | int | str]
 
 
 def load_onnx(source: str | Path | onnx.ModelProto, shapes: Shapes | None = None) -> Graph | OpenGraph:
     """The graph of an ONNX file or of an `onnx.ModelProto`; a graph of open sizes where the shapes of inputs are not all known.
 
-    `shapes` gives shapes that the file leaves open, by the names of inputs, and sizes by theirs. External constants are mapped
-    from their files. Raises GraphError for a file that is not ONNX, weights that are cut off, and shapes that are unknown or
-    contradict the file. One GraphError lists all nodes that are not supported. Raises FileNotFoundError without the file,
-    ImportError without onnx.
+    `shapes` gives shapes that the file leaves open, by the names of inputs, and sizes by theirs, as numbers or as sums of
+    others, such as "past + new". External constants are mapped from their files. Raises GraphError for a file that is not ONNX,
+    weights that are cut off, and shapes that are unknown or contradict the file. One GraphError lists all nodes that are not
+    supported. Raises FileNotFoundError without the file, ImportError without onnx.
     """
     if not isinstance(shapes, (Mapping, type(None))):
         raise TypeError(f"load_onnx: shapes is a dict of shapes by the names of inputs, got {shapes!r}")

@@ -94,7 +94,7 @@ class Importer(Builder):
         self._check_nodes()
         self._raise_problems()
 
-    def imported(self, shapes: Mapping[str, Sequence[int] | int]) -> Graph:
+    def imported(self, shapes: Mapping[str, Sequence[int] | int | str]) -> Graph:
         """The graph for these shapes of inputs that the file leaves open."""
         self.check()
         for name, array in weights(self.proto, self.file, self.folder).items():

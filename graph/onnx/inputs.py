@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-def stated(graph: onnx.GraphProto, file: str, given: Mapping[str, Sequence[int] | int]) -> tuple[OpenInput, ...]:
+def stated(graph: onnx.GraphProto, file: str, given: Mapping[str, Sequence[int] | int | str]) -> tuple[OpenInput, ...]:
     """The inputs that are no constants, with the shapes that the file states, in which `given` shapes of inputs and sizes are
     filled in. An open dimension without a name is called by its input and axis.
 
@@ -26,7 +26,7 @@ def stated(graph: onnx.GraphProto, file: str, given: Mapping[str, Sequence[int] 
     return with_sizes(file, found, given)
 
 
-def _stated(file: str, info: onnx.ValueInfoProto, shape: Sequence[int] | int | None) -> OpenInput:
+def _stated(file: str, info: onnx.ValueInfoProto, shape: Sequence[int] | int | str | None) -> OpenInput:
     """An input with the shape of the file, which a given one must fit; with that one where the file has none."""
     if not info.type.HasField("tensor_type"):
         raise GraphError(f"{file}: the input `{info.name}` is no tensor")
@@ -36,7 +36,7 @@ def _stated(file: str, info: onnx.ValueInfoProto, shape: Sequence[int] | int | N
     if tensor.HasField("shape"):
         lengths = enumerate(tensor.shape.dim)
         found = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or f"{info.name}.{n}" for n, d in lengths)
-    given = None if shape is None or isinstance(shape, int) else tuple(map(int, shape))
+    given = None if shape is None or isinstance(shape, (int, str)) else tuple(map(int, shape))
     if given is not None and any(e < 0 for e in given):
         raise GraphError(f"{file}: the shape {list(given)} for the input `{info.name}` has a negative extent")
     if found is None and given is None:

@@ -181,20 +181,16 @@ def rotary_embedding(
     return turned if by_head else _joined(apply, turned)
 
 
-def _in_rows(apply: Apply, x: Value, first: Value, before: int, columns: int) -> Value:
-    """(N, heads, columns, H) of a past and new vectors (N, heads, before + new, H): in each row the new ones from its `first`
-    place on, the past elsewhere."""
-    n, heads, total, width = x.shape
-    places = apply.constant(np.arange(columns), first.dtype)
-    new = apply("Sub", places, first)
-    inside = [
-        apply("LessOrEqual", apply.constant(0, first.dtype), new),
-        apply("Less", new, apply.constant(total - before, first.dtype)),
-    ]
-    moved = apply("Add", new, apply.constant(before, first.dtype))
-    old = apply.constant(np.minimum(np.arange(columns), total - 1), first.dtype)
-    index = apply("Reshape", apply("Where", apply("And", *inside), moved, old), shape=(n, 1, columns, 1))
-    return apply("GatherElements", x, apply("Expand", index, shape=(n, heads, columns, width)), axis=2)
+def _leading(apply: Apply, x: Value, rows: int) -> Value:
+    """The first rows of (N, heads, more rows, H)."""
+    return x if x.shape[2] == rows else apply("Slice", x, starts=(0,), ends=(rows,), axes=(2,))
+
+
+def _present(apply: Apply, past: Value, new: Value, first: Value | None, columns: int) -> Value:
+    """(N, heads, columns, H) of a past and new vectors: in each row these from its `first` place on, else behind the past."""
+    if columns > past.shape[2]:
+        past = _leading(apply, apply("Concat", past, new, axis=2), columns)
+    return past if first is None else apply("TensorScatter", past, new, apply("Reshape", first, shape=(past.shape[0],)), axis=2)
 
 
 @_microsoft("GroupQueryAttention")
@@ -218,36 +214,38 @@ def group_query_attention(
     before = 0 if past_key is None else past_key.shape[2]
     known = apply.known(total)
     columns, times = before + rows if known is None else max(before, int(known.item())), num_heads // kv_num_heads
-    first = None  # place of a new key in each row (n, 1), None where it is the same
-    if before and (n > 1 or columns != before + rows):
+    if known is not None and known.item() < rows:
+        raise ValueError(f"total_sequence_length must count the {rows} new keys, got {known.item()}")
+    first = None  # place of a new key in each row (n, 1)
+    if past_key is not None:
         first = apply("Max", apply("Sub", apply("Reshape", lengths, shape=(n, 1)), apply.constant(rows - 1, lengths.dtype)),
                       apply.constant(0, lengths.dtype))  # fmt: skip
     if do_rotary:
         if first is None:
-            places = apply.constant(np.broadcast_to(np.arange(before, before + rows), (n, rows)).astype(np.int64))
+            places = apply.constant(np.broadcast_to(np.arange(rows), (n, rows)).astype(np.int64))
         else:
             places = apply("Add", first, apply.constant(np.arange(rows), lengths.dtype))
         query, key = (rotated(apply, v, places, cosines, sines, rotary_interleaved) for v in (query, key))
-    if before:
-        key, value = apply("Concat", past_key, key, axis=2), apply("Concat", past_value, value, axis=2)
-    if first is not None:
-        key, value = (_in_rows(apply, v, first, before, columns) for v in (key, value))
-    keys, values = (
-        apply("Reshape", apply("Expand", apply("Unsqueeze", v, axes=(2,)), shape=(n, kv_num_heads, times, columns, width)),
-              shape=(n, num_heads, columns, width))
-        for v in (key, value)
-    )  # fmt: skip
+    if past_key is not None:
+        behind = n == 1 and columns == before + rows  # of all keys of the past
+        key, value = (
+            _present(apply, *pair, None if behind else first, columns) for pair in ((past_key, key), (past_value, value))
+        )
+    if known is not None and int(known.item()) < columns:  # the past has room for more
+        columns = int(known.item())
+    keys, values = (apply("Unsqueeze", _leading(apply, v, columns), axes=(2,)) for v in (key, value))
+    query = apply("Reshape", query, shape=(n, kv_num_heads, times, rows, width))
     hidden = None
     if first is not None or n > 1 or apply.known(lengths) is None:  # shorter rows hide their last keys
-        places, last = apply.constant(np.arange(columns), lengths.dtype), apply("Reshape", lengths, shape=(n, 1, 1, 1))
+        places, last = apply.constant(np.arange(columns), lengths.dtype), apply("Reshape", lengths, shape=(n, 1, 1, 1, 1))
         if first is not None:
             own = apply(
-                "Add", apply("Reshape", first, shape=(n, 1, 1, 1)), apply.constant(np.arange(rows)[:, None], lengths.dtype)
+                "Add", apply("Reshape", first, shape=(n, 1, 1, 1, 1)), apply.constant(np.arange(rows)[:, None], lengths.dtype)
             )
             last = apply("Min", last, own)
         through = apply("LessOrEqual", places, last)
         low = apply.constant(float(dtypes.limits(query.dtype)[0]) / 2, query.dtype)
         hidden = apply("Where", through, apply.constant(0, query.dtype), low)
     factor = scale or width**-0.5
-    found, _ = attended(apply, query, keys, values, factor, (hidden,), before if first is None else None)
-    return _joined(apply, found), key, value
+    found, _ = attended(apply, query, keys, values, factor, (hidden,), 0 if first is None else None)
+    return _joined(apply, apply("Reshape", found, shape=(n, num_heads, rows, width))), key, value

@@ -149,8 +149,9 @@ def scatter_nd(x, indices, updates, *, reduction="none"):
 
 
 @operator("TensorScatter", 24, changes=True)
-def tensor_scatter(past, update, start=None, *, axis=-2, mode="linear"):
-    """A cache with new elements along an axis, from each batch's `start` on; `circular` wraps at the end."""
+def tensor_scatter(past, update, start=None, *, axis=-2, mode="linear", begin=0):
+    """A cache with new elements along an axis, from each batch's `start` on, without that from `begin` on; `circular` wraps at
+    the end. Files do not have `begin` (see `graph.growth`)."""
     (along,) = normal_axes([axis], past.ndim)
     new, extent = shape_of(update)[along], shape_of(past)[along]
     need("the update", update, [new if n == along else e for n, e in enumerate(shape_of(past))], past.dtype)
@@ -162,8 +163,7 @@ def tensor_scatter(past, update, start=None, *, axis=-2, mode="linear"):
         return te.compute(past.shape, lambda *i: past[i], name="copy")
 
     def formula(*i: Expr) -> Expr:
-        begin = te.const(0, "int64") if start is None else start[i[0]].astype("int64")
-        offset = i[along].astype("int64") - begin
+        offset = i[along].astype("int64") - (te.const(begin, "int64") if start is None else start[i[0]].astype("int64"))
         offset = offset % extent if mode == "circular" else offset
         inside = te.all(offset >= te.const(0, "int64"), offset < te.const(new, "int64"))
         return te.if_then_else(inside, update[replaced(i, along, offset)], past[i])
@@ -171,14 +171,13 @@ def tensor_scatter(past, update, start=None, *, axis=-2, mode="linear"):
     return te.compute(past.shape, formula, name="tensor_scatter")
 
 
-def rows_scattered(past, update, start=None, *, axis=-2, mode="linear") -> te.Tensor:
+def rows_scattered(past, update, start=None, *, axis=-2, mode="linear", begin=0) -> te.Tensor:
     """The result of TensorScatter as a copy of the cache in which the new elements are stored, one after the other."""
     (along,) = normal_axes([axis], past.ndim)
     extent = shape_of(past)[along]
 
     def formula(_: te.Tensor, *k: Expr) -> tuple[Sequence[Expr], Expr, Expr]:
-        begin = te.const(0, "int64") if start is None else start[k[0]].astype("int64")
-        row = begin + k[along].astype("int64")
+        row = (te.const(begin, "int64") if start is None else start[k[0]].astype("int64")) + k[along].astype("int64")
         row = row % extent if mode == "circular" else row
         inside = te.all(row >= te.const(0, "int64"), row < te.const(extent, "int64"))
         return replaced(k, along, nearest(row, extent)), update[k], inside

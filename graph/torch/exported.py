@@ -18,7 +18,7 @@ MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 KEPT = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
-def imported(program: ExportedProgram, shapes: Mapping[str, Sequence[int] | int] | None = None) -> Graph | OpenGraph:
+def imported(program: ExportedProgram, shapes: Mapping[str, Sequence[int] | int | str] | None = None) -> Graph | OpenGraph:
     """The graph of a program; see `graph.torch.from_torch`."""
     if not isinstance(program, ExportedProgram):
         kind = type(program).__name__

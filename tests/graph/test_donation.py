@@ -5,7 +5,9 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 import tir
 from graph import Builder, GraphError, OpenGraph
@@ -175,3 +177,119 @@ def test_a_cache_that_grows_has_one_plan(monkeypatch):
         assert (np.abs(y[0] - wanted) <= bound).all(), (begin, end)
         network = net._by_shapes[tuple(a.shape for a in (tokens[:, begin:end], mask, np.zeros(1), *caches))]
         assert end - begin > 1 or network.arena_nbytes < caches[0].nbytes // 2  # no copy of a cache
+
+
+ROWS, STEPS = 250, [(0, 9), *((n, n + 1) for n in range(9, 220)), (220, 231)]  # of texts, and the tokens of each call
+
+
+def appending(operator="Attention"):
+    """Attention of new tokens over a past of any length and themselves, as exporters write it, and its weights."""
+    wide = HEADS * WIDTH
+    weights = {f"w{n}": RNG.uniform(-1, 1, (wide, wide)).astype("float32") for n in "qkv"}
+    float32, int32 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT32
+    info = helper.make_tensor_value_info
+    inputs = [info("x", float32, [1, "new", wide])]
+    if operator == "Attention":
+        inputs.append(info("mask", float32, ["new", "past + new"]))
+        nodes = [
+            *(node("MatMul", f"x w{n}", f"{n}0") for n in "qkv"),
+            *(node("Reshape", f"{n}0 heads", f"{n}1") for n in "qkv"),
+            *(node("Transpose", f"{n}1", f"{n}2", perm=[0, 2, 1, 3]) for n in "qkv"),
+            *(node("Concat", f"past_{n} {n}2", f"present_{n}", axis=2) for n in "kv"),
+            node("Transpose", "present_k", "kt", perm=[0, 1, 3, 2]),
+            node("MatMul", "q2 kt", "scores"),
+            node("Add", "scores mask", "masked"),
+            node("Softmax", "masked", "shares", axis=-1),
+            node("MatMul", "shares present_v", "by_head"),
+            node("Transpose", "by_head", "found", perm=[0, 2, 1, 3]),
+            node("Reshape", "found joined", "y"),
+        ]
+    else:
+        inputs += [info("lengths", int32, [1]), info("total", int32, [])]
+        nodes = [
+            *(node("MatMul", f"x w{n}", f"{n}0") for n in "qkv"),
+            node(operator, "q0 k0 v0 past_k past_v lengths total", "y present_k present_v", domain="com.microsoft", scale=1.0,
+                 num_heads=HEADS, kv_num_heads=HEADS),
+        ]  # fmt: skip
+    inputs += [info(f"past_{n}", float32, [1, HEADS, "past", WIDTH]) for n in "kv"]
+    outputs = [info(name, float32, None) for name in ("y", "present_k", "present_v")]
+    constants = weights | {"heads": np.array([0, 0, HEADS, WIDTH]), "joined": np.array([0, 0, wide])}
+    values = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    return load_onnx(
+        helper.make_model(helper.make_graph(nodes, "growing", inputs, outputs, values), opset_imports=opsets)
+    ), weights
+
+
+def decode(net, weights, past, masked):
+    """Texts token by token beside float64; gives the last caches."""
+    tokens = RNG.uniform(-1, 1, (1, ROWS, HEADS * WIDTH)).astype("float32")
+    q, k, v = ((tokens.astype("float64") @ weights[f"w{n}"]).reshape(ROWS, HEADS, WIDTH).transpose(1, 0, 2) for n in "qkv")
+    for begin, end in STEPS:
+        mask = np.where(np.arange(end) <= np.arange(begin, end)[:, None], 0, -np.inf).astype("float32")
+        y, *past = net(
+            tokens[:, begin:end], *([mask] if masked else [np.array([end - 1], "int32"), np.array(end, "int32")]), *past
+        )
+        assert all(c.shape == (1, HEADS, end, WIDTH) for c in past)
+        scores = np.exp(q[:, begin:end] @ k[:, :end].transpose(0, 2, 1) + mask)
+        wanted = scores / scores.sum(-1, keepdims=True) @ v[:, :end]
+        bound = (ROWS + 3 * HEADS * WIDTH) * EPS * max(1, np.abs(q).max() * np.abs(k).max() * WIDTH) * np.abs(v).max()
+        found = y.reshape(end - begin, HEADS, WIDTH).transpose(1, 0, 2)
+        assert (np.abs(found - wanted) <= bound).all(), (begin, end)
+    return past
+
+
+@pytest.mark.parametrize("operator", ["Attention", "GroupQueryAttention"])
+def test_a_past_that_grows_is_compiled_once_and_not_copied(operator, monkeypatch, tmp_path):
+    graph, weights = appending(operator)
+    donated = {"past_k": "present_k", "past_v": "present_v"}
+    net = tir.compile(graph, ONE, sizes={"new": (1, 16), "past": ROWS}, donate=donated)
+    for what in ("graph.model.loaded", "graph.planned.loaded"):
+        monkeypatch.setattr(what, lambda *given: pytest.fail("links an entry"))
+    monkeypatch.setattr("graph.kernels.KernelJob.done", lambda job: pytest.fail(f"compiles {job.func.name}"))
+    for run, room in ((net, 231), (tir.load(net.save(tmp_path / "growing.model")), ROWS)):
+        buffers = [np.full((1, HEADS, room, WIDTH), np.nan, "float32") for _ in range(2)]
+        past = decode(run, weights, [b[:, :, :0] for b in buffers], operator == "Attention")
+        assert all(np.shares_memory(p, b) and np.array_equal(p, b[:, :, :231]) for p, b in zip(past, buffers, strict=True))
+        assert all(np.isnan(b[:, :, 231:]).all() for b in buffers)
+    step = [n for n in net.models if n.inputs[0].shape[1] == 1]
+    assert len(step) > 2 and max(n.arena_nbytes for n in step) < buffers[0].nbytes // 2  # no copy of a cache
+
+
+def test_a_past_that_grows_without_donation_is_compiled_once(monkeypatch):
+    graph, weights = appending()
+    net = tir.compile(graph, ONE, sizes={"new": (1, 16), "past": ROWS})
+    first = [np.zeros((1, HEADS, 0, WIDTH), "float32")] * 2
+    x, mask = np.zeros((1, 9, HEADS * WIDTH), "float32"), np.zeros((9, 9), "float32")
+    net(x, mask, *first)  # an empty past has a model of its own
+    monkeypatch.setattr("graph.kernels.KernelJob.done", lambda job: pytest.fail(f"compiles {job.func.name}"))
+    past = decode(net, weights, first, True)
+    copies = [n for n in net.models if n.inputs[0].shape[1] == 1 and n.arena_nbytes < past[0].nbytes]
+    assert len(copies) > 2  # each past is copied once, to the output
+
+
+def test_refusals_of_pasts_that_grow():
+    graph, _ = appending()
+    donated = {"past_k": "present_k", "past_v": "present_v"}
+    net = tir.compile(graph, ONE, sizes={"new": (1, 4), "past": 9}, donate=donated)
+    x, mask, buffer = (
+        np.zeros((1, 2, HEADS * WIDTH), "float32"),
+        np.zeros((2, 7), "float32"),
+        np.zeros((1, HEADS, 7, WIDTH), "float32"),
+    )
+    other = np.zeros((1, HEADS, 9, WIDTH), "float32")
+    view = np.zeros((1, HEADS, 6, WIDTH), "float32")[:, :, :5]
+    fixed = np.zeros((1, HEADS, 7, WIDTH), "float32")
+    fixed.flags.writeable = False
+    for k, v, message in (
+        (view, buffer[:, :, :5], r"^input `past_k` has room for 6 rows along axis 2, and the call makes it 7; pass a view of the first "),
+        (buffer[:, :, :5].copy(), buffer[:, :, :5], r"^input `past_k` has room for 5 rows along axis 2, and the call makes it 7; "),
+        (buffer[:, :, :5], other[:, :, :5], "inputs that grow must have room for as many rows, got {'past_k': 7, 'past_v': 9}$"),
+        (buffer[:, :, 2:], other[:, :, :5], r"^input `past_k` must be a view of the first rows .* such as buffer\[:, :, :5\]$"),
+        (buffer[:, :, :5], fixed[:, :, :5], "^input `past_v` is written but the array is read-only$"),
+        (buffer[:, :, :5], buffer[:, :, :5], "^growing: input `past_k` overlaps input `past_v` in memory; pass another array$"),
+    ):  # fmt: skip
+        with pytest.raises(GraphError, match=message):
+            net(x, mask, k, v)
+    with pytest.raises(GraphError, match=r"^the size `past \+ new` must be 7, got 8 in the input `mask`$"):
+        net(x, np.zeros((2, 8), "float32"), buffer[:, :, :5], other[:, :, :5])

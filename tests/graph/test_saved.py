@@ -328,8 +328,8 @@ def test_refused_files(tmp_path, monkeypatch):
         with pytest.raises(GraphError, match=f"{name} is no model that Model.save or Model.export wrote, or is cut off$"):
             tir.load(tmp_path / name)
     for change, error, message in (
-        ({"format": 0}, GraphError, "has format 0, expected 2: it was saved by another version$"),
-        (None, GraphError, "has format None, expected 2: it was saved by another version$"),
+        ({"format": 0}, GraphError, "has format 0, expected 3: it was saved by another version$"),
+        (None, GraphError, "has format None, expected 3: it was saved by another version$"),
         ({"weights": 1 << 40}, GraphError, "weights are cut off, expected 1,099,511,627,776 bytes$"),
         ({"features": ["avx1024"]}, UnsupportedProcessor, "cannot run here: this processor has no avx1024$"),
     ):

@@ -265,6 +265,21 @@ def test_open_graphs():
     assert unnamed.sizes == ("x.0",) and unnamed.at({"x.0": 4}).inputs[0].shape == (4, 5, 24)
 
 
+def test_a_size_may_be_the_sum_of_others():
+    nodes = [helper.make_node("Concat", ["x", "z"], ["y"], axis=0), helper.make_node("Add", ["y", "m"], ["s"])]
+    inputs = {"x": (TensorProto.FLOAT, ("a", 3)), "z": (TensorProto.FLOAT, ("b", 3)), "m": (TensorProto.FLOAT, ("all", 1))}
+    proto = model(nodes, inputs, ["s"], {})
+    assert load_onnx(proto).sizes == ("a", "b", "all")
+    graph = load_onnx(proto, {"all": "a + b"})
+    assert graph.sizes == ("a", "b") and graph.at({"a": 2, "b": 5}).inputs[2].shape == (7, 1)
+    assert load_onnx(proto, {"all": "a + b", "a": 4}).inputs[2].shape == ("4 + b", 1)
+    assert load_onnx(proto, {"all": "a + 2", "a": 4, "b": 2}).inputs[2].shape == (6, 1)
+    with pytest.raises(GraphError, match=r"^the size `a \+ b` must be 7, got 6 in the input `m`$"):
+        graph.sizes_of([(2, 3), (5, 3), (6, 1)])
+    with pytest.raises(GraphError, match=r"^test: the size `all` is the sum 'a \+ c'; the sizes are a, all, b$"):
+        load_onnx(proto, {"all": "a + c"})
+
+
 def test_refusals(net):
     graph = load_onnx(proto())
     x, z = given(1, 1)
