@@ -300,8 +300,11 @@ class FunctionWriter(Arithmetic, Threads, Parts, Streams):
         self.runs_over(s, (0, n - 1))
         self.unrolled[s.name] = n, self.top, frozenset(self.top.defined), stored_names(s.body)
         apart = value_of(s, IN_ORDER, False)
+        read = {x.buffer.name for x in loads(s.body) if x.buffer.scope != "register"} if apart else set()
         for i in range(n):
             if i and apart:
+                for name in read:  # each copy loads its own elements
+                    self.versions[name] = self.versions.get(name, 0) + 1
                 self.line('call void asm sideeffect "", "~{memory}"()')  # no instruction: LLVM moves no load across
             self.constants[s.name] = i
             self.stmt(s.body)

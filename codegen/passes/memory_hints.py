@@ -13,7 +13,7 @@ from .free_variables import accessed_buffers
 
 NON_TEMPORAL = "non_temporal"  # an annotation of loops and blocks; once they are lowered, an attribute of the function
 PREFETCH = "prefetch"
-IN_ORDER = "in_order"  # an annotation of unrolled loops: LLVM moves no load of a copy before the end of the copy before it
+IN_ORDER = "in_order"  # an annotation of unrolled loops: a copy loads its own elements, none before the end of the copy before it
 
 
 def streamed_buffers(func: PrimFunc) -> tuple[str, ...]:

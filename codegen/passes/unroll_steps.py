@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from schedule.annotation_values import value_of
-from tir.analysis.positions import position
-from tir.arith.polynomial import coefficient
 from tir.arith.simplify import simplify
-from tir.ir import Binary, Const, Expr, For, Kind, Load, PrimFunc, Seq, Stmt, Store, seq
-from tir.traverse import fresh, loads, loops, map_statements, names, substitute, walk_stmts, with_fresh_loops
+from tir.ir import Binary, Const, Expr, For, Kind, PrimFunc, Seq, Stmt, Store, seq
+from tir.traverse import fresh, map_statements, names, substitute, walk_stmts, with_fresh_loops
 
 from .memory_hints import IN_ORDER, with_steps
 from .unroll import PRAGMA, size
@@ -20,9 +18,9 @@ def unroll_steps(func: PrimFunc, target) -> PrimFunc:
 
     below a loop annotated `pragma_auto_unroll_max_step: m`, where S has at most m / 4 statements and no jump, and `unroll` has
     left the loop serial, as it makes more than m. The number of steps, here 4, is the largest divisor of n between the most that
-    m permits and half of that, if any. Steps that load the same elements, as those of a window do, stay apart: LLVM would keep
-    these in registers that others need. Steps are `in_order`: LLVM loads for none before the one before it has ended, which would
-    need more registers than a tile leaves.
+    m permits and half of that, if any, or that most if it makes two iterations. Steps are `in_order`: LLVM loads for none before
+    the one before it has ended, and keeps nothing that it has loaded for that one. Both would need more registers than a tile
+    leaves.
     """
     taken = names(func)
 
@@ -41,25 +39,11 @@ def _steps_per_iteration(loop: For, limit: int) -> int:
     """The number of steps for an iteration; 1 leaves the loop as it is."""
     made = _stores_once_unrolled(loop.body) if limit and loop.kind is Kind.SERIAL else None
     most = limit // made if made else 1
-    if most > 1 and any(_steps_meet(x, loop, most) for x in loads(loop.body)):
-        return 1
     if not isinstance(loop.extent, Const):
         return most
     n = int(loop.extent.value)
-    return next((count for count in range(most, most // 2, -1) if n % count == 0), most) if most < n else 1
-
-
-def _steps_meet(load: Load, loop: For, count: int) -> bool:
-    """True where two of `count` steps may load one element, in any iterations of the unrolled loops inside."""
-    place = position(load.buffer, load.indices)
-    step, places = coefficient(place, loop.name), {0}
-    for x in loops(loop.body):
-        if x.kind is Kind.UNROLLED and isinstance(x.extent, Const):
-            each = coefficient(place, x.name)
-            if each is None:
-                return True
-            places = {p + n * each for p in places for n in range(int(x.extent.value) if each else 1)}
-    return step is None or (step != 0 and any(p + n * step in places for p in places for n in range(1, count)))
+    whole = (count for count in range(most, most // 2, -1) if n % count == 0)
+    return next(whole, most if 2 * most <= n else 1) if most < n else 1
 
 
 def _in_steps(s: For, count: int, taken: set[str]) -> Stmt:

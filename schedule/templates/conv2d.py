@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import ceil, gcd, prod
+from math import ceil, prod
 
 import numpy as np
 
@@ -189,8 +189,7 @@ def _sum_cycles(c: Convolution, t: RegisterTile, count: np.ndarray, processor: C
     results = size(c.pixels) * t.columns * nbytes
     stored = (count - 1) * turns * processor.entry_cycles(2 * t.rows * ceil(t.columns / lanes))
     if results > CACHE_SHARE * processor.l1:
-        lines = 2 * count * results / CACHE_LINE_BYTES
-        stored = stored + (count > 1) * lines * processor.memory.line[processor.home(results)]
+        stored = stored + 2 * (count - 1) * results / CACHE_LINE_BYTES * processor.memory.line[processor.home(results)]
     return np.asarray(overlapped(arithmetic, panels * count * moved) + panels * (EXPOSED_LOADS * count * exposed + stored))
 
 
@@ -312,20 +311,9 @@ def tile(
     tiled = Tiled.of(s, block, levels, 2, (depth,) if cut else (depth, depth + len(others)), panels=True)
     packing = ((c.weights.buffer.name, "at its panels" if by_panels else "in front"),)
     uneven = bool(c.classes)  # classes have different numbers of the kernel's elements
-    statements = UNROLLED_STATEMENTS if _holds_windows(c, t, machine) else 0
-    s.scheduled[block] = replace(tiled, shared=shared, uneven=uneven, statements=statements, operands=Operands(seed=packing))
-
-
-def _holds_windows(c: Convolution, t: RegisterTile, processor: CPU) -> bool:
-    """True where registers hold the elements of a row that several taps of a kernel read. Beside them are accumulators, a vector
-    of weights, and an element of other taps. LLVM loads each of them once in an unrolled sum, and else spills."""
-    pixel, tap = c.pixels[-1], c.reduction[-1]
-    step, dilation = stride(c.image, pixel.var), stride(c.image, tap.var)
-    apart = step // gcd(step, dilation)  # taps between two that read an element
-    moves = any({pixel.var.name, tap.var.name} <= variables(i) for i in c.image.indices)
-    shared = max(0, min(apart, extent(tap) - apart)) if moves else 0
-    held = t.rows * (ceil(t.columns / processor.lanes(c.contraction.bits)) + shared)
-    return held + 1 + (0 < shared < apart) <= processor.registers
+    s.annotate(reduce_loops[-1], "in_order", True)  # else LLVM holds a window's elements in registers that accumulators need
+    tiled = replace(tiled, uneven=uneven, statements=UNROLLED_STATEMENTS, operands=Operands(seed=packing))
+    s.scheduled[block] = replace(tiled, shared=shared)
 
 
 def by_class(s: OpenSchedule, c: Convolution, axes: Sequence[Iter]) -> list[tuple[str, list[str]]]:

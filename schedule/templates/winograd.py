@@ -26,7 +26,7 @@ from tir.traverse import loaded_names, loads
 
 from . import elementwise, gemm
 from .block_analysis import Contraction, loop_length, size, stored, transpose_in_squares
-from .marks import PACKED_DISTANCE, done, share
+from .marks import PACKED_DISTANCE, UNROLLED_STATEMENTS, done, share
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +295,7 @@ def _build_products(s: OpenSchedule, w: Filtered, t: Blocking) -> None:
     copy = s.pack(c.block, c.right.buffer.name, preserve_unit_loops=True)
     s.vectorize(s.get_loops(copy)[-1])
     s.annotate(steps, "prefetch", [[stored(s.block(copy)).buffer.name, PACKED_DISTANCE]])
+    s.annotate(steps, "pragma_auto_unroll_max_step", UNROLLED_STATEMENTS)
     done(s, copy)
 
 
