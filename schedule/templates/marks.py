@@ -153,7 +153,8 @@ def prefetch(s: OpenSchedule, block: str) -> None:
         if n in parameters and buffer_nbytes(x.buffer) > s.target.machine.l2 and long <= variables(*x.indices)
     ]  # fmt: skip
     reduce_loops = axis_loops(b, *NOT_SPATIAL)
-    inner = [x.name for x in loops_to(s.func.body, block) if x.name in reduce_loops and x.kind is Kind.SERIAL]
+    serial = (x for x in loops_to(s.func.body, block) if x.kind is Kind.SERIAL and not x.extent.is_one)
+    inner = [x.name for x in serial if x.name in reduce_loops]
     packed = _packed_constants(s, block)
     if inner and packed:
         values = ((), *(tuple((n, ahead) for n in packed) for ahead in doubled(PACKED_DISTANCE)[:1:-1]))

@@ -297,6 +297,15 @@ def test_what_is_packed_once_costs_nothing():
     assert '"prefetch": [["B_global", 32]]' in packed.script  # more than the first-level cache holds
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_packed_weights_of_a_convolution_are_fetched_ahead(kernel):
+    """Loops over the elements of a kernel of one element move nothing: the loop over its channels does."""
+    func = with_constants(tir.workloads.make("conv2d", (1, 7, 7, 109, 97, kernel, kernel, 1, kernel // 2)).func, ["K"])
+    target = tir.Target("llvm -num-cores 1 -mcpu x86-64-v3")
+    s = templates.decided(func, target, {"template of conv": "direct convolution"}).plain(func)
+    assert tir.build(s.func, target).main.llvm_ir().count("@llvm.prefetch") > 1
+
+
 @pytest.mark.parametrize("rows", [2, 3, 7, 13])
 def test_inner_products_have_a_vector_of_the_sum_for_each_of_the_few(rows):
     """Rows or columns; and the more of these there are, the longer is the shortest sum."""
