@@ -353,6 +353,9 @@ def _transpose_tile(s: OpenSchedule, c: Convolution, after: str, whole: bool) ->
     block, indices, lanes = c.contraction.block, c.contraction.store.indices, s.target.lanes(c.contraction.bits)
     place = store_last(s, block, indices, c.channels[-1].var.name)
     nest, row = s.get_loops(after)[-len(indices) :], c.pixels[-1]
+    others = [loop for n, loop in enumerate(nest[:-1]) if n != place]
+    s.reorder(*others, nest[place], nest[-1])
     (channels,) = s.lengths[block, c.channels[-1].var.name]
     (pixels,) = [extent(row)] if whole else s.lengths.get((block, row.var.name), [1])
     transpose_in_squares(s, nest[place], nest[-1], symbolic_min(channels, lanes), symbolic_min(pixels, lanes))
+    s.reorder(s.get_loops(after)[-4], *others)  # so that each channel is written from its first row to its last
