@@ -29,16 +29,16 @@ VOCABULARY = 300  # tokens are drawn below it
 class Ours:
     """Ours: a generator of examples.generate."""
 
-    MODULES = ("examples.generate.generation", "graph.compilation", "search.policy.default_schedule", "gguf", "tokenizers")
+    MODULES = ("examples.generate.network", "graph.compilation", "search.policy.default_schedule", "gguf", "tokenizers")
 
     def __init__(self, file: Path, threads: int, kept: Path):
-        from examples.generate.checkpoint import load
-        from examples.generate.generation import Generator
+        from examples.generate.network import generator
+        from graph.checkpoint import load
 
         checkpoint = load(file)
         target = f"llvm -num-cores {threads}"
         sizes = {"room": PROMPT + STEPS, "block": BLOCK}
-        self.generator = Generator(checkpoint, **sizes, row_bits=ROW_BITS, target=target, kept=kept)
+        self.generator = generator(checkpoint, **sizes, row_bits=ROW_BITS, target=target, kept=kept)
         self.about = {
             "weights_mb": self.generator.model.weights_nbytes / 1e6,
             "cache_mb": sum(cache.nbytes for cache in self.generator.caches) / 1e6,

@@ -12,7 +12,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from examples.generate.checkpoint import Config
+from graph.checkpoint import Config
 
 SIZES = {
     "tiny": Config(layers=2, width=256, heads=4, kv_heads=2, hidden=512, vocabulary=320, room=2048),

@@ -11,9 +11,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from examples.generate import kept
-from examples.generate.checkpoint import Blocks, Checkpoint, CheckpointError, Config, drawn, load, quantised
-from examples.generate.generation import Generator, sampled
+from examples.generate.network import generator
+from graph import kept
+from graph.checkpoint import Blocks, Checkpoint, CheckpointError, Config, drawn, load, quantised
+from graph.generation import sampled
 
 from .sweeps import quick
 
@@ -79,34 +80,34 @@ def test_texts_of_a_batch_are_those_of_the_reference(bits: int, variant: str):
         checkpoint = biased(checkpoint, rng)
     if bits:
         checkpoint = checkpoint.with_weights(lambda w: quantised(w, bits, 16))
-    generator = Generator(checkpoint, batch=3, room=230, block=8, target="llvm -num-cores 1")
+    writer = generator(checkpoint, batch=3, room=230, block=8, target="llvm -num-cores 1")
     exact = np.array([reference(checkpoint, p)[-1] for p in PROMPTS])
-    scores = generator.prefill(PROMPTS)
+    scores = writer.prefill(PROMPTS)
     np.testing.assert_allclose(scores, exact, atol=1e-4 * np.abs(exact).max())
     count = 200 if not bits else 50  # beyond the length that attention reads at first
-    found = np.array(list(generator.generate(PROMPTS, count)))
+    found = np.array(list(writer.generate(PROMPTS, count)))
     for text, prompt in zip(found.T.tolist(), PROMPTS, strict=True):
         assert text == continued(checkpoint, prompt, count)
 
 
 def test_a_text_ends_at_its_stop_or_where_there_is_no_room():
     checkpoint = drawn(TINY, np.random.default_rng(0))
-    generator = Generator(checkpoint, room=60, block=100, target="llvm -num-cores 1")  # blocks end with the room, of 64
-    free = [int(t) for (t,) in generator.generate([[1, 2, 3]], 100)]
+    writer = generator(checkpoint, room=60, block=100, target="llvm -num-cores 1")  # blocks end with the room, of 64
+    free = [int(t) for (t,) in writer.generate([[1, 2, 3]], 100)]
     assert len(free) == 64 - 3 + 1
-    generator.stops = frozenset({free[5]})
-    assert [int(t) for (t,) in generator.generate([[1, 2, 3]], 100)] == free[: free.index(free[5]) + 1]
+    writer.stops = frozenset({free[5]})
+    assert [int(t) for (t,) in writer.generate([[1, 2, 3]], 100)] == free[: free.index(free[5]) + 1]
     with pytest.raises(ValueError, match=r"^expected 1 prompts of 1 to 64 tokens, got \[0\]$"):
-        generator.prefill([[]])
+        writer.prefill([[]])
 
 
 def test_a_model_that_is_kept_is_loaded_and_writes_the_same_text(tmp_path, monkeypatch):
     checkpoint = drawn(TINY, np.random.default_rng(0))
     for start in range(2):
-        found = Generator(checkpoint, room=64, block=8, target="llvm -num-cores 1", kept=tmp_path / "model")
+        found = generator(checkpoint, room=64, block=8, target="llvm -num-cores 1", kept=tmp_path / "model")
         assert [int(t) for (t,) in found.generate(PROMPTS[:1], 20)] == continued(checkpoint, PROMPTS[0], 20)
         if not start:
-            monkeypatch.setattr("examples.generate.generation.network", None)  # not needed again
+            monkeypatch.setattr("examples.generate.network.network", None)  # not needed again
 
 
 def test_the_name_of_a_kept_model_follows_from_its_files_and_options(tmp_path, monkeypatch):
@@ -134,10 +135,10 @@ def test_the_name_of_a_kept_model_follows_from_its_files_and_options(tmp_path, m
 
 def test_the_last_block_of_a_prompt_ends_with_the_room():
     checkpoint = drawn(replace(TINY, layers=1), np.random.default_rng(0))
-    generator = Generator(checkpoint, batch=2, room=128, block=96, target="llvm -num-cores 1")
+    writer = generator(checkpoint, batch=2, room=128, block=96, target="llvm -num-cores 1")
     prompts = [np.random.default_rng(n).integers(0, 67, length).tolist() for n, length in enumerate((109, 35))]
     exact = np.array([reference(checkpoint, p)[-1] for p in prompts])
-    np.testing.assert_allclose(generator.prefill(prompts), exact, atol=1e-4 * np.abs(exact).max())
+    np.testing.assert_allclose(writer.prefill(prompts), exact, atol=1e-4 * np.abs(exact).max())
 
 
 def test_drawn_tokens_follow_the_softmax_of_the_largest_scores():
@@ -150,7 +151,7 @@ def test_drawn_tokens_follow_the_softmax_of_the_largest_scores():
 @pytest.mark.parametrize("kind", ["Q4_0", "Q8_0", "Q4_K", "Q6_K"])
 def test_blocks_of_files_are_those_of_the_library_gguf(kind: str, tmp_path):
     gguf = pytest.importorskip("gguf")
-    from examples.generate.checkpoint import _tensor
+    from graph.checkpoint import _tensor
 
     type_ = gguf.GGMLQuantizationType[kind]
     elements, nbytes = gguf.GGML_QUANT_SIZES[type_]
@@ -230,7 +231,7 @@ def test_pieces_with_scores_become_merges():
     pytest.importorskip("tokenizers")
     from pathlib import Path
 
-    from examples.generate.checkpoint import _tokenizer
+    from graph.checkpoint import _tokenizer
 
     pieces = ["<unk>", "<0x0A>", "▁", "a", "b", "▁a", "ab", "▁ab"]
     known = {"tokenizer.ggml.tokens": pieces, "tokenizer.ggml.model": "llama"}

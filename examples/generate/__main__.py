@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from .checkpoint import CheckpointError, Config, drawn, load, quantised
-from .generation import Generator, Sampler, greedy, sampled
-from .kept import kept_file
+from graph.checkpoint import CheckpointError, Config, drawn, load, quantised
+from graph.generation import Sampler, greedy, sampled
+from graph.kept import kept_file
+
+from .network import generator
 
 MIN_ROOM = 256  # tokens; rooms are powers of two, up to that of the model, so that most texts find a model that was kept
 
@@ -33,13 +35,14 @@ def main() -> int:
     start = time.perf_counter()
     kept = None
     if options.model is not None:
-        kept = kept_file(options.model, target, len(texts), min(room, checkpoint.config.room), options.bits, options.row_bits)
+        sizes = len(texts), min(room, checkpoint.config.room), options.bits, options.row_bits
+        kept = kept_file(options.model, target, *sizes, sources=Path(__file__).parent)
     done = "loaded" if kept is not None and kept.exists() else "compiled"
     if options.bits and done == "compiled":
         checkpoint = checkpoint.with_weights(lambda weight: quantised(weight, options.bits))
-    generator = Generator(checkpoint, batch=len(texts), room=room, row_bits=options.row_bits, target=target, kept=kept)
+    writer = generator(checkpoint, batch=len(texts), room=room, row_bits=options.row_bits, target=target, kept=kept)
     checkpoint = replace(checkpoint, weights={})  # those of the model serve
-    print(f"{done} in {time.perf_counter() - start:.1f} s; weights {generator.model.weights_nbytes:,} bytes", file=sys.stderr)
+    print(f"{done} in {time.perf_counter() - start:.1f} s; weights {writer.model.weights_nbytes:,} bytes", file=sys.stderr)
     sample: Sampler = greedy
     if options.temperature > 0:
         sample = sampled(np.random.default_rng(options.seed), options.temperature, options.top)
@@ -47,7 +50,7 @@ def main() -> int:
     start = first = time.perf_counter()
     made: list[list[int]] = [[] for _ in texts]
     shown = ""
-    for tokens in generator.generate(prompts, options.tokens, sample):
+    for tokens in writer.generate(prompts, options.tokens, sample):
         first = time.perf_counter() if not made[0] else first
         for text, token in zip(made, tokens.tolist(), strict=True):
             text.append(token)

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from graph import Builder, Graph, OpenGraph, Value
+from graph.checkpoint import Blocks, Checkpoint, Config
+from graph.generation import WINDOW, Generator
 from graph.sizes import OpenInput
 
-from .checkpoint import Blocks, Checkpoint, Config
+
+def generator(checkpoint: Checkpoint, batch: int = 1, room: int | None = None, row_bits: int = 32, **options: Any) -> Generator:
+    """The generator for `batch` texts of at most `room` tokens, or a few more; by default as many as the model was trained for.
+    `options` are those of `Generator`."""
+    most = checkpoint.config.room
+    room = -(-min(room or most, most) // WINDOW) * WINDOW
+    return Generator(lambda: network(checkpoint, batch, room, row_bits), stops=checkpoint.stops, **options)
 
 
 def network(checkpoint: Checkpoint, batch: int, room: int, row_bits: int = 32) -> OpenGraph:
@@ -33,10 +42,10 @@ def network(checkpoint: Checkpoint, batch: int, room: int, row_bits: int = 32) -
 
 
 def caches(config: Config, batch: int, room: int) -> dict[str, tuple[int, ...]]:
-    """The shapes of the caches of each layer, by name. Keys have places last, so that scores of neighbouring places are a vector.
-    One place more than the longest length lets attention read a part at all lengths."""
-    keys, values = (batch, config.kv_heads, config.head, room + 1), (batch, config.kv_heads, room + 1, config.head)
-    return {f"{kind}.{n}": shape for n in range(config.layers) for kind, shape in (("keys", keys), ("values", values))}
+    """The shapes of the caches of each layer, by name. One place more than the longest length lets attention read a part at all
+    lengths."""
+    shape = (batch, config.kv_heads, room + 1, config.head)
+    return {f"{kind}.{n}": shape for n in range(config.layers) for kind in ("keys", "values")}
 
 
 def donated(config: Config) -> dict[str, str]:
@@ -83,9 +92,11 @@ def _step(checkpoint: Checkpoint, inputs: Sequence[OpenInput], shapes: Mapping[s
         return b("Transpose", b("Reshape", x, shape=(batch, tokens, count, head)), perm=(0, 2, 1, 3))
 
     own = b("Add", b("Reshape", at, shape=(batch, 1)), b.constant(np.arange(tokens)))  # place of each token (batch, tokens)
-    angles = np.arange(kept[0].shape[3])[:, None] * config.base ** (-np.arange(0, head, 2) / head)
+    angles = np.arange(kept[0].shape[2])[:, None] * config.base ** (-np.arange(0, head, 2) / head)
     turns = [own, *(b.constant(f(angles).astype(np.float32)) for f in (np.cos, np.sin))]
-    visible = b("LessOrEqual", places, b("Reshape", own, shape=(batch, 1, 1, tokens, 1)))
+    sharing = heads // shared * tokens  # queries that read the same keys, as the rows of one product
+    each = b("Expand", b("Reshape", own, shape=(batch, 1, tokens)), shape=(batch, heads // shared, tokens))
+    visible = b("LessOrEqual", places, b("Reshape", each, shape=(batch, 1, sharing, 1)))
     mask = b("Where", visible, b.constant(0, "float32"), b.constant(-1e30, "float32"))
 
     def attention(x: Value, n: int) -> tuple[Value, Value, Value]:
@@ -100,15 +111,12 @@ def _step(checkpoint: Checkpoint, inputs: Sequence[OpenInput], shapes: Mapping[s
             for which, count in (("q", heads), ("k", shared))
         )
         value = by_head(linear(x, f"{name}_v"), shared)
-        key = b("TensorScatter", kept[2 * n], b("Transpose", key, perm=(0, 1, 3, 2)), at, axis=3)
+        key = b("TensorScatter", kept[2 * n], key, at, axis=2)
         value = b("TensorScatter", kept[2 * n + 1], value, at, axis=2)
-        keys, values = (
-            b("Unsqueeze", b("Slice", v, starts=(0,), ends=(length,), axes=(axis,)), axes=(2,))
-            for v, axis in ((key, 3), (value, 2))
-        )
+        keys, values = (b("Slice", v, starts=(0,), ends=(length,), axes=(2,)) for v in (key, value))
         query = b("Mul", query, b.constant(head**-0.5, "float32"))
-        query = b("Reshape", query, shape=(batch, shared, heads // shared, tokens, head))
-        scores = b("MatMul", query, keys)
+        query = b("Reshape", query, shape=(batch, shared, sharing, head))
+        scores = b("MatMul", query, b("Transpose", keys, perm=(0, 1, 3, 2)))
         found = b("MatMul", b("Softmax", b("Add", scores, mask), axis=-1), values)
         found = b("Transpose", b("Reshape", found, shape=(batch, heads, tokens, head)), perm=(0, 2, 1, 3))
         return linear(b("Reshape", found, shape=(batch, tokens, heads * head)), f"{name}_output"), key, value

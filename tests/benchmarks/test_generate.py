@@ -13,7 +13,7 @@ from rich.console import Console
 
 from benchmarks import generate, pages
 from benchmarks.options import Options
-from examples.generate.checkpoint import Blocks, Config, load
+from graph.checkpoint import Blocks, Config, load
 
 SCORES = [[1.0, -2.0, 3.0], [0.5, 0.5, -0.5]]
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import tir
-
-from .checkpoint import Checkpoint
-from .network import caches, donated, network
+from .compilation import compile
+from .saved import load
+from .sizes import OpenGraph
 
 WINDOW = 64  # positions by which the length that attention reads grows: each length needs a table of its own
 
@@ -37,37 +36,41 @@ def sampled(rng: np.random.Generator, temperature: float, most: int) -> Sampler:
 
 
 class Generator:
-    """A compiled model for `batch` texts of at most `room` tokens, with caches of its own. Prompts are read `block` tokens a
-    step. The model is loaded from the file `kept`, or, where that does not exist, compiled and written to it."""
+    """A compiled network of a language model, with caches of its own, for texts of at most `room` tokens. Prompts are read
+    `block` tokens a step. The model is loaded from the file `kept`, or, where that does not exist, compiled and written to it.
+
+    `network` gives the graph of a step. Its inputs are `ids` (batch, "tokens"), the places `at` (batch) of the first of these,
+    the index `last` (batch) of the one whose scores are the first output, `places` ("length"), which are 0, 1, …, and caches.
+    Each is donated to an output of its name behind "new."; their third dimension has room for one token more than a text.
+    """
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        network: Callable[[], OpenGraph],
         *,
-        batch: int = 1,
-        room: int | None = None,
         block: int = 128,
-        row_bits: int = 32,
         target: str | None = None,
+        stops: Collection[int] = (),
         kept: Path | None = None,
     ):
-        config = checkpoint.config
-        wanted = config.room if room is None else min(room, config.room)
-        self.room, self.batch = -(-wanted // WINDOW) * WINDOW, batch
-        self.block = block = min(block, self.room)
-        self.stops = checkpoint.stops
+        self.stops = stops
         self.model: Any
         if kept is not None and kept.exists():
-            self.model = tir.load(kept)
+            self.model = load(kept)
+            graph = self.model.graph
         else:
-            graph = network(checkpoint, batch, self.room, row_bits)
-            sizes = {"tokens": (1, block), "length": (min(WINDOW, self.room), self.room)}
-            compiled = tir.compile(graph, target, sizes=sizes, donate=donated(config))
-            self.model = compiled if kept is None else tir.load(compiled.save(kept))
-        shapes = caches(config, batch, self.room)
-        ends = np.cumsum([prod(shape) for shape in shapes.values()])
+            graph = network()
+        caches = graph.inputs[4:]
+        self.batch, _, places, _ = caches[0].known
+        self.room = room = places - 1
+        self.block = block = min(block, room)
+        if kept is None or not kept.exists():
+            sizes = {"tokens": (1, block), "length": (min(WINDOW, room), room)}
+            compiled = compile(graph, target, sizes=sizes, donate={v.name: f"new.{v.name}" for v in caches})
+            self.model = compiled if kept is None else load(compiled.save(kept))
+        ends = np.cumsum([prod(v.known) for v in caches])
         parts = np.split(np.zeros(ends[-1], np.float32), ends[:-1])  # one block, which lies in large pages
-        self.caches = [part.reshape(shape) for part, shape in zip(parts, shapes.values(), strict=True)]
+        self.caches = [part.reshape(v.known) for part, v in zip(parts, caches, strict=True)]
 
     def step(self, ids: np.ndarray, at: np.ndarray, last: np.ndarray) -> np.ndarray:
         """Scores (batch, vocabulary) after token `last` (batch) of `ids` (batch, tokens), which begin at places `at` (batch)."""
@@ -83,11 +86,12 @@ class Generator:
         ids = np.zeros((self.batch, blocks * self.block), np.int64)
         for row, prompt in zip(ids, prompts, strict=True):
             row[: len(prompt)] = prompt
+        scores = np.zeros((self.batch, 1), np.float32)
         for n in range(blocks):  # rows behind the end of a shorter text are written anew before they are read
             first = min(n * self.block, self.room - self.block)  # a last block beyond the caches begins earlier
             last = np.clip(ends - 1 - first, 0, self.block - 1)
             found = self.step(ids[:, first : first + self.block], np.full(self.batch, first), last)
-            scores = found if n == 0 else np.where((ends > first)[:, None], found, scores)  # of the block where a prompt ends
+            scores = np.where((ends > first)[:, None], found, scores)  # of the block where a prompt ends
         return scores
 
     def generate(self, prompts: Sequence[Sequence[int]], tokens: int, sample: Sampler = greedy) -> Iterator[np.ndarray]:

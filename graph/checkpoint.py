@@ -1,4 +1,4 @@
-"""Weights and sizes of a model: from a GGUF file, a folder of safetensors, or drawn at random.
+"""Weights and sizes of a language model of the Llama family: from a GGUF file, a folder of safetensors, or drawn at random.
 
 Matrices stay in the bits of the file. `Blocks` is one form for all block formats of GGUF: weight = scale * (number - zero).
 """
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from graph import GraphError
-from graph.ops.unpacked import packed
-from graph.safetensors import load_safetensors
+from .ir import GraphError
+from .ops.unpacked import packed
+from .safetensors import load_safetensors
 
 
 class CheckpointError(ValueError):
