@@ -223,15 +223,14 @@ def group_of(calls: Sequence[Call], constant: Collection[Value] = ()) -> Group:
     values = dict.fromkeys(v for c in calls for v in (*c.values, *c.outputs))
     names = {v: Value(f"v{n}", v.shape, v.dtype) for n, v in enumerate(values)}
     renamed = tuple(replace(c.with_inputs(names), outputs=tuple(names[v] for v in c.outputs)) for c in calls)
-    found = _group_of(renamed, repr([c.attributes for c in calls]), frozenset(names[v] for v in names.keys() & constant))
+    found = _group_of(renamed, frozenset(names[v] for v in names.keys() & constant))
     back, nodes = {own: v for v, own in names.items()}, {c.outputs: c.node for c in renamed}
     own = (replace(c.with_inputs(back), outputs=tuple(back[v] for v in c.outputs), node=nodes[c.outputs]) for c in found.calls)
     return Group(tuple(own), tuple(back[v] for v in found.inputs), tuple(back[v] for v in found.outputs), found.func)
 
 
 @lru_cache(MAX_KNOWN_GROUPS)
-def _group_of(calls: tuple[Call, ...], attributes: str, constant: frozenset[Value]) -> Group:
-    """A group of calls. The text of their `attributes` is a part of the key: 0.0 and -0.0 are equal, but not in a function."""
+def _group_of(calls: tuple[Call, ...], constant: frozenset[Value]) -> Group:
     maker = {v: c for c in calls for v in c.outputs}
     depth: dict[Value, int] = {}  # calls on the longest path within the group to each value that it makes
     for call in calls:

@@ -7,7 +7,7 @@ calls stand in topological order. Nodes are frozen; a pass makes a new graph. Th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from heapq import heappop, heappush
@@ -52,11 +52,12 @@ class TensorSequence:
     tensors: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """An operator applied to values. An omitted input is None; `attributes` are sorted by name.
 
-    `node` names what it is from, a node of a file or of a program, for profiles and errors. Equal calls may differ in it.
+    `node` names what it is from, a node of a file or of a program, for profiles and errors. Equal calls may differ in it. Those
+    with the attributes 1 and True, or 0.0 and -0.0, are not equal, as their results differ.
     """
 
     operator: str
@@ -64,7 +65,17 @@ class Call:
     outputs: tuple[Value, ...]
     attributes: tuple[tuple[str, Attribute], ...] = ()
     opset: int = 0  # the version of the operator set that defines the operator; 0 for the newest
-    node: str = field(default="", compare=False)
+    node: str = ""
+
+    @property
+    def _key(self) -> tuple[Hashable, ...]:
+        return self.operator, self.inputs, self.outputs, repr(self.attributes), self.opset
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Call) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     @property
     def values(self) -> tuple[Value, ...]:

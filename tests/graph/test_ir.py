@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from graph.ir import Call, Graph, GraphError, Value, verify
 from graph.onnx import load_onnx
+from graph.ops.registry import function
 from graph.passes import optimize
 from graph.reference import evaluate
 
@@ -18,6 +21,14 @@ RELU = Call("Relu", (X,), (Y,))
 
 def graph(**changes):
     return Graph("g", (X,), (RELU,), (Y,)).with_(**changes)
+
+
+def test_calls_differ_in_the_types_and_signs_of_their_attributes():
+    """Else the function of one would serve the other."""
+    for values in ((1, True), (1, 1.0), (0.0, -0.0), ((0.0,), (-0.0,))):
+        one, other = (Call("LeakyRelu", (X,), (Y,), (("alpha", value),)) for value in values)
+        assert one != other and len({one, other, replace(one, node="a node")}) == 2
+    assert len({function(Call("LeakyRelu", (X,), (Y,), (("alpha", alpha),))).script() for alpha in (0.0, -0.0)}) == 2
 
 
 def test_text():
