@@ -8,7 +8,7 @@ import numpy as np
 
 from codegen.target import Target
 
-from ..population.mutate import sampled_again
+from ..population.mutate import canonical, sampled_again
 from ..population.sample import sample
 from ..space.sketch import Sketch
 
@@ -38,6 +38,7 @@ def settings(sketch: Sketch, target: Target, knob: Knob, count: int, rng: np.ran
     return sampled[rng.permutation(len(sampled))[:count]]
 
 
+@canonical
 def with_knob_resampled(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The rows, each with one random knob sampled again."""
     return sampled_again(sketch, target, rows, [knob.columns for knob in knobs(sketch)], rng)

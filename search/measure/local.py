@@ -271,8 +271,9 @@ class LocalMeasurer(Measurer):
     # --- candidates ----------------------------------------------------------------------------------------------------
 
     def submit(self, candidates: Sequence[Candidate]) -> None:
-        """Have the candidates measured. Each worker begins to build one; the others are built while `results` waits."""
+        """Have the candidates measured. Idle workers begin to build them; the others are built while `results` waits."""
         with self._turn:
+            self._collect(0.0)
             jobs = [self._ahead.pop(id(c)) if id(c) in self._ahead else self._job(c) for c in candidates]
             self._submitted.extend(jobs)
             self._builds.waiting.extend(job for job in jobs if not job.digest)
@@ -341,11 +342,12 @@ class LocalMeasurer(Measurer):
             self._collect()
 
     def _idle(self) -> WorkerProcess:
-        """An idle worker, started again after `pause`."""
+        """An idle worker, one that is ready if there is any, started again after `pause`."""
         self._wait_for_builds()
-        if not self._workers[0].running:
-            self._workers[0].restart()
-        return self._workers[0]
+        worker = next((w for w in self._workers if w.ready and w.running), self._workers[0])
+        if not worker.running:
+            worker.restart()
+        return worker
 
     def build_ahead(self, candidates: Sequence[Candidate], enough: Callable[[], bool]) -> None:
         """Build the next candidates on idle workers until `enough()`; another thread may call it during `prepare`."""
@@ -362,9 +364,7 @@ class LocalMeasurer(Measurer):
 
         If the process dies with several candidates, each is tried alone, and the sound ones are compared again.
         """
-        self._wait_for_builds()
-        jobs = [self._job(c, again=True) for c in candidates]
-        worker = self._workers[0]
+        jobs, worker = [self._job(c, again=True) for c in candidates], self._idle()
         failed = self._build(jobs, [worker])
         built = [job for job in jobs if job not in failed]
         limit = max(self.limits.run, self.limits.run_limit(None))

@@ -31,7 +31,7 @@ On the other machine, `LocalMeasurer(Task.from_json(data))` does the work.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, Self, runtime_checkable
 
 from .outcome import Baseline, Candidate, Comparison, Measurement
@@ -89,10 +89,11 @@ class Measurer(ABC):
         """Forget submitted candidates without a result, if possible."""
         return
 
-    def measure(self, candidates: Sequence[Candidate]) -> Iterator[Measurement]:
-        """Submit candidates and yield the results, as each ends; closing the iterator cancels the rest."""
-        self.submit(candidates)
+    def measure(self, candidates: Iterable[Candidate]) -> Iterator[Measurement]:
+        """Submit candidates, each as it comes, and yield the results, as each ends; closing the iterator cancels the rest."""
         try:
+            for candidate in candidates:
+                self.submit([candidate])
             yield from self.results()
         finally:
             self.cancel()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -189,9 +189,14 @@ class Evolution:
 
     def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
         """At most `n` candidates that were not proposed before; fewer if the space is small."""
+        return [*self.proposals(n, rng)]
+
+    def proposals(self, n: int, rng: np.random.Generator) -> Iterator[Candidate]:
+        """The candidates of `propose`, each as soon as it is chosen: a sketch is evolved when its turn comes."""
         chosen = self.begin(n)
-        if len(chosen) == n:
-            return chosen
+        yield from chosen
+        if (count := len(chosen)) == n:
+            return
         self._batch += 1
         blind = max(1, round(self.settings.blind * n)) if n > 3 and self._models else 0
         # Rows under way count as measured, with no new best time (the constant liar).
@@ -201,20 +206,20 @@ class Evolution:
         for _ in range(n):
             planned[self._order_of_sketches(planned)[0]] += 1
         pools: dict[int, _Pool] = {}
-        while len(chosen) < n:
+        while count < n:
             for number in self._order_of_sketches(picked):
                 if number not in pools:
                     settings = self.settings.scaled(max(1, int(planned[number] - len(under_way[number]))))
                     pools[number] = self._evolved(self._islands[number], settings, rng)
                     pools[number].penalize(coordinates(self.sketches[number], under_way[number]))
-                found = self._pick(number, pools[number], len(chosen) >= n - blind, rng)
+                found = self._pick(number, pools[number], count >= n - blind, rng)
                 if found is not None:
                     break
             else:
-                break
+                return
             picked[number] += 1
-            chosen.append(self._candidate(number, found, pools[number].lineage))
-        return chosen
+            count += 1
+            yield self._candidate(number, found, pools[number].lineage)
 
     def _order_of_sketches(self, picked: np.ndarray) -> list[int]:
         """The sketches in the order in which they should get the next trial: by their number of trials, with `picked` ones; last
@@ -401,9 +406,12 @@ class Evolution:
         if not columns or not len(rows):
             return rows
         strays = ~(rows[:, None, columns] == variants[None]).all(axis=2).any(axis=1)
-        result = rows.copy()
-        result[np.ix_(strays, columns)] = variants[rng.integers(len(variants), size=int(strays.sum()))]
-        return legalize(sketch, self.target, result)
+        if not strays.any():
+            return rows
+        moved, result = rows[strays], rows.copy()
+        moved[:, columns] = variants[rng.integers(len(variants), size=len(moved))]
+        result[strays] = legalize(sketch, self.target, moved)
+        return result
 
     def _pool(
         self, island: _Island, rows: np.ndarray, scores: np.ndarray, near: np.ndarray, lineage: Lineage, rng: np.random.Generator

@@ -36,23 +36,20 @@ class Lineage:
 
     def __init__(self, batch: int):
         self.batch = batch
-        self._made: dict[Row, tuple[str, int, tuple[Row, ...]]] = {}
+        self._made: list[tuple[np.ndarray, str | Sequence[str], int, tuple[np.ndarray, ...]]] = []
 
     def add(self, rows: np.ndarray, operators: str | Sequence[str], generation: int, *parents: np.ndarray) -> None:
         """Add rows; known ones keep their origin. `parents` are matrices with one parent a row."""
-        of = [[*map(tuple, p.tolist())] for p in parents]
-        for n, row in enumerate(map(tuple, rows.tolist())):
-            if row not in self._made:
-                operator = operators if isinstance(operators, str) else operators[n]
-                self._made[row] = operator, generation, tuple(p[n] for p in of)
+        self._made.append((rows, operators, generation, parents))
 
     def origin(self, row: Row, measured: Collection[Row]) -> Origin | None:
         """The origin of a row, back to rows that were measured or have no parents; None for a row outside of it."""
-        if row not in self._made:
-            return None
-        operator, generation, parents = self._made[row]
-        back = (Parent(p, None if p in measured else self.origin(p, measured)) for p in dict.fromkeys(parents))
-        return Origin(operator, self.batch, generation, tuple(back))
+        for rows, operators, generation, parents in self._made:
+            for n in np.flatnonzero((rows == row).all(axis=1))[:1].tolist():
+                back = dict.fromkeys(tuple(p[n].tolist()) for p in parents)
+                found = (Parent(p, None if p in measured else self.origin(p, measured)) for p in back)
+                return Origin(operators if isinstance(operators, str) else operators[n], self.batch, generation, tuple(found))
+        return None
 
 
 def coordinates(sketch: Sketch, rows: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ Each other protocol here is an optional ability that the loop uses if a policy h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -53,6 +53,15 @@ class Begins(Protocol):
     def begin(self, n: int) -> Sequence[Candidate]:
         """At most `n` such candidates, which no later proposal repeats. They are measured before models are loaded and before the
         warm start."""
+        ...
+
+
+@runtime_checkable
+class Streams(Protocol):
+    """A policy that gives each candidate as soon as it is chosen, to be built while the next ones are."""
+
+    def proposals(self, n: int, rng: np.random.Generator) -> Iterator[Candidate]:
+        """The candidates of `propose`, one after another."""
         ...
 
 

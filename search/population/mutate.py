@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
+from inspect import unwrap
 from typing import TypeVar
 
 import numpy as np
@@ -27,6 +28,17 @@ T = TypeVar("T")
 Operator = Callable[[Sketch, Target, np.ndarray, np.random.Generator], np.ndarray]
 
 
+def canonical(change: Operator) -> Operator:
+    """The operator that makes a change, and brings the rows into canonical form."""
+
+    @wraps(change)  # by which `mutants_of` finds the change alone, to bring the rows of all operators into that form at once
+    def operate(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return legalize(sketch, target, change(sketch, target, rows, rng))
+
+    return operate
+
+
+@canonical
 def move(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Move a factor of one level of an axis to another level of it; the outermost level takes part."""
     result = rows.copy()
@@ -42,9 +54,10 @@ def move(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Genera
         levels[some, source] //= factor
         levels[some, drain] *= factor
         result[own[:, None], t.columns] = levels[:, 1:]
-    return legalize(sketch, target, result)
+    return result
 
 
+@canonical
 def scale(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Double or halve one inner level of an axis."""
     result = rows.copy()
@@ -52,9 +65,10 @@ def scale(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Gener
         column = np.array(t.columns)[rng.integers(len(t.columns), size=len(own))]
         size = result[own, column]
         result[own, column] = np.where(rng.random(len(own)) < 0.5, 2 * size, np.maximum(1, size // 2))
-    return legalize(sketch, target, result)
+    return result
 
 
+@canonical
 def step(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Take the next size for one inner level of an axis, dividing or not; a vectorised level changes by one vector."""
     result = rows.copy()
@@ -65,7 +79,7 @@ def step(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Genera
             here = own[position == k]
             up, down = _beside(sketch, target, t, result[here], k)
             result[here, column] = np.where(larger[position == k], up, down)
-    return legalize(sketch, target, result)
+    return result
 
 
 def _beside(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
@@ -81,6 +95,7 @@ def _beside(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray, position:
     )
 
 
+@canonical
 def redraw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Sample all levels of one axis again."""
     return sampled_again(sketch, target, rows, [t.columns for t in _open_tiles(sketch)], rng)
@@ -89,24 +104,25 @@ def redraw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Gene
 def sampled_again(
     sketch: Sketch, target: Target, rows: np.ndarray, parts: Sequence[Sequence[int]], rng: np.random.Generator
 ) -> np.ndarray:
-    """The rows, each with the columns of one random part sampled again."""
+    """The rows, each with the columns of one random part sampled again, not yet in canonical form."""
     result = rows.copy()
     sampled = sample(sketch, target, len(rows), rng)
     for columns, own in _assigned(parts, len(rows), rng):
         result[own[:, None], columns] = sampled[own[:, None], columns]
-    return legalize(sketch, target, result)
+    return result
 
 
 def choose(roles: Set[Role]) -> Operator:
     """The operator that takes another option of one choice of these roles."""
 
+    @canonical
     def operate(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         result = rows.copy()
         for c, own in _assigned(_open_choices(sketch, roles), len(rows), rng):
             options = np.array(c.options)
             at = np.argmax(options[None, :] == result[own, c.column][:, None], axis=1)
             result[own, c.column] = options[(at + rng.integers(1, len(options), size=len(own))) % len(options)]
-        return legalize(sketch, target, result)
+        return result
 
     return operate
 
@@ -159,8 +175,8 @@ def mutants_of(
     made_by = {name: np.flatnonzero(picked == n) for n, name in enumerate(suitable)}
     for name, own in made_by.items():
         if len(own):
-            mutants[own] = suitable[name].operate(sketch, target, parents[own], rng)
-    return mutants, made_by
+            mutants[own] = unwrap(suitable[name].operate)(sketch, target, parents[own], rng)
+    return legalize(sketch, target, mutants), made_by
 
 
 def crossover(sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -27,7 +27,7 @@ from tir.verify import check
 
 from ..measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, WorkerError
 from ..measure.protocol import OtherDevices
-from ..policy.protocol import Begins, Evolves, ExplainsCandidates, Policy, Scored, Sketched, WarmStarts
+from ..policy.protocol import Begins, Evolves, ExplainsCandidates, Policy, Scored, Sketched, Streams, WarmStarts
 from ..policy.ranking import correlation
 from ..policy.warm_start import examples, is_of
 from ..records import Records
@@ -43,7 +43,7 @@ from .result import Result, default_seconds
 MAX_COPIES = 100  # successive candidates that copy earlier ones before the space counts as exhausted
 BASELINE_SHARE = 0.06  # largest share of a budget in seconds for the program as written
 RANKED_CANDIDATES = 64  # latest candidates of which a display shows the rank correlation
-ONE_THREAD_SECONDS = 3.0  # seconds for the program as written on one thread of a GPU
+COMPARISON_SECONDS = 3.0  # for a program as written that serves for comparison alone
 
 
 Turn = tuple["Session", int]  # a session, and a number of candidates
@@ -194,7 +194,7 @@ class Session:
             self._learn_of_others(self._policy)
         self._teach()
         if len(first) < n and not spent:
-            self._submit(self._propose(n - len(first)))
+            self._submit(self._proposed(n - len(first)))
             self._teach()
 
     def _make_measurer(self) -> Measurer:
@@ -289,28 +289,44 @@ class Session:
             self._wait(0.1)
         self._teach()
         n = n if self._rounds else min(n, measurer.room)
-        if n and not self._exhausted and not budget.late and (proposed := self._propose(n)):
-            self._submit(proposed)
+        if n and not self._exhausted and not budget.late and self._submit(self._proposed(n)):
             self._teach()
         else:
             self._exhausted |= n > 0 and not self.under_way
             self._wait(0.1)
 
-    def _propose(self, n: int) -> Sequence[Candidate]:
-        policy = self._policy
+    def _proposed(self, n: int) -> Iterator[Candidate]:
+        """The candidates of the policy, each when it is chosen, until the time is up."""
+        policy, phase = self._policy, self._journal.phase
         assert policy is not None
-        with self._journal.phase("propose"):
-            return _candidates(policy.propose(n, self._rng))
+        with phase("propose"):
+            if isinstance(policy, Streams):
+                found = policy.proposals(n, self._rng)
+            else:
+                found = iter(_candidates(policy.propose(n, self._rng)))
+            candidate = next(found, None)
+        while candidate is not None:
+            yield candidate
+            with phase("propose"):
+                candidate = None if self._budget.late else next(found, None)
 
-    def _submit(self, candidates: Sequence[Candidate]) -> None:
-        """Have candidates measured; in rounds until the time is up."""
-        assert self._measurer is not None
-        self._count(len(candidates))
+    def _submit(self, candidates: Iterable[Candidate]) -> bool:
+        """Have candidates measured, in rounds each as it comes, until the time is up; True if there were any."""
+        measurer, sent = self._measurer, []
+        assert measurer is not None
+
+        def counted() -> Iterator[Candidate]:
+            for candidate in candidates:
+                sent.append(candidate)
+                self._count(1)
+                yield candidate
+
         if not self._rounds:
-            self._measurer.submit(candidates)
-        elif candidates:
-            self._take(self._measurer.measure(candidates))
+            measurer.submit([*counted()])
+        else:
+            self._take(measurer.measure(counted()))
             self._count(-self.under_way)  # those left
+        return bool(sent)
 
     def _wait(self, timeout: float) -> None:
         """Add the measurements so far, and those of the next `timeout` seconds."""
@@ -429,12 +445,12 @@ def default_candidate(task: Task) -> Candidate:
 
 
 def _limits(task: Task, limits: Limits, budget: Budget) -> Limits:
-    """The limits with one for the program as written, which serves only for comparison. It gets a small share of a budget in
-    seconds, and on a GPU, where it runs on one thread, ONE_THREAD_SECONDS."""
+    """The limits with one for the program as written, which need not run. It gets a small share of a budget in
+    seconds; COMPARISON_SECONDS there, and on one thread of a GPU, if numpy is the reference."""
     device, known = backend(task.target).device is not None, task.workload is not None
     most = limits.baseline
     if budget.seconds is not None and (known or not device):
         most = min(most, 10.0, max(2.0, BASELINE_SHARE * budget.seconds / budget.tasks))
-    if known and device:
-        most = min(most, ONE_THREAD_SECONDS)
+    if known and (device or budget.seconds is not None):
+        most = min(most, COMPARISON_SECONDS)
     return replace(limits, baseline=most)

@@ -276,9 +276,9 @@ def test_another_measurer_can_be_given(fake_builder):
     made = []
 
     class Counting(LocalMeasurer):
-        def measure(self, candidates):
+        def submit(self, candidates):
             self.asked = [c.row for c in candidates]
-            yield from super().measure(candidates)
+            super().submit(candidates)
 
     def measurer(task):
         made.append(Counting(task, builder=fake_builder, limits=QUICK, workers=1))
@@ -294,6 +294,29 @@ def test_another_measurer_can_be_given(fake_builder):
         autotune(FUNC, measurer=lambda task: None)
     with pytest.raises(ValueError, match=r"model takes a name, or an object with score and update .*, got 3"):
         autotune(FUNC, model=3)
+
+
+def test_a_candidate_is_submitted_before_the_next_is_chosen(fake_builder):
+    events = []
+
+    class Streaming(Wishes):
+        def proposals(self, n, rng):
+            for candidate in self.propose(n, rng):
+                events.append("chosen")
+                yield candidate
+
+    class Watched(LocalMeasurer):
+        def submit(self, candidates):
+            events.append("submitted")
+            super().submit(candidates)
+
+    def measurer(task):
+        return Watched(task, builder=fake_builder, limits=QUICK, workers=1)
+
+    result = autotune(
+        FUNC, "llvm -num-cores 1", policy=Streaming([{"sleep": 0.01}, {"sleep": 0.02}]), first=(), measurer=measurer
+    )
+    assert events == ["chosen", "submitted"] * 2 and result.trials == 2
 
 
 def test_options_of_the_named_searches_are_refused_with_another(fake_builder):
