@@ -113,7 +113,7 @@ def compile(
     with alternatives of its default schedule, for some seconds, once: `records` keep what was found, or where they are None, a
     file beside the user's cache. `cache` keeps compiled kernels: that of the user, another one, or None for none.
 
-    Without `winograd`, all convolutions of a network are computed directly (see `passes.winograd`). With a `precision`,
+    Without `winograd`, all convolutions of floats are computed directly (see `passes.winograd`). With a `precision`,
     "bfloat16" or "float16", its activations and weights of float32 are of 16 bits (see `passes.precision`). A function of open
     sizes (`te.var`) becomes a kernel for all of them; `sizes`, such as `{"n": (1, 128)}`, are those to be fast at. A network of
     open sizes becomes a model for all of them, compiled here for `sizes`, with kernels of open sizes for others (`general`).

@@ -9,12 +9,12 @@ around the image is the zero point, whose products the second term takes away, t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from math import prod
 from operator import mul
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,17 +27,20 @@ from ..ir import Attribute, Call, Graph, Value
 from ..ops import definition
 from ..ops.channels_last import CHANNELS_OF_PIXEL, SIGN_OFFSET
 from ..ops.convolution import SlidingWindow
+from ..ops.winograd import exact_for, transformed_weights
 from .rewriting import Rewriting, rewrite, windows_of
-from .winograd import least_cycles
+from .winograd import filterable, least_cycles, tiles
 
 if TYPE_CHECKING:
     from codegen import Target
 
 BYTES = ("int8", "uint8")
+SUMS = ("IntegerProduct", "ChannelsLastConv", "WinogradSums")  # the operators of sums of products of integers
 MAX_BIAS = 2**30  # of a bias in sums of int32: half of their range
 # Least ratio of estimated cycles, of floats to bytes, whose widening is not estimated. On a Zen 4 limited to SSE2, products
 # estimated at 1.00 to 1.01 (97 x 128 x 96, 16 x 2048 x 2048) are at 0.6 to 1.1, those from 1.27 (2 x 1024 x 1024) at 1.1 to 1.8.
 MIN_GAIN_OF_BYTES = 1.05
+WHOLE_VECTORS = 16  # output channels that minimal filtering takes at once: lanes of int32 in a vector of 512 bits
 Choice = Callable[[Call, Call], bool]  # of a product of integers in place of a call
 
 
@@ -86,8 +89,10 @@ def in_fewer_cycles(target: Target) -> Choice:
     def choose(integer: Call, today: Call) -> bool:
         *_, rows, _ = integer.outputs[0].shape
         processor, elements = target.machine_as(CPU), prod(today.values[0].shape)
-        if today.operator == "IntegerProduct":
-            return integer_cycles(integer) < integer_cycles(today) + elements * processor.pack_cycles(8, elements)
+        if today.operator in SUMS:
+            copied = elements * processor.pack_cycles(8, elements) if today.operator == "IntegerProduct" else 0.0
+            one, other = (integer_cycles(call) + first_read_cycles(call.values[1], processor) for call in (integer, today))
+            return one < other + copied
         if integer.values[0].dtype == "bfloat16":
             elements += prod(today.outputs[0].shape)
             return integer_cycles(integer) + elements * processor.transpose_cycles(16, elements) < least_cycles(today, target)
@@ -95,6 +100,13 @@ def in_fewer_cycles(target: Target) -> Choice:
         return rows == 1 or gain * integer_cycles(integer) < least_cycles(today, target)
 
     return choose
+
+
+def first_read_cycles(weights: Value, processor: CPU) -> float:
+    """Cycles by which weights that come from memory take longer to read than those that a cache holds: as in a network, where
+    others have taken their place since the last call."""
+    nbytes = prod(weights.shape) * dtypes.nbytes(weights.dtype)
+    return nbytes * (processor.read_cycles(8, processor.l2 + processor.l3 + 1) - processor.read_cycles(8, nbytes))
 
 
 @dataclass(frozen=True)
@@ -199,6 +211,11 @@ def _convolution(write: Rewriting, call: Call, x: Quantised, weight: Quantised, 
             made = write("ChannelsLastConv", pixels, write.constant(last), zero=zero, **how)
             if in_place := choose(write.calls[-1], product):
                 product, sums[-1] = write.calls[-1], made
+        for tile in tiles(own.shape[2:]) if pairs and filterable(call) and not packs and not outputs % WHOLE_VECTORS else []:
+            how = {"tile": tile, "kernel": own.shape[2:], "pads": attributes_of(moved)["pads"], "zero": zero}
+            if exact_for(own, tile, part.dtype) and choose(_filtered(write, part, own, how), product):
+                sums[-1] = write("WinogradSums", part, write.constant(transformed_weights(own, tile)), **how)
+                product, in_place = write.calls[-1], False
         if not choose(product, call if groups == 1 else _of_one_group(call, groups)):
             return None
     if in_place and x.numbers.dtype == "int8":
@@ -208,6 +225,14 @@ def _convolution(write: Rewriting, call: Call, x: Quantised, weight: Quantised, 
     images, channels, *spatial = call.outputs[0].shape
     to_first = (0, len(spatial) + 1, *range(1, len(spatial) + 1))
     return write("Transpose", write("Reshape", made, shape=(images, *spatial, channels)), perm=to_first)
+
+
+def _filtered(write: Rewriting, image: Value, weight: np.ndarray, how: Mapping[str, Any]) -> Call:
+    """A convolution by minimal filtering, to be estimated: its weights are not transformed yet."""
+    outputs, channels, *kernel = weight.shape
+    points = [m + r - 1 for m, r in zip(how["tile"], kernel, strict=True) if m > 1]
+    write("WinogradSums", image, Value("points", (*points, channels + channels % 2, outputs), "int16"), **how)
+    return write.calls[-1]
 
 
 def _in_place(moved: Sequence[SlidingWindow]) -> bool:

@@ -12,7 +12,7 @@ from ..ir import Call, Graph, Value
 from ..ops import definition
 from .channels import keep_channels_last
 from .identities import remove_identities
-from .integers import Choice, multiply_integers
+from .integers import SUMS, Choice, multiply_integers
 from .rewriting import Rewriting, rewrite
 
 
@@ -20,7 +20,7 @@ def stay_quantised(graph: Graph, choose: Choice, pairs: bool = False) -> Graph:
     """The graph with products of integers where `choose` prefers them, and integers of 8 bits, channels last, between them; the
     graph itself where there is none. `pairs` is as in `multiply_integers`."""
     products = multiply_integers(remove_identities(keep_quantised(graph)), choose, pairs)
-    if not any(c.operator in ("IntegerProduct", "ChannelsLastConv") for c in products.calls):
+    if not any(c.operator in SUMS for c in products.calls):
         return graph
     return rewrite(remove_identities(keep_channels_last(products)), _scaled_before)
 

@@ -38,7 +38,7 @@ def filter_minimally(graph: Graph, choose: Callable[[Call], Tile]) -> Graph:
 
 def fastest(target: Target, forms: Mapping[str, str] | None = None) -> Callable[[Call], Tile]:
     """The choice of the fewest cycles, as the templates estimate them, unless `forms` have another by the `direct_key`. Integers
-    are left alone, as filters have fractions, and float64, whose users may want the accuracy that is lost."""
+    are left to `integers`, and float64 is direct, whose users may want the accuracy that is lost."""
 
     def choose(call: Call) -> Tile:
         cycles = _cycles_by_tile(call, target)
@@ -76,7 +76,7 @@ def _cycles_by_tile(call: Call, target: Target) -> dict[Tile, float]:
 def least_cycles(call: Call, target: Target) -> float:
     """The estimated cycles of a convolution or a product by constant weights, filtered minimally where that is chosen. Those of a
     filtered one are as many more as others may take for their accuracy."""
-    tile = fastest(target)(call) if _filterable(call) else ()
+    tile = fastest(target)(call) if filterable(call) else ()
     return _cycles(_by_tiles(call, tile), target) * (_min_gain(call) if tile else 1.0)
 
 
@@ -85,14 +85,14 @@ def _min_gain(call: Call) -> float:
 
 
 def _rule(r: Rewriting, call: Call, choose: Callable[[Call], Tile]) -> list[Call] | None:
-    weight = r.known(call.inputs[1]) if _filterable(call) else None
+    weight = r.known(call.inputs[1]) if filterable(call) else None
     if weight is None or not (tile := choose(call)):
         return None
     transformed = r.constant(transformed_weights(weight, tile), name=f"{call.values[1].name}_points")
     return [replace(_by_tiles(call, tile), inputs=(call.inputs[0], transformed, *call.inputs[2:]), outputs=call.outputs)]
 
 
-def _filterable(call: Call) -> bool:
+def filterable(call: Call) -> bool:
     """True for a convolution of stride 1 without dilation and groups, of a kernel that there are tiles for."""
     moved = (n for name in ("strides", "dilations") for n in call.attribute(name, None) or ())
     plain = call.operator == "Conv" and call.attribute("group", 1) == 1 and all(n == 1 for n in moved)

@@ -59,12 +59,17 @@ class Instruction:
     parts: int
     intrinsic: str
     wider: str = ""  # the dtype that operands are converted to as they are copied
-    multiplications: int = 1  # of whole vectors
+    unfused: int = 0  # multiplications of whole vectors whose products are in registers of their own before they are added
 
     @property
     def depth(self) -> int:
         """The steps of the sum."""
         return self.groups * self.parts
+
+    @property
+    def multiplications(self) -> int:
+        """Multiplications of whole vectors."""
+        return max(1, self.unfused)
 
     @property
     def nbytes(self) -> int:
@@ -106,7 +111,7 @@ def _of_windows(block: Block) -> Contraction | None:
 def is_supported(c: Contraction) -> bool:
     """True for types for which there are instructions."""
     left, right, total = _types(c)
-    integers = total == "int32" and {left, right} <= {"int8", "uint8"}
+    integers = total == "int32" and ({left, right} <= {"int8", "uint8"} or left == right == "int16")
     return integers or (left, right, total) == ("bfloat16", "bfloat16", "float32")
 
 
@@ -119,8 +124,11 @@ def instruction(c: Contraction, processor: CPU) -> Instruction | None:
     left, right, total = _types(c)
     if not is_supported(c):
         return None
-    letters = LETTERS[left] + LETTERS[right] if total == "int32" else LETTERS[left]
     parts, lanes = 32 // dtypes.bits(left), processor.lanes(32)
+    pairs = Instruction(1, lanes, 1, 2, f"dot_{lanes}x2_s16", "" if left == "int16" else "int16", 1)
+    if left == "int16":
+        return pairs if has_pairs(processor) else None
+    letters = LETTERS[left] + LETTERS[right] if total == "int32" else LETTERS[left]
     if {"amx-tile", "amx-int8" if total == "int32" else "amx-bf16"} <= processor.features:
         return Instruction(16, 16, 16, parts, f"amx_16x16x{16 * parts}_{letters}")
     if lanes not in (8, 16):
@@ -129,8 +137,8 @@ def instruction(c: Contraction, processor: CPU) -> Instruction | None:
         if total != "int32" or not has_pairs(processor):
             return None
         if c.narrow_pairs and right == "int8":
-            return Instruction(1, lanes, 1, parts, f"dot_{lanes}x{parts}_pairs_{letters}", multiplications=2)
-        return Instruction(1, lanes, 1, 2, f"dot_{lanes}x2_s16", "int16")
+            return Instruction(1, lanes, 1, parts, f"dot_{lanes}x{parts}_pairs_{letters}", unfused=2)
+        return pairs
     return Instruction(1, lanes, 1, parts, f"dot_{lanes}x{parts}_{letters}")
 
 
@@ -182,14 +190,8 @@ def tiles(c: Contraction, how: Instruction, processor: CPU) -> Tiling:
     if how.rows > 1:
         rows, columns = min(SHAPES, key=turns)
     else:
-        # Products are in a register of their own before they are added, ones that add pairs up in another.
-        product = how.multiplications if how.wider or how.multiplications > 1 else 0
-        m, v = fitting(
-            processor,
-            range(1, min(row_tiles, processor.registers) + 1),
-            range(1, min(column_tiles, MAX_TILE_VECTORS) + 1),
-            product,
-        )
+        heights, widths = range(1, min(row_tiles, processor.registers) + 1), range(1, min(column_tiles, MAX_TILE_VECTORS) + 1)
+        m, v = fitting(processor, heights, widths, how.unfused)
         count = np.ceil(row_tiles / m) * np.ceil(column_tiles / v)
         rows, columns, _ = fewest_cycles(m, v, count * _tile_cycles(m, v, taps * steps, how, processor), gain=1.0)
     # Rows of a part stay in L1, in tile registers with columns.

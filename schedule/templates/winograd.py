@@ -17,15 +17,17 @@ from math import ceil, prod
 import numpy as np
 
 from schedule.machine import CPU
-from schedule.open_schedule import OpenSchedule, extent
+from schedule.open_schedule import OpenSchedule, computed_bits, extent
 from schedule.primitive import blocks_below, find_block
 from schedule.register_tiles import MAX_TILE_VECTORS, fewest_cycles, fitting
 from schedule.schedule import Schedule
+from tir import dtypes
 from tir.ir import Binary, Block, Const, Iter, Select, Var, const_shape
 from tir.traverse import loaded_names, loads
 
-from . import elementwise, gemm
-from .block_analysis import Contraction, loop_length, size, stored, transpose_in_squares
+from . import elementwise, gemm, low_precision
+from .block_analysis import Contraction, last_axis, loop_length, size, stored, transpose_in_squares
+from .low_precision import Instruction
 from .marks import PACKED_DISTANCE, UNROLLED_STATEMENTS, done, share
 
 
@@ -33,7 +35,7 @@ from .marks import PACKED_DISTANCE, UNROLLED_STATEMENTS, done, share
 class Filtered:
     """A convolution by minimal filtering, as blocks. `source` has the channels of the image last, which `padding` has padded, if
     there is any. `inputs` transform it, the first one first; `products` multiplies; `outputs` transform back. `last` takes the
-    outputs out of tiles of the extents `tile`."""
+    outputs out of tiles of the extents `tile`, with their channels last or first. Integers are multiplied by `dot`."""
 
     padding: str | None
     source: str
@@ -42,6 +44,13 @@ class Filtered:
     outputs: tuple[str, ...]
     last: str
     tile: tuple[int, ...]
+    channels_last: bool
+    dot: Instruction | None
+
+    @property
+    def bits(self) -> int:
+        """The width of an element of the inputs, as they are computed."""
+        return computed_bits(self.products.left.buffer.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +68,7 @@ class Blocking:
     cycles: float
 
 
-def matches(s: Schedule, block: str) -> Filtered | None:
+def matches(s: OpenSchedule, block: str) -> Filtered | None:
     """The blocks around a batched matrix product that transform its left operand and result by a constant matrix."""
     c = gemm.matches(find_block(s.func, block))
     if c is None or not c.batch or c.columns[-1].var.name != c.vector or len(c.columns) > 1 or len(c.reduction) > 1:
@@ -80,7 +89,12 @@ def matches(s: Schedule, block: str) -> Filtered | None:
     padding = _producer(s, source)
     if padding is not None and _only_reader(s, padding) != source:
         padding = None
-    return Filtered(padding, source, tuple(reversed(inputs)), c, tuple(outputs), reader, tile)
+    dot = low_precision.instruction(c, s.target.machine)
+    if dtypes.is_int(c.store.buffer.dtype) and (dot is None or extent(c.columns[-1]) % dot.columns):
+        return None
+    last, made = find_block(s.func, reader), stored(find_block(s.func, outputs[-1])).buffer.name
+    channels_last = all(last_axis(x) == last.iters[-1].var.name for x in loads(last.body) if x.buffer.name == made)
+    return Filtered(padding, source, tuple(reversed(inputs)), c, tuple(outputs), reader, tile, channels_last, dot)
 
 
 def _transforms(s: Schedule, block: str, buffer: str) -> Iterator[str]:
@@ -138,15 +152,15 @@ def _output_tile(outputs: Sequence[Block]) -> tuple[int, ...]:
 
 def cycles(w: Filtered, s: Schedule, processor: CPU) -> float:
     """The estimated cycles on one core: those of `tiles`, the transforms, and the two transposes."""
-    bits = w.products.bits
 
-    def elements(*blocks: str) -> int:
-        """The number of elements that blocks write, in whole vectors."""
+    def written(bits: int, *blocks: str) -> int:
+        """The number of bits that blocks write, in whole vectors of elements of so many."""
         shapes = [const_shape(stored(find_block(s.func, b)).buffer) for b in blocks]
-        return sum(prod(shape[:-1]) * ceil(shape[-1] / processor.lanes(bits)) * processor.lanes(bits) for shape in shapes)
+        return sum(prod(shape[:-1]) * ceil(shape[-1] / processor.lanes(bits)) * processor.vector_bits for shape in shapes)
 
-    transforms = elements(*w.inputs, *w.outputs) * processor.copy_cycles(bits)
-    return tiles(w, processor).cycles + transforms + elements(w.source, w.last) * processor.pack_cycles(bits)
+    transforms = written(w.bits, *w.inputs) + written(w.products.bits, *w.outputs)
+    ends = written(w.bits, w.source) + written(w.products.bits, w.last)
+    return tiles(w, processor).cycles + transforms * processor.copy_cycles(1) + ends * processor.pack_cycles(1)
 
 
 def tiles(w: Filtered, processor: CPU) -> Blocking:
@@ -155,15 +169,15 @@ def tiles(w: Filtered, processor: CPU) -> Blocking:
     threads, (rows, columns) = c.threads(processor), _tile_counts(w)
     others = size((*c.rows[:1], *c.rows[1:-2]))  # images, and tiles along the axes before the last two
     points = size(c.batch)
-    weights = points * size(c.reduction) * size(c.columns)
+    weights = points * size(c.reduction) * size(c.columns) * w.bits // 8
     best: tuple[float, Blocking] | None = None
     for down, across in _block_sizes(rows, columns, ceil(processor.lanes(c.bits) / w.tile[-1])):
         count = others * ceil(rows / down) * ceil(columns / across)
-        register, tile = _register_tile(c, down, across, processor)
-        time = count * (points * tile + weights * _weight_cycles(weights, c.bits, processor))
-        held = down * across * points * (size(c.reduction) + size(c.columns))
-        if held * c.bits // 8 > processor.l2_reuse_bytes:
-            time += 2 * count * held * processor.read_cycles(c.bits, processor.l2 + 1)
+        register, tile = _register_tile(w, down, across, processor)
+        time = count * (points * tile + weights * _weight_cycles(weights, processor))
+        held = down * across * points * (size(c.reduction) * w.bits + size(c.columns) * c.bits) // 8
+        if held > processor.l2_reuse_bytes:
+            time += 2 * count * held * processor.read_cycles(8, processor.l2 + 1)
         for together in [True] if count == others == 1 else [False]:
             share = 1.0 if together else ceil(count / threads) * threads / count
             if best is None or time * share < best[0]:
@@ -172,10 +186,9 @@ def tiles(w: Filtered, processor: CPU) -> Blocking:
     return best[1]
 
 
-def _weight_cycles(elements: int, bits: int, processor: CPU) -> float:
-    """Cycles of an element of the weights, beyond those of one in the second-level cache."""
-    nbytes = elements * bits // 8
-    return processor.read_cycles(bits, nbytes) if nbytes > processor.l2_reuse_bytes else 0.0
+def _weight_cycles(nbytes: int, processor: CPU) -> float:
+    """Cycles of a byte of the weights, beyond those of one in the second-level cache."""
+    return processor.read_cycles(8, nbytes) if nbytes > processor.l2_reuse_bytes else 0.0
 
 
 def _tile_counts(w: Filtered) -> tuple[int, int]:
@@ -190,14 +203,17 @@ def _block_sizes(rows: int, columns: int, unit: int) -> list[tuple[int, int]]:
     return sorted(whole | {(1, n) for n in range(unit, columns, unit)}, reverse=True)
 
 
-def _register_tile(c: Contraction, down: int, across: int, processor: CPU) -> tuple[tuple[int, int, int], float]:
+def _register_tile(w: Filtered, down: int, across: int, processor: CPU) -> tuple[tuple[int, int, int], float]:
     """The register tile of a block's products, (tile rows and columns, channels), and the cycles of all at one point."""
+    c, (steps, unfused) = w.products, (w.dot.depth, w.dot.unfused) if w.dot else (1, 0)
     lanes, channels = processor.lanes(c.bits), extent(c.columns[-1])
-    widths = range(1, min(MAX_TILE_VECTORS, ceil(channels / lanes)) + 1)
+    widths = [
+        v for v in range(1, min(MAX_TILE_VECTORS, ceil(channels / lanes)) + 1) if w.dot is None or not channels % (v * lanes)
+    ]
     # Tiles in a part of a row, or of some whole rows.
-    m, v = fitting(processor, [*range(1, across), *range(across, down * across + 1, across)], widths)
+    m, v = fitting(processor, [*range(1, across), *range(across, down * across + 1, across)], widths, unfused)
     turns = np.ceil(np.where(m < across, down * np.ceil(across / m), down * across / m)) * np.ceil(channels / (v * lanes))
-    best = fewest_cycles(m, np.minimum(v * lanes, channels), turns * processor.tile_cycles(m, v, size(c.reduction)))
+    best = fewest_cycles(m, np.minimum(v * lanes, channels), turns * processor.tile_cycles(m, v, size(c.reduction) // steps))
     return (max(1, best.rows // across), min(best.rows, across), best.columns), best.cycles
 
 
@@ -211,28 +227,28 @@ def build(s: OpenSchedule, w: Filtered) -> None:
     the stages are nests of their own, and threads share each. ScheduleError where a step is refused.
     """
     machine: CPU = s.target.machine
-    t, lanes = tiles(w, machine), machine.lanes(w.products.bits)
+    t, lanes, before = tiles(w, machine), machine.lanes(w.products.bits), machine.lanes(w.bits)
     threads = w.products.threads(machine)
     outer = _split_places(s, w, t)
     if not t.together:
         for stage in (*reversed(w.outputs), w.products.block, *reversed(w.inputs), w.source, *([w.padding] if w.padding else [])):
             s.compute_at(stage, outer[-1], preserve_unit_loops=True)
-    pieces = _build_source(s, w, lanes)
-    _build_inputs(s, w, lanes)
-    _build_products(s, w, t)
+    pieces = _build_source(s, w, before)
+    _build_inputs(s, w, before)
+    product = _build_products(s, w, t)
     _build_outputs(s, w, lanes)
     if threads > 1 and t.together:
-        for block in (pieces[0], w.inputs[-1], w.products.block, w.outputs[-1], w.last):
-            share(s, block, _shared_loops(s, block))
+        for block in (pieces[0], w.inputs[-1], product, w.outputs[-1], w.last):
+            share(s, block, _shared_loops(s, block, 2 if w.channels_last and block in (w.source, w.last) else 4))
     elif threads > 1:
         share(s, w.last, outer)
-    done(s, *([w.padding] if w.padding else []), *pieces, *w.inputs, w.products.block, *w.outputs, w.last)
+    done(s, *([w.padding] if w.padding else []), *pieces, *w.inputs, product, *w.outputs, w.last)
 
 
 def _split_places(s: OpenSchedule, w: Filtered, t: Blocking) -> list[str]:
     """Split the places of `last` into blocks, its channels and innermost places into squares; returns the outer loops."""
-    own = _own_loops(s, w.last)
-    image, channel, *places = own.values()
+    image, *places = _own_loops(s, w.last).values()
+    channel = places.pop(-1 if w.channels_last else 0)
     outer, inner = [image], list[str]()
     counts = [*[1] * (len(places) - 2), t.rows, t.columns][-len(places) :]
     for place, m, count in zip(places, w.tile, counts, strict=True):
@@ -241,6 +257,10 @@ def _split_places(s: OpenSchedule, w: Filtered, t: Blocking) -> list[str]:
             continue
         block, within = s.split(place, [None, m * count])
         outer, inner = [*outer, block], [*inner, within]
+    if w.channels_last:
+        s.reorder(*outer, *inner, channel)
+        s.vectorize(channel)
+        return outer
     s.reorder(*outer, *inner[:-1], channel, inner[-1])
     lanes = s.target.machine.lanes(w.products.bits)
     transpose_in_squares(s, channel, inner[-1], lanes, lanes)
@@ -250,6 +270,9 @@ def _split_places(s: OpenSchedule, w: Filtered, t: Blocking) -> list[str]:
 def _build_source(s: OpenSchedule, w: Filtered, lanes: int) -> list[str]:
     """Pad a row of some channels, and transpose it in squares, too; returns the blocks of whole squares and of the rest."""
     *others, place, channel = _own_loops(s, w.source).values()
+    if w.channels_last:
+        s.vectorize(channel)
+        return [w.source]
     c0, c1 = s.split(channel, [None, lanes])
     s.reorder(*others, c0, place, c1)
     length = loop_length(s, place) or 0
@@ -278,8 +301,8 @@ def _build_inputs(s: OpenSchedule, w: Filtered, lanes: int) -> None:
             s.compute_at(w.inputs[n - 1], c0, preserve_unit_loops=True)
 
 
-def _build_products(s: OpenSchedule, w: Filtered, t: Blocking) -> None:
-    """Multiply point by point: panels of packed weights, register tiles of inputs by output channels."""
+def _build_products(s: OpenSchedule, w: Filtered, t: Blocking) -> str:
+    """Multiply point by point: panels of packed weights, register tiles of inputs by output channels. Returns the first block."""
     c, own = w.products, _own_loops(s, w.products.block)
     points, rows = ([own[it.var.name] for it in axes] for axes in (c.batch, c.rows))
     (steps,) = (own[it.var.name] for it in c.reduction)
@@ -288,15 +311,27 @@ def _build_products(s: OpenSchedule, w: Filtered, t: Blocking) -> None:
         block, inner = s.split(row, [None, part])
         outer, within = [*outer, block], [*within, inner]
     k0, k1 = s.split(own[c.columns[-1].var.name], [None, t.channels])
-    s.reorder(*points, k0, *outer, steps, *within, k1)
+    pair = list[str]()
+    if w.dot is not None:
+        steps, *pair = s.split(steps, [None, w.dot.depth])
+        vectors, k1 = s.split(k1, [None, w.dot.columns])
+        within.append(vectors)
+    s.reorder(*points, k0, *outer, steps, *within, k1, *pair)
     for loop in within:
         s.unroll(loop)
-    s.vectorize(k1)
+    if w.dot is None:
+        s.vectorize(k1)
     copy = s.pack(c.block, c.right.buffer.name, preserve_unit_loops=True)
     s.vectorize(s.get_loops(copy)[-1])
     s.annotate(steps, "prefetch", [[stored(s.block(copy)).buffer.name, PACKED_DISTANCE]])
     s.annotate(steps, "pragma_auto_unroll_max_step", UNROLLED_STATEMENTS)
     done(s, copy)
+    if w.dot is None:
+        return c.block
+    first = s.decompose_reduction(c.block, steps)
+    s.vectorize(s.get_loops(first)[-1])
+    s.tensorize(k1, w.dot.intrinsic)
+    return first
 
 
 def _build_outputs(s: OpenSchedule, w: Filtered, lanes: int) -> None:
@@ -328,8 +363,9 @@ def _own_loops(s: OpenSchedule, block: str) -> dict[str, str]:
     return dict(zip(axes, s.get_loops(block)[-len(axes) :], strict=True))
 
 
-def _shared_loops(s: OpenSchedule, block: str) -> list[str]:
-    """The loops around a block that threads share: outermost, holding nothing else, outside of vectors, unrolls and sums."""
-    nest = [s.loop(name) for name in s.get_loops(block)[:-4]]
+def _shared_loops(s: OpenSchedule, block: str, inner: int) -> list[str]:
+    """The loops around a block that threads share: outermost, holding nothing else, outside of the `inner` ones of vectors,
+    unrolls and sums."""
+    nest = [s.loop(name) for name in s.get_loops(block)[:-inner]]
     alone = takewhile(lambda pair: pair[0].body is pair[1], pairwise(nest))
     return [nest[0].name, *(inner.name for _, inner in alone)]

@@ -14,12 +14,12 @@ from graph.compilation import assembled
 from graph.fusion import fuse
 from graph.ir import Call, Graph, Value, constant, numpy_type
 from graph.ops import result_types
-from graph.ops.winograd import filtering
+from graph.ops.winograd import exact_for, filtering, transformed_weights
 from graph.passes.check import widened
 from graph.passes.winograd import fastest, filter_minimally, tiles
 from graph.reference import evaluate
 from schedule import OpenSchedule, templates
-from schedule.templates import winograd
+from schedule.templates import low_precision, winograd
 from tests.sweeps import one_in
 from tir import dtypes
 
@@ -79,9 +79,11 @@ def close(found: np.ndarray, wanted: np.ndarray, case, tile) -> None:
     assert np.abs(found - wanted).max() <= bound < np.abs(wanted).max(), bound
 
 
+@pytest.mark.parametrize("integral", [False, True])
 @pytest.mark.parametrize(("m", "r"), FILTERS)
-def test_minimal_filters_are_exact(m, r):
-    f = filtering(m, r)
+def test_minimal_filters_are_exact(m, r, integral):
+    f = filtering(m, r, integral)
+    assert not integral or all(x.denominator == 1 for matrix in (f.outputs, f.taps, f.inputs) for row in matrix for x in row)
     rng = np.random.default_rng(0)
     d, g = ([Fraction(int(n)) for n in rng.integers(-9, 10, count)] for count in (m + r - 1, r))
 
@@ -89,7 +91,7 @@ def test_minimal_filters_are_exact(m, r):
         return [sum((a * b for a, b in zip(row, vector, strict=True)), Fraction(0)) for row in matrix]
 
     made = times(f.outputs, [a * b for a, b in zip(times(f.taps, g), times(f.inputs, d), strict=True)])
-    assert made == [sum(d[i + k] * g[k] for k in range(r)) for i in range(m)]
+    assert made == [f.scale * sum(d[i + k] * g[k] for k in range(r)) for i in range(m)]
 
 
 def test_points_that_are_not_there():
@@ -134,6 +136,84 @@ def test_halves_are_filtered_in_float32(number, dtype):
     filtering_error = (case[1] + 2 * 6 * 2 + 2) * np.finfo("float32").eps * case[1] * amplified(case[4], tile)
     bound = dtypes.unit(dtype) * np.abs(wanted) + filtering_error
     assert (error <= bound).all() and (np.abs(wanted) > bound).any()
+
+
+# 5 x 5 taps may take more than 16 bits. Output channels are of whole vectors, or not.
+BYTES = [
+    ((*c[:2], o, *c[3:]), kind)
+    for n, c in enumerate(CASES)
+    if c[4] != (5, 5)
+    for o in [(c[2], 16, 32)[n % 3]]
+    for kind in ("uint8", "int8")
+]  # 5 x 5 taps may take more than 16 bits
+
+
+def sums(case, kind: str, number: int, numbers=None) -> tuple[Graph, np.ndarray, np.ndarray]:
+    """A convolution of bytes by tiles, whose input and weights are random, of some `numbers` or any; an input, and the sums."""
+    images, channels, outputs, extents, kernel, attributes = case
+    rng, zero = np.random.default_rng(0), -7 if kind == "int8" else 119
+    low, high = dtypes.limits(kind)
+    x = (
+        rng.integers(low, high + 1, (images, *extents, channels))
+        if numbers is None
+        else rng.choice(numbers, (images, *extents, channels))
+    )
+    weight = (
+        rng.integers(-128, 128, (outputs, channels, *kernel))
+        if numbers is None
+        else rng.choice((-128, 127), (outputs, channels, *kernel))
+    )
+    tile, weight = tiles(kernel)[number], weight.astype("int8")
+    assert exact_for(weight, tile, kind)
+    pads = attributes.get("pads", (0,) * 2 * len(kernel))
+    made = {"points": transformed_weights(weight, tile)}
+    inputs = (Value("x", x.shape, kind), constant("points", made["points"]))
+    call = Call("WinogradSums", inputs, (), tuple(sorted({"tile": tile, "kernel": kernel, "pads": pads, "zero": zero}.items())))
+    ((shape, dtype),) = result_types(call)
+    call = replace(call, outputs=(Value("y", shape, dtype),))
+    around = ((0, 0), *zip(pads[: len(kernel)], pads[len(kernel) :], strict=True), (0, 0))
+    padded, wanted = np.pad(x, around, constant_values=zero), np.zeros(shape, np.int64)
+    for tap in np.ndindex(*kernel):
+        window = padded[(slice(None), *(slice(t, t + n) for t, n in zip(tap, shape[1:-1], strict=True)))]
+        wanted += window @ weight[(..., *tap)].astype(np.int64).T
+    return Graph("test", inputs[:1], (call,), call.outputs, made), x.astype(kind), wanted
+
+
+@one_in(3)
+@pytest.mark.parametrize("number", [0, -1])
+@pytest.mark.parametrize(("case", "kind"), BYTES)
+def test_sums_of_bytes_are_exact(case, kind, number):
+    """The definition, and the schedules for one thread and for several."""
+    graph, x, wanted = sums(case, kind, number)
+    (found,) = evaluate(graph, [x])
+    assert (found == wanted).all() and np.ptp(wanted)
+    for cores in (1, 3):
+        target = Target("llvm", num_cores=cores)
+        s = OpenSchedule(fuse(graph)[0].func, target, at_seed=True)
+        if low_precision.has_pairs(target.machine) and wanted.shape[-1] % 16 == 0:
+            assert templates.build(s) == [] and s.rules == ["products: Winograd"]
+        (found,) = assembled(graph, target, None, None)(x)
+        assert (found == wanted).all()
+
+
+@pytest.mark.parametrize("number", [0, -1])
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_the_largest_numbers_do_not_overflow(kind, number):
+    """Images of the ends of their type by weights of -128 and 127, of as many channels as the largest sums allow."""
+    case = (1, 112, 16, (10, 9), (3, 3), PADS)
+    graph, x, wanted = sums(case, kind, number, dtypes.limits(kind))
+    (found,) = assembled(graph, Target("llvm", num_cores=1), None, None)(x)
+    assert (found == wanted).all()
+
+
+@pytest.mark.parametrize(("tile", "most"), [((4, 4), 2**25), ((2, 2), 2**29)])
+def test_sums_that_may_wrap_around_are_not_filtered(tile, most):
+    """A sum is known up to the powers of two that are shifted out: 24 and 2 to the second have six and two."""
+    each = 9 * 255 * 127
+    few, many = (np.full((1, n, 3, 3), 127, "int8") for n in (most // each, most // each + 1))
+    assert exact_for(few, tile, "uint8") and not exact_for(many, tile, "uint8")
+    assert exact_for(np.zeros((1, 3, 3, 2), "int8"), (4, 5), "uint8")
+    assert not exact_for(np.zeros((1, 3, 5, 5), "int8"), (2, 2), "uint8"), "31 x 31 times as large weights take over 16 bits"
 
 
 def large(channels, extent, outputs, **attributes):
