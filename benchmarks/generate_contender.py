@@ -29,7 +29,7 @@ VOCABULARY = 300  # tokens are drawn below it
 class Ours:
     """Ours: a generator of examples.generate."""
 
-    MODULES = ("examples.generate.network", "graph.compilation", "search.policy.default_schedule", "gguf", "tokenizers")
+    MODULES = ("examples.generate.network", "graph.compilation", "search.policy.default_schedule", "tokenizers")
 
     def __init__(self, file: Path, threads: int, kept: Path):
         from examples.generate.network import generator

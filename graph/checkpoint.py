@@ -9,7 +9,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from pathlib import Path
+from struct import calcsize, unpack_from
+from struct import error as StructError
 from typing import Any
 
 import numpy as np
@@ -214,14 +217,77 @@ def _need_kind(path: Path, kind: Any, known: tuple[str, ...]) -> None:
 # --- GGUF --------------------------------------------------------------------------------------------------------------
 
 
-def _gguf(path: Path) -> Checkpoint:
-    from gguf import GGUFReader
+_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # letters of struct
+_TEXT, _ARRAY = 8, 9
+_KINDS = {0: "F32", 1: "F16", 2: "Q4_0", 8: "Q8_0", 12: "Q4_K", 14: "Q6_K", 30: "BF16"}  # of tensors
 
+
+@dataclass(frozen=True, eq=False)
+class _Tensor:
+    """A tensor of a file, its elements as bytes."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    data: np.ndarray
+
+
+class _Header:
+    """The values of a file, one after the other. The library gguf makes arrays of each, of 32,000 tokens 24 MB."""
+
+    def __init__(self, memory: np.ndarray):
+        self.memory, self.at = memory.data, 0
+
+    def numbers(self, letter: str, count: int = 1) -> tuple[Any, ...]:
+        found = unpack_from(f"<{count}{letter}", self.memory, self.at)
+        self.at += calcsize(f"<{count}{letter}")
+        return found
+
+    def text(self) -> str:
+        begin = self.at + 8
+        self.at = begin + self.numbers("Q")[0]
+        return bytes(self.memory[begin : self.at]).decode("utf-8", "replace")
+
+    def value(self, kind: int) -> Any:
+        if kind == _TEXT:
+            return self.text()
+        if kind != _ARRAY:
+            return self.numbers(_NUMBERS[kind])[0]
+        (of,), (count,) = self.numbers("I"), self.numbers("Q")
+        return [self.value(of) for _ in range(count)] if of in (_TEXT, _ARRAY) else list(self.numbers(_NUMBERS[of], count))
+
+
+def read_gguf(path: Path) -> tuple[dict[str, Any], list[_Tensor]]:
+    """The values of a GGUF file of version 2 or 3 by name, and its tensors, mapped into memory. Raises CheckpointError."""
     try:
-        reader = GGUFReader(path)
-    except (OSError, ValueError) as error:
+        memory = np.memmap(path, np.uint8, "r")
+        header = _Header(memory)
+        if bytes(header.numbers("B", 4)) != b"GGUF" or header.numbers("I")[0] not in (2, 3):
+            raise ValueError("it is no GGUF file of version 2 or 3")
+        tensors, values = header.numbers("Q", 2)
+        known = {header.text(): header.value(*header.numbers("I")) for _ in range(values)}
+        infos = []
+        for _ in range(tensors):
+            name, (rank,) = header.text(), header.numbers("I")
+            infos.append((name, header.numbers("Q", rank)[::-1], *header.numbers("I"), *header.numbers("Q")))
+    except (KeyError, OSError, StructError, ValueError) as error:
         raise CheckpointError(f"{path}: {error}") from None
-    known = {name: f.contents() for name, f in reader.fields.items()}
+    step, found = known.get("general.alignment", 32), []
+    begin = -(-header.at // step) * step
+    for name, shape, number, offset in infos:
+        kind = _KINDS.get(number, f"of type {number}")
+        if kind not in _SIZES:
+            raise CheckpointError(f"{path}: `{name}` is {kind}; supported are {', '.join(_SIZES)}")
+        elements, nbytes = _SIZES[kind]
+        end = begin + offset + prod(shape) // elements * nbytes
+        if end > len(memory):
+            raise CheckpointError(f"{path} is cut off")
+        found.append(_Tensor(name, kind, shape, memory[begin + offset : end]))
+    return known, found
+
+
+def _gguf(path: Path) -> Checkpoint:
+    known, tensors = read_gguf(path)
     kind = known.get("general.architecture")
     _need_kind(path, kind, ("llama", "qwen2"))
     of_kind = {name.removeprefix(f"{kind}."): value for name, value in known.items()}
@@ -231,25 +297,18 @@ def _gguf(path: Path) -> Checkpoint:
         of_kind["feed_forward_length"], len(known["tokenizer.ggml.tokens"]), of_kind["attention.layer_norm_rms_epsilon"],
         of_kind.get("rope.freq_base", 10000.0), kind == "llama", of_kind["context_length"],
     )  # fmt: skip
-    for t in reader.tensors:
-        if t.tensor_type.name not in (*_FLOATS, *_BLOCKS):
-            supported = ", ".join((*_FLOATS, *_BLOCKS))
-            raise CheckpointError(f"{path}: `{t.name}` is {t.tensor_type.name}; supported are {supported}")
-    weights = Unread({t.name: partial(_tensor, t) for t in reader.tensors})
+    weights = Unread({t.name: partial(_tensor, t) for t in tensors})
     return Checkpoint(config, weights, _tokenizer(path, known), frozenset({known.get("tokenizer.ggml.eos_token_id", -1)}))
 
 
-_FLOATS = ("F32", "F16", "BF16")
-
-
-def _tensor(tensor: Any) -> Weight:
-    kind, shape = tensor.tensor_type.name, tuple(int(n) for n in reversed(tensor.shape))
-    if kind in _FLOATS[:2]:
-        return tensor.data.reshape(shape)
+def _tensor(tensor: _Tensor) -> Weight:
+    kind, shape, data = tensor.kind, tensor.shape, tensor.data
     if kind == "BF16":
-        return (tensor.data.view(np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
-    nbytes, bits, unpack = _BLOCKS[kind]
-    numbers, scales, zeros = unpack(tensor.data.reshape(-1, nbytes))
+        return (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
+    if kind not in _BLOCKS:
+        return data.view(np.float32 if kind == "F32" else np.float16).reshape(shape)
+    bits, unpack = _BLOCKS[kind]
+    numbers, scales, zeros = unpack(data.reshape(-1, _SIZES[kind][1]))
     return Blocks.of(bits, numbers.reshape(shape), scales, zeros)
 
 
@@ -290,8 +349,11 @@ def _q6_k(raw: np.ndarray) -> _Unpacked:
     return (nibbles | pairs << 4).reshape(len(raw), -1) + (128 - 32), scales, None  # the middle of 6 bits is that of 8
 
 
-_BLOCKS: dict[str, tuple[int, int, Callable[[np.ndarray], _Unpacked]]] = {  # bytes of a block, bits of a number
-    "Q4_0": (18, 4, _q4_0), "Q8_0": (34, 8, _q8_0), "Q4_K": (144, 4, _q4_k), "Q6_K": (210, 8, _q6_k),
+_BLOCKS: dict[str, tuple[int, Callable[[np.ndarray], _Unpacked]]] = {  # bits of a number
+    "Q4_0": (4, _q4_0), "Q8_0": (8, _q8_0), "Q4_K": (4, _q4_k), "Q6_K": (8, _q6_k),
+}  # fmt: skip
+_SIZES = {  # elements and bytes of a block
+    "F32": (1, 4), "F16": (1, 2), "BF16": (1, 2), "Q4_0": (32, 18), "Q8_0": (32, 34), "Q4_K": (256, 144), "Q6_K": (256, 210),
 }  # fmt: skip
 
 

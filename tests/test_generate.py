@@ -151,7 +151,7 @@ def test_drawn_tokens_follow_the_softmax_of_the_largest_scores():
 @pytest.mark.parametrize("kind", ["Q4_0", "Q8_0", "Q4_K", "Q6_K"])
 def test_blocks_of_files_are_those_of_the_library_gguf(kind: str, tmp_path):
     gguf = pytest.importorskip("gguf")
-    from graph.checkpoint import _tensor
+    from graph.checkpoint import _tensor, read_gguf
 
     type_ = gguf.GGMLQuantizationType[kind]
     elements, nbytes = gguf.GGML_QUANT_SIZES[type_]
@@ -162,11 +162,31 @@ def test_blocks_of_files_are_those_of_the_library_gguf(kind: str, tmp_path):
     writer.add_tensor("x", raw, raw_dtype=type_)
     for step in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file", "close"):
         getattr(writer, step)()
-    (tensor,) = gguf.GGUFReader(tmp_path / "x.gguf").tensors
+    _, (tensor,) = read_gguf(tmp_path / "x.gguf")
     found = _tensor(tensor)
     exact = gguf.dequantize(raw, type_)
     assert isinstance(found, Blocks) and found.shape == exact.shape
     np.testing.assert_allclose(found.floats(), exact, atol=4 * np.finfo("float32").eps * np.abs(exact).max())
+
+
+def test_refusals_of_files(tmp_path):
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
+    writer.add_tensor("x", np.zeros((3, 64), "float32"))
+    writer.add_tensor("y", np.zeros((3, 64), "float64"))
+    for step in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file", "close"):
+        getattr(writer, step)()
+    whole = (tmp_path / "x.gguf").read_bytes()
+    for content, message in (
+        (whole, "`y` is of type 28; supported are F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q6_K$"),
+        (whole[:-2000], "x.gguf is cut off$"),
+        (whole[:40], "x.gguf: unpack_from requires a buffer of at least "),
+        (b"GGML" + whole[4:], "x.gguf: it is no GGUF file of version 2 or 3$"),
+        (b"", "x.gguf: "),
+    ):
+        (tmp_path / "x.gguf").write_bytes(content)
+        with pytest.raises(CheckpointError, match=message):
+            load(tmp_path / "x.gguf")
 
 
 def test_a_file_of_gguf_and_a_folder_of_safetensors_are_one_model(tmp_path):
