@@ -43,7 +43,7 @@ from .passes.integers import adds_pairs, in_fewer_cycles
 from .passes.loops import write_out_loops
 from .passes.precision import Precision, in_precision
 from .passes.quantised import stay_quantised
-from .passes.weights import dot_lanes, keep_weights_narrow
+from .passes.weights import dot_lanes, keep_weights_narrow, vector_registers
 from .passes.winograd import fastest, filter_minimally
 from .planned import NotPlanned, OpenPlan, Program, Sample, Survey, is_planned
 from .prepare import Constants, filled, prepared
@@ -323,7 +323,7 @@ def passes_for(target: Target) -> tuple[Pass, ...]:
         return stay_quantised(graph, in_fewer_cycles(target), adds_pairs(target))
 
     def stay_narrow(graph: Graph) -> Graph:
-        return keep_weights_narrow(graph, *dot_lanes(target))
+        return keep_weights_narrow(graph, *dot_lanes(target), vector_registers(target))
 
     return transpose_dequantised, stay_integers, stay_narrow, *PASSES
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from schedule.machine import CPU
-from schedule.templates.blocked_sums import dot_columns
+from schedule.templates.blocked_sums import REGISTERS_A_SUM, dot_columns
 from schedule.templates.low_precision import adds_pairs, has_dots
 
 from ..ir import Call, Graph, Value
@@ -21,26 +21,27 @@ from .rewriting import Rewriting, rewrite
 if TYPE_CHECKING:
     from codegen.target import Target
 
-# Most rows for which weights in blocks are converted in registers. By 4096 x 4096 weights of 4 bits on a Zen 4, 12 rows took 5.9
-# ms so, and 16 rows 12.9; 12.0 with weights that are written as floats first.
-MAX_ROWS_IN_REGISTERS = 12
-
 Lanes = Callable[[Value], int | None]  # of dot products that multiply rows by some words
 
 
-def keep_weights_narrow(graph: Graph, lanes: int | None = None, most_row_bits: int = 32) -> Graph:
+def keep_weights_narrow(graph: Graph, lanes: int | None = None, most_row_bits: int = 32, registers: int = 32) -> Graph:
     """MatMul and Gemm of float32 by dequantised constants become products that read these constants:
 
     integers of 8 bits, one scale a column     ByteProduct, whose results are scaled
     numbers of 4 or 8 bits in blocks           BlockDots, if dot products of bytes compute whole vectors of `lanes` columns, of
-                                               rows of `most_row_bits` at most; else BlockProduct; for many rows, UnpackBlocks
-                                               and MatMul
+                                               rows of `most_row_bits` at most; else BlockProduct; for more rows than there are
+                                               `registers` for their sums, UnpackBlocks and MatMul
 
     Columns that are gathered from the same constants, and unpacked, are read from the panels of BlockDots (BlockColumns).
     """
     products = [c for c in graph.calls if c.operator == "BlockProduct"]
     by_dots = {c.values[1] for c in products if c.attribute("row_bits", 32) <= most_row_bits}
-    return rewrite(graph, partial(_rule, lanes=lambda words: lanes if most_row_bits == 32 or words in by_dots else None))
+    most_rows = registers // REGISTERS_A_SUM  # of 2048 x 2048 of 4 bits on a Zen 3, 8 took 0.3 of unpacking first, 12 took 1.75
+
+    def lanes_of(words: Value) -> int | None:
+        return lanes if most_row_bits == 32 or words in by_dots else None
+
+    return rewrite(graph, partial(_rule, lanes=lanes_of, most_rows=most_rows))
 
 
 def dot_lanes(target: Target) -> tuple[int | None, int]:
@@ -52,12 +53,17 @@ def dot_lanes(target: Target) -> tuple[int | None, int]:
     return machine.lanes(32), 32 if has_dots("int32", machine) else 8
 
 
-def _rule(write: Rewriting, call: Call, lanes: Lanes) -> Value | None:
+def vector_registers(target: Target) -> int:
+    """The vector registers of a processor, or 32 registers of a GPU's threads, whose results they share out."""
+    return target.machine.registers if isinstance(target.machine, CPU) else 32
+
+
+def _rule(write: Rewriting, call: Call, lanes: Lanes, most_rows: int) -> Value | None:
     if call.operator == "UnpackBlocks":
         return _columns(write, call, lanes)
     if call.operator == "BlockProduct":
         rows, *given = call.values
-        product = _of_blocks(write, rows, given, call.attribute("bits", 4), lanes, call.attribute("row_bits", 32))
+        product = _of_blocks(write, rows, given, call.attribute("bits", 4), lanes, most_rows, call.attribute("row_bits", 32))
         return None if write.calls[-1].operator == call.operator else product
     if call.operator not in ("MatMul", "Gemm") or any(0 in v.shape for v in call.values) or len(call.values[1].shape) != 2:
         return None
@@ -66,7 +72,7 @@ def _rule(write: Rewriting, call: Call, lanes: Lanes) -> Value | None:
     if not plain or len(x.shape) < 2 or x.dtype != "float32" or x.name in write.constants:
         return None
     rows = write("Reshape", x, shape=(prod(x.shape[:-1]), x.shape[-1]))
-    made = _by_bytes(write, rows, weight, transposed) or _by_blocks(write, rows, weight, transposed, lanes)
+    made = _by_bytes(write, rows, weight, transposed) or _by_blocks(write, rows, weight, transposed, lanes, most_rows)
     if made is None:
         return None
     for bias in call.values[2:]:
@@ -84,7 +90,7 @@ def _by_bytes(write: Rewriting, rows: Value, weight: Value, transposed: bool) ->
     return write("Mul", write("ByteProduct", rows, write.constant(columns)), write.constant(q.scale.reshape(-1)))
 
 
-def _by_blocks(write: Rewriting, rows: Value, weight: Value, transposed: bool, lanes: Lanes) -> Value | None:
+def _by_blocks(write: Rewriting, rows: Value, weight: Value, transposed: bool, lanes: Lanes, most_rows: int) -> Value | None:
     """A product by numbers of 4 or 8 bits in blocks along the sum; None for other weights."""
     call = write.producer(weight, "DequantizeLinear")
     arrays = [] if call is None else [write.known(v) for v in call.values]
@@ -107,15 +113,17 @@ def _by_blocks(write: Rewriting, rows: Value, weight: Value, transposed: bool, l
         if zero.min() < 0:  # a zero point below all numbers of so many bits
             return None
         given.append(write.constant(np.ascontiguousarray(zero.astype(np.uint8))))
-    return _of_blocks(write, rows, given, bits, lanes)
+    return _of_blocks(write, rows, given, bits, lanes, most_rows)
 
 
-def _of_blocks(write: Rewriting, rows: Value, given: Sequence[Value], bits: int, lanes: Lanes, row_bits: int = 32) -> Value:
+def _of_blocks(
+    write: Rewriting, rows: Value, given: Sequence[Value], bits: int, lanes: Lanes, most_rows: int, row_bits: int = 32
+) -> Value:
     """A product by words, scales, and zero points."""
     panels = _panels(write, given, bits, lanes)
     if panels is not None and rows.dtype == "float32":
         return write("BlockDots", rows, *panels, bits=bits, digits=DIGITS[row_bits])
-    if rows.shape[0] <= MAX_ROWS_IN_REGISTERS:
+    if rows.shape[0] <= most_rows:
         return write("BlockProduct", rows, *given, bits=bits)
     return write("MatMul", rows, write("UnpackBlocks", *given, length=rows.shape[1], bits=bits))
 

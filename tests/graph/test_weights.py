@@ -16,7 +16,7 @@ from graph.ops.unpacked import MAX_BLOCK, byte_codes, middle, packed
 from graph.passes import optimize
 from graph.passes import weights as graph_weights
 from graph.passes.check import check_passes
-from graph.passes.weights import MAX_ROWS_IN_REGISTERS, dot_lanes, keep_weights_narrow
+from graph.passes.weights import dot_lanes, keep_weights_narrow, vector_registers
 from graph.reference import evaluate
 from tir import load_onnx
 
@@ -26,6 +26,7 @@ ONE = "llvm -num-cores 1"
 FLOATS = f"{ONE} -mcpu x86-64-v3"  # without dot products of bytes
 ROUNDED_LANES, MOST_ROW_BITS = dot_lanes(tir.Target(ONE))
 LANES = ROUNDED_LANES if MOST_ROW_BITS == 32 else None  # of rows that keep 32 bits
+MOST_ROWS = vector_registers(tir.Target(FLOATS)) // 2  # each row has a sum of a block, and one of all
 UNIT = 2.0**-24  # the unit roundoff of float32
 RNG = np.random.default_rng(0)
 
@@ -85,7 +86,7 @@ def test_blocks_of_4_and_8_bits(rows, steps, columns, block, target, symmetric, 
     case = Case(rows, steps, columns, block, symmetric, bits=bits)
     compiled = tir.compile(case.graph, target)
     lanes = LANES if target == ONE else None
-    few = "BlockProduct" if rows <= MAX_ROWS_IN_REGISTERS else "UnpackBlocks"
+    few = "BlockProduct" if rows <= vector_registers(tir.Target(target)) // 2 else "UnpackBlocks"
     assert operators(compiled.graph)[0] == ("BlockDots" if lanes and columns % lanes == 0 else few)
     case.check(compiled(case.x)[0])
     for narrow in (keep_weights_narrow(case.graph), keep_weights_narrow(case.graph, 1)):
@@ -95,7 +96,7 @@ def test_blocks_of_4_and_8_bits(rows, steps, columns, block, target, symmetric, 
 
 @pytest.mark.parametrize("bits", [4, 8])
 def test_many_rows_unpack_blocks_once(bits):
-    case = Case(MAX_ROWS_IN_REGISTERS + 1, 70, 24, 32, bits=bits)
+    case = Case(MOST_ROWS + 1, 70, 24, 32, bits=bits)
     compiled = tir.compile(case.graph, FLOATS)
     assert operators(compiled.graph)[:2] == ["UnpackBlocks", "MatMul"]
     case.check(compiled(case.x)[0])
@@ -292,7 +293,7 @@ def test_other_weights_become_floats():
         np.testing.assert_allclose(tir.compile(graph, ONE)(x)[0], evaluate(graph, [x])[0], rtol=1e-5, atol=1e-3)
 
 
-@pytest.mark.parametrize("rows", [1, MAX_ROWS_IN_REGISTERS + 1])
+@pytest.mark.parametrize("rows", [1, MOST_ROWS + 1])
 @pytest.mark.parametrize("zeros", ["none", "numbers", "floats"])
 @pytest.mark.parametrize("bits", [4, 8])
 def test_matmul_nbits(rows, zeros, bits):
