@@ -2,7 +2,7 @@
 
 Differences from the original (`docs/searching.md` has the reasons):
 
-    - Sketches get equal shares of the trials, until one is slow or fails; each is evolved separately.
+    - Sketches get equal shares of the trials, until one is too slow for its trials or fails; each is evolved separately.
     - Populations and operators are matrices, and every row is legal, so that no row is rejected.
     - Parents are chosen by rank, the best always survive, and a part of each generation is sampled at random.
     - An analytic model ranks until there are measurements to learn from. Then it and the learned model are weighted by the share
@@ -37,8 +37,7 @@ from .rows import seconds_of_rows
 from .shared_model import SharedModel
 
 MAX_FAILURES = 3  # trials after which a sketch without a valid candidate is given up
-ENOUGH_TRIALS = 8  # of a sketch, after which its best time is compared with that of all
-MAX_SLOWDOWN = 2.0  # of that time, above which a sketch gets no more trials while others have new rows
+LEEWAY = 2.0  # trials: after n of them the best of a sketch may take 1 + LEEWAY / n times that of all, or others come first
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +90,10 @@ class _Island:
     under_way: dict[tuple[int, ...], None] = field(default_factory=dict)  # rows proposed and not yet measured
 
     @property
-    def slow(self) -> float:
-        """The seconds by which a sketch is judged: of its best row after ENOUGH_TRIALS, infinite after MAX_FAILURES, 0 before."""
-        best = min(self.measured.values(), default=math.inf)
-        return best if len(self.measured) >= (ENOUGH_TRIALS if best < math.inf else MAX_FAILURES) else 0.0
+    def hoped(self) -> float:
+        """The least seconds that more trials are hoped to give: infinite after MAX_FAILURES, 0 before the first valid one."""
+        best, trials = min(self.measured.values(), default=math.inf), len(self.measured)
+        return best / (1 + LEEWAY / trials) if best < math.inf else math.inf if trials >= MAX_FAILURES else 0.0
 
     def best(self, count: int) -> np.ndarray:
         """The fastest measured rows, best first."""
@@ -225,7 +224,7 @@ class Evolution:
         """The sketches in the order in which they should get the next trial: by their number of trials, with `picked` ones; last
         those that are slow or never worked."""
         fastest = min((s for island in self._islands for s in island.measured.values()), default=math.inf)
-        late = [island.slow > MAX_SLOWDOWN * fastest or island.slow == math.inf for island in self._islands]
+        late = [island.hoped > fastest or island.hoped == math.inf for island in self._islands]
         trials = [len(island.measured) + int(n) for island, n in zip(self._islands, picked, strict=True)]
         return sorted(range(len(trials)), key=lambda k: (late[k], trials[k]))
 
