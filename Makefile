@@ -19,10 +19,10 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help tune test docs site fuzz nightly mutants conformance lint bench notebooks lab gpu clean
+.PHONY: help tune test docs site fuzz nightly mutants conformance lint bench notebooks lab gpu gpu-static clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=... HOST=... OUT=$(OUT) BENCH_ARGS=... FUZZ_ARGS=... GRAPH_ARGS=... CONFORMANCE_ARGS=... NIGHTLY_ARGS=... MUTANTS_ARGS=..."
 
 tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends within 3 minutes
@@ -82,6 +82,10 @@ gpu: ## check the GPU kernels on this machine's GPU and time them beside torch, 
 	@$(PYTHON) -m tests.codegen.cuda.on_device --resume --seconds 120 --sources $(OUT); checked=$$?; \
 	$(PYTHON) -m benchmarks.gpu --resume --seconds 140 --out $(OUT)/times.jsonl --records $(OUT)/records.db --sources $(OUT); timed=$$?; \
 	if [ $$checked -lt 2 ]; then cat $(OUT)/checks.txt; fi; [ $$checked -eq 0 ] && exit $$timed
+
+gpu-static: $(READY) ## what can be said of the GPU kernels without a GPU: signs of speed in their machine code, and all their PTX in the simulator; some minutes
+	@$(PY) -m benchmarks.gpu --static
+	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal --all tests/codegen/cuda/ptx
 
 clean: ## remove the virtual environment and caches
 	@rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info

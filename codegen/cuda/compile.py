@@ -41,23 +41,36 @@ def compile_cubin(text: str, arch: str, *, fast_math: bool = False, lines: dict[
 
     Raises CompileError, and ImportError, which says what to install, where NVRTC is missing.
     """
+    code, log = _compile(text, arch, "CUBIN", fast_math, lines or {})
+    return Cubin(code, _resources(log), log)
+
+
+def compile_ptx(text: str, arch: str, *, fast_math: bool = False) -> str:
+    """The PTX of CUDA C for `arch`, from which NVRTC makes its machine code."""
+    code, _ = _compile(text, arch.replace("sm_", "compute_"), "PTX", fast_math, {})
+    return code.rstrip(b"\0").decode()
+
+
+def _compile(text: str, arch: str, kind: str, fast_math: bool, lines: dict[int, str]) -> tuple[bytes, str]:
+    """Code of a kind, and NVRTC's log."""
     nvrtc = _nvrtc()
     options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", "--extra-device-vectorization"]
     options += ["--use_fast_math"] if fast_math else []
-    encoded = [o.encode() for o in options]
     program = _ok(nvrtc, nvrtc.nvrtcCreateProgram(text.encode(), b"kernels.cu", 0, [], []))
     try:
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
-        log = bytearray(_ok(nvrtc, nvrtc.nvrtcGetProgramLogSize(program)))
-        _ok(nvrtc, nvrtc.nvrtcGetProgramLog(program, log))
-        message = bytes(log).rstrip(b"\0\n").decode(errors="replace")
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
+        log = _bytes(nvrtc, "ProgramLog", program).rstrip(b"\0\n").decode(errors="replace")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError(_explain(message, text, arch, lines or {}, _name(nvrtc, status)))
-        code = bytearray(_ok(nvrtc, nvrtc.nvrtcGetCUBINSize(program)))
-        _ok(nvrtc, nvrtc.nvrtcGetCUBIN(program, code))
+            raise CompileError(_explain(log, text, arch, lines, _name(nvrtc, status)))
+        return _bytes(nvrtc, kind, program), log
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return Cubin(bytes(code), _resources(message), message)
+
+
+def _bytes(nvrtc, what: str, program) -> bytes:
+    found = bytearray(_ok(nvrtc, getattr(nvrtc, f"nvrtcGet{what}Size")(program)))
+    _ok(nvrtc, getattr(nvrtc, f"nvrtcGet{what}")(program, found))
+    return bytes(found)
 
 
 def available() -> str:

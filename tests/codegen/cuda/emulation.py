@@ -40,11 +40,11 @@ class EmulationError(AssertionError):
     """A trap of the emulation: a race, a place outside of memory, a barrier that not all threads reach."""
 
 
-class Emulated:
+class Runnable:
     """A program that runs on the CPU: call it with numpy arrays, and sizes as ints, in the order of the function's parameters."""
 
-    def __init__(self, program: Program, source: CudaSource, library: ctypes.CDLL, number: int):
-        self.program, self.source, self.library, self.number = program, source, library, number
+    def __init__(self, program: Program, source: CudaSource):
+        self.program, self.source = program, source
 
     def __call__(self, *args, seed: int = 0, blocks: Sequence[int] = ()) -> None:
         """Run all blocks, or those of these numbers on the arrays themselves, which may be larger than memory."""
@@ -52,20 +52,30 @@ class Emulated:
         sizes = {p.name: int(a) for p, a in zip(func.params, args, strict=True) if not isinstance(p, Buffer)}
         arrays = {p.name: a for p, a in zip(func.params, args, strict=True) if isinstance(p, Buffer)}
         copies = dict(arrays) if blocks else {name: _aligned(a) for name, a in arrays.items()}
-        self.library.choose_blocks((ctypes.c_long * len(blocks))(*blocks), ctypes.c_long(len(blocks)))
         for b in self.program.temporaries:
             shape, dtype = [int(evaluate(d, sizes)) for d in b.shape], dtypes.storage(b.dtype)
             garbage = np.full(int(np.prod(shape)) * dtype.itemsize, 0xFF, np.uint8)
             copies[b.name] = _aligned(garbage.view(dtype).reshape(shape))
         for n, (number, grid, scalars) in enumerate(launches(self.program, sizes)):
             kernel = self.program.kernels[number]
-            message = self._launch(kernel, grid, copies, scalars, seed + n)
-            if message:
-                raise EmulationError(f"{message}\n{self.source.text}")
+            self.launch(kernel, grid, copies, scalars, seed + n, blocks)
         for name, a in () if blocks else arrays.items():
             a[...] = copies[name]
 
-    def _launch(self, kernel: DeviceFunction, grid, arrays, scalars, seed: int) -> str:
+    def launch(self, kernel: DeviceFunction, grid, arrays, scalars, seed: int, blocks: Sequence[int]) -> None:
+        """Run blocks of a kernel; raises where one does what it must not."""
+        raise NotImplementedError
+
+
+class Emulated(Runnable):
+    """A program as C++."""
+
+    def __init__(self, program: Program, source: CudaSource, library: ctypes.CDLL, number: int):
+        super().__init__(program, source)
+        self.library, self.number = library, number
+
+    def launch(self, kernel: DeviceFunction, grid, arrays, scalars, seed: int, blocks: Sequence[int]) -> None:
+        self.library.choose_blocks((ctypes.c_long * len(blocks))(*blocks), ctypes.c_long(len(blocks)))
         values = (ctypes.c_longlong * (2 * len(kernel.params)))()
         for i, p in enumerate(kernel.params):
             if isinstance(p, Buffer):
@@ -76,7 +86,8 @@ class Emulated:
         entry.restype = ctypes.c_char_p
         entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ulonglong]
         result = entry(values, (ctypes.c_int * 3)(*grid), (ctypes.c_int * 3)(*kernel.block), seed)
-        return result.decode() if result else ""
+        if result:
+            raise EmulationError(f"{result.decode()}\n{self.source.text}")
 
 
 def _aligned(a: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import tir
-from benchmarks.gpu_static import SUMS
+from benchmarks.gpu_static import SUMS, argmax
 from schedule.machine import GPU
 from schedule.primitive import find_block
 from schedule.templates import gpu
@@ -15,7 +15,6 @@ from schedule.templates.gpu import products, tensor_cores
 from tests.codegen.cuda.kernels import no_nvrtc
 from tests.codegen.cuda.test_tensor_cores import product
 from tests.sweeps import one_in
-from tir import te
 
 # By type and order of the right factor: most threads of a warp that wait for one bank. Those of 2 are stores of tiles.
 WAYS = {
@@ -50,14 +49,7 @@ def test_products_keep_their_tiles_in_registers(dtype: str, order: str, n: int) 
 
 @pytest.mark.parametrize("shape", [(700, 1300), (7, 13), (1, 100000)])
 def test_results_of_an_argmax_are_written_at_the_end(shape: tuple[int, int]) -> None:
-    X, k = te.placeholder(shape, name="X"), te.reduce_axis((0, shape[1]), name="k")
-
-    def larger(a, b):
-        return te.select(a[1] >= b[1], a[0], b[0]), te.select(a[1] >= b[1], a[1], b[1])
-
-    reducer = te.comm_reducer(larger, lambda i, v: (te.const(-1, i), te.const(-1e30, v)), name="argmax")
-    index, value = te.compute(shape[:1], lambda i: reducer((k, X[i, k]), axis=k), name="M")
-    text = tir.dump(gpu.schedule(te.create_prim_func([X, index, value])).func, "cuda")
+    text = tir.dump(gpu.schedule(argmax(*shape)).func, "cuda")
     loops = re.findall(r"\n  for .*?\n  }\n", text, re.DOTALL)
     assert loops and not any(re.search(r"^ *M\w*(?<!_local)\[[^=]*\] = ", loop, re.MULTILINE) for loop in loops), text
 

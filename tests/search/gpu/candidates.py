@@ -17,9 +17,10 @@ from codegen.target import Target
 from schedule import replay
 from search.population.sample import sample
 from search.space import generate
+from tests import programs
 from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import emulate
-from tir import te, workloads
+from tir import workloads
 from tir.interpreter import run
 from tir.ir import PrimFunc
 
@@ -86,23 +87,11 @@ def product(name: str, *shape: int) -> PrimFunc:
     """A product (batch, M, N, K) summed in float32, int32 or float64: the name begins with the type of the factors, and says whether the result is
     converted to float16, the second factor lies transposed, and there is a batch. Those of tf32 may be rounded."""
     *batch, M, N, K = shape
-    factor, flipped = ("float32" if "tf32" in name else name.split(",")[0].split(" ")[0]), "transposed" in name
+    factor = "float32" if "tf32" in name else name.split(",")[0].split(" ")[0]
     total = {"int8": "int32", "uint8": "int32", "float64": "float64"}.get(factor, "float32")
-    A = te.placeholder((*batch, M, K), factor, name="A")
-    B = te.placeholder((*batch, *((N, K) if flipped else (K, N))), factor, name="B")
-    k = te.reduce_axis((0, K), "k")
-
-    def element(*axes):
-        *b, i, j = axes
-        left, right = A[(*b, i, k)], B[(*b, j, k) if flipped else (*b, k, j)]
-        return te.sum(left * right if factor == total else left.astype(total) * right.astype(total), axis=k)
-
-    # te names axes by parameters, of which a batch has one more.
-    formula = (lambda b, i, j: element(b, i, j)) if batch else (lambda i, j: element(i, j))
-    C = te.compute((*batch, M, N), formula, name="C", attrs={"tf32": True} if "tf32" in name else None)
-    if "to float16" not in name:
-        return te.create_prim_func([A, B, C])
-    return te.create_prim_func([A, B, te.compute((M, N), lambda i, j: C[i, j].astype("float16"), name="D")])
+    right, attrs = "jk" if "transposed" in name else "kj", {"tf32": True} if "tf32" in name else None
+    after = (lambda c, _: c.astype("float16")) if "to float16" in name else None
+    return programs.product(M, N, K, "ik", right, (factor, factor), total, tuple(batch), after, attrs=attrs)
 
 
 def wrong(
