@@ -99,10 +99,9 @@ def exact_for(weight: np.ndarray, tile: Sequence[int], kind: str) -> bool:
     for f in used:
         images, taps = _limits(f.inputs, images), _limits(f.taps, taps)
     sums = _limits(weight.reshape(len(weight), -1).astype(np.int64), dtypes.limits(kind))
-    least, most = dtypes.limits("int16")
-    return all(least <= low and high <= most for low, high in (images, taps)) and all(
-        limit >> 31 == limit >> 31 + 1 for limit in (n << _shift(used)[0] for n in sums)
-    )
+    low, high = (limit << _shift(used)[0] for limit in sums)
+    held = (*images, "int16"), (*taps, "int16"), (low, high, "int32")
+    return all(least >= dtypes.limits(t)[0] and most <= dtypes.limits(t)[1] for least, most, t in held)
 
 
 def _limits(rows: Any, elements: tuple[float, float]) -> tuple[int, int]:
