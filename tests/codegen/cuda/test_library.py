@@ -171,7 +171,7 @@ def test_a_batch_of_one_product_is_no_axis_of_it() -> None:
     tir.default_schedule(workloads.make("gmm", (512, 512, 512, 1)).func, TARGET)
     instance = workloads.make("gmm", (7, 13, 29, 1))
     s = tir.Schedule(instance.func)
-    found = products.matches(find_block(s.func, "C"))
+    found = products.matched_product(find_block(s.func, "C"))
     assert found is not None
     windows.as_matrices(s, found, None)
     inputs, outputs = instance.inputs(np.random.default_rng(0)), instance.outputs()

@@ -62,7 +62,7 @@ def test_tiles_fill_the_waves_of_a_device() -> None:
     ):  # fmt: skip
         block, device = find_block(product(n, n, n, dtype), "C"), GPU.of(arch)
         found = tensor_cores.matches(block)
-        c = products.matches(block)
+        c = products.matched_product(block)
         assert c is not None
         tile = products.seed(c, device) if found is None else tensor_cores.seed(*found, device)
         assert (tile.rows, tile.columns) == wanted, (arch, n, dtype)

@@ -13,7 +13,7 @@ from schedule.machine import H100
 from schedule.primitive import find_block
 from schedule.templates import gpu
 from schedule.templates.gpu import split_sum
-from schedule.templates.gpu.products import matches
+from schedule.templates.gpu.products import matched_product
 from tests import programs
 from tests.arrays import integers
 from tests.codegen.cuda.emulation import EmulationError, emulate_texts
@@ -107,9 +107,9 @@ def test_long_sums_with_few_results_are_split() -> None:
     assert all(len(lower_cuda(f, TARGET).kernels) == 2 for f in scheduled)
     texts = check_all(list(zip(scheduled, cases, strict=True)))
     assert ["mma_" in t for t in texts] == [False, True, True, False]
-    few = matches(find_block(product(64, 64, 65536, "float32"), "C"))
-    many = matches(find_block(product(4096, 4096, 65536, "float32"), "C"))
-    prime = matches(find_block(product(64, 64, 1013, "float32"), "C"))
+    few = matched_product(find_block(product(64, 64, 65536, "float32"), "C"))
+    many = matched_product(find_block(product(4096, 4096, 65536, "float32"), "C"))
+    prime = matched_product(find_block(product(64, 64, 1013, "float32"), "C"))
     assert few and many and prime and [split_sum.seed(c, H100) for c in (few, many, prime)] == [256, 1, 3]
 
 
