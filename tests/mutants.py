@@ -113,10 +113,6 @@ NO_EFFECT = {
         "codegen/passes/thread_storage_sync.py",
         "while (n <= min(len(a.path), len(path))) and a.path[n] == path[n]:",
     ): "an access of the same iteration waits for none in its own statement",
-    (
-        "codegen/passes/unroll_steps.py",
-        "if (most >= 1) and any(_steps_meet(x, loop, most) for x in loads(loop.body)):",
-    ): "where one step is the most, there is one",
 }  # the first changed line of mutants that mean the same, in a file, and the reason
 
 

@@ -121,7 +121,7 @@ def test_parts_of_a_sum(steps):
     """The formula's number, half and twice; a part has 128 steps at least, and one part is no way."""
     func = product(64, 64, steps)
     counts = split_sum.SplitSum()._part_counts(OpenSchedule(func, TARGET, at_seed=True), "C")
-    n = split_sum.seed(split_sum.matches(find_block(func, "C")), TARGET.machine)
+    n = split_sum.seed(products.matched_product(find_block(func, "C")), TARGET.machine)
     assert set(counts) == ({n, n // 2, 2 * n} - {1} if n > 1 else set()) and counts[:1] == [n][: len(counts)]
     assert all(128 * k <= steps for k in counts)
 
@@ -129,7 +129,7 @@ def test_parts_of_a_sum(steps):
 @pytest.mark.parametrize(("more", "split"), [(0, False), (-1, True)])
 def test_sums_stay_whole_where_blocks_fill_half_of_the_device(more, split):
     rows = (TARGET.machine.sms // 2 + more) * split_sum.GOOD_TILE_EDGE
-    c = split_sum.matches(find_block(product(rows, split_sum.GOOD_TILE_EDGE, 40_000), "C"))
+    c = products.matched_product(find_block(product(rows, split_sum.GOOD_TILE_EDGE, 40_000), "C"))
     assert c is not None and (split_sum.seed(c, TARGET.machine) > 1) == split
 
 
