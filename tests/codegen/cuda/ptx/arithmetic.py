@@ -187,6 +187,13 @@ def _shift(left: bool) -> Callable:
     return apply
 
 
+def _funnel(parts: Parts, low: np.ndarray, high: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """`shf`: the upper half of two registers shifted left, or the lower half of them shifted right; counts `wrap` or are clamped."""
+    count = (count & np.uint32(31) if "wrap" in parts else np.minimum(count, np.uint32(32))).astype(np.uint64)
+    both = high.astype(np.uint64) << np.uint64(32) | low
+    return ((both << count) >> np.uint64(32) if "l" in parts else both >> count).astype(np.uint32)
+
+
 def _permute(parts: Parts, a: np.ndarray, b: np.ndarray, selector: np.ndarray) -> np.ndarray:
     """`prmt` in its default mode: a byte of both registers for each of the low four nibbles; bit 3 repeats the sign."""
     if parts[1] != "b32":
@@ -311,7 +318,7 @@ ELEMENTWISE: dict[str, Callable] = {
     # Comparison and Selection, Logic and Shift
     "setp": _compare, "selp": lambda p, a, b, c: np.where(c, a, b),
     "and": lambda p, a, b: a & b, "or": lambda p, a, b: a | b, "xor": lambda p, a, b: a ^ b, "not": lambda p, a: ~a,
-    "shl": _shift(True), "shr": _shift(False), "prmt": _permute,
+    "shl": _shift(True), "shr": _shift(False), "shf": _funnel, "prmt": _permute,
     # Data Movement and Conversion
     "mov": lambda p, a: a, "cvt": _convert,
 }  # fmt: skip
