@@ -148,13 +148,16 @@ class Builder:
             raise ValueError(f"its output {len(types)}, `{outputs[len(types)]}`, is not supported")
         values = tuple(Value(name, *type_) for name, type_ in zip(outputs, types, strict=False))
         call, arrays = replace(call, outputs=values), [self.known(v) for v in given]
-        fold = fold and self.fold and found.name != BEGIN
-        if fold and all(v is None or a is not None for v, a in zip(given, arrays, strict=True)):
+        if fold and self.folds(found, given) and all(v is None or a is not None for v, a in zip(given, arrays, strict=True)):
             for value, array in zip(values, run_call(call, arrays), strict=True):
                 self.constants[value.name] = typed(array, value.dtype)
         else:
             self.calls.append(call)
         return values
+
+    def folds(self, operator: Operator, inputs: Sequence[Value | None]) -> bool:
+        """True where a call is computed if all its inputs are constants."""
+        return self.fold and operator.name != BEGIN
 
     def call(
         self, operator: str, inputs: Sequence[Value | None], outputs: str | Sequence[Value], **attributes: Attribute

@@ -32,6 +32,7 @@ from codegen.llvm.scratch import RELEASE
 from codegen.processor import INSTRUCTION_SETS, reported_features
 from codegen.runtime.alignment import ALIGNMENT, aligned
 
+from .growth import GrowingGraph
 from .memory import WEIGHTS, buffer
 from .saved import PAGE_BYTES, complete
 from .tables import TableProgram
@@ -97,7 +98,7 @@ def save_open(model: OpenModel, programs: Sequence[Program], target: Target, pat
         "name": model.name,
         "inputs": [(v.name, v.shape, v.dtype) for v in model.graph.inputs],
         "outputs": model.graph.outputs,
-        "growths": [astuple(g) for g in getattr(model.graph, "growths", ())],
+        "growths": [astuple(g) for g in model.graph.growths] if isinstance(model.graph, GrowingGraph) else [],
         "networks": networks,
         "weights": ends[-1],
         "blocks": {base: (end - _pages(b.nbytes), b.nbytes) for (base, b), end in zip(blocks.items(), ends, strict=True)},

@@ -91,23 +91,10 @@ class Importer(Builder):
             self.tensors[id(given)] = given, self.constant(array_of(given), name=self.names.get(id(given), "constant"))
         return self.tensors[id(given)][1]
 
-    def called(
-        self,
-        found: Operator,
-        inputs: Sequence[Value | None],
-        attributes: Mapping[str, Any],
-        outputs: Sequence[str] | str,
-        opset: int = 0,
-        fold: bool = True,
-    ) -> tuple[Value, ...]:
+    def folds(self, operator: Operator, inputs: Sequence[Value | None]) -> bool:
         """As in `Builder`, but weights of 8 bits stay integers, which products may read."""
-        weight = inputs[0] if inputs else None
-        if weight is not None and weight.dtype in BYTES and min(weight.shape, default=1) > 1 and self.known(weight) is not None:
-            if found.name == "Cast" and attributes["to"] == "float32":
-                found, attributes = alternatives("DequantizeLinear")[0], {}
-                inputs = weight, self.constant(1.0, "float32")
-            fold = fold and found.name != "DequantizeLinear"
-        return super().called(found, inputs, attributes, outputs, opset, fold)
+        dequantised = operator.name == "DequantizeLinear" and inputs[0] is not None and inputs[0].dtype in BYTES
+        return super().folds(operator, inputs) and not dequantised
 
     def _looked_up(self, argument: Any, known: Mapping[torch.fx.Node, Any]) -> Any:
         """An argument of a node with what is known in place of nodes."""
@@ -123,9 +110,12 @@ class Importer(Builder):
                 return self._stand_in(node)
             return node.target(*args, **kwargs)  # type: ignore[operator]
         name = operator_name(node)
-        if not any(isinstance(v, Value) for v in leaves) and _is_function(node.target) and not _gives_weights(node, args):
-            with torch.no_grad():
-                return node.target(*args, **kwargs)
+        if not any(isinstance(v, Value) for v in leaves) and _is_function(node.target):
+            if _casts_weights(node, args):
+                return self("DequantizeLinear", self.value(args[0]), self.constant(1.0, "float32"))
+            if name not in DEQUANTISE:
+                with torch.no_grad():
+                    return node.target(*args, **kwargs)
         if name.startswith(WITHOUT_RESULT):
             return None
         if not alternatives(name):
@@ -292,11 +282,10 @@ def _whole(tensor: Any, strided: Sequence[Any]) -> bool:
     return isinstance(tensor, torch.Tensor) and tensor.is_contiguous() and (offset is None or tensor.storage_offset() == 0)
 
 
-def _gives_weights(node: torch.fx.Node, args: Sequence[Any]) -> bool:
-    """True for a node that makes floats, which products may read, of a constant tensor of bytes."""
-    name = operator_name(node)
-    known = name in DEQUANTISE or (name == "aten._to_copy" and all(operator_name(user) in PRODUCTS for user in node.users))
-    return known and isinstance(args[0], torch.Tensor) and args[0].dtype in (torch.int8, torch.uint8)
+def _casts_weights(node: torch.fx.Node, args: Sequence[Any]) -> bool:
+    """True for a node by which products alone read a constant tensor of bytes as floats."""
+    cast = operator_name(node) == "aten._to_copy" and node.kwargs.get("dtype") is torch.float32
+    return cast and args[0].dtype in (torch.int8, torch.uint8) and all(operator_name(user) in PRODUCTS for user in node.users)
 
 
 def _attribute(module: torch.nn.Module, target: Any) -> Any:
