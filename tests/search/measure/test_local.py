@@ -56,13 +56,14 @@ def test_inputs_that_are_given_take_the_place_of_random_ones(task, fake_builder)
     assert np.array_equal(found, a) and b.std() > 0 and np.allclose(expected, a.astype("float64") @ b)
 
 
-def test_one_worker_runs_each_candidate_as_soon_as_it_is_built(task, fake_builder, monkeypatch):
+def test_one_worker_runs_each_of_a_group_as_soon_as_it_is_built(task, fake_builder, monkeypatch):
     with LocalMeasurer(task, workers=1, builder=fake_builder, limits=QUICK) as measurer:
         measurer.prepare_data()
         (worker,), asked = measurer._workers, []
         send = worker.send
         monkeypatch.setattr(worker, "send", lambda **request: (asked.append(request["op"]), send(**request)))
-        found = list(measurer.measure([candidate(sleep=0.004), candidate(sleep=0.003), candidate(fault="illegal"), candidate()]))
+        measurer.submit([candidate(sleep=0.004), candidate(sleep=0.003), candidate(fault="illegal"), candidate()])
+        found = list(measurer.results())
     assert [m.outcome for m in found] == ["ok", "ok", "illegal", "ok"]
     steps = [op for op, before in zip(asked, [None, *asked], strict=False) if op != before and op != "drop"]
     assert steps == ["build", "run", "build", "run", "build", "run"]
