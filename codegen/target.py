@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +23,8 @@ M = TypeVar("M", bound="Machine")
 class Target:
     """The target of code generation.
 
-    Target("llvm"), Target("llvm -num-cores 1 -mcpu znver4"), Target("llvm", num_cores=1), Target("cuda", arch="sm_90").
+    Target("llvm"), Target("llvm -num-cores 1 -mcpu znver4"), Target("llvm", num_cores=1), Target("cuda", arch="sm_90"), and, as
+    TVM writes them, Target({"kind": "llvm", "num-cores": 1}).
     Defaults are the host's. `num_cores` is the number of threads of a kernel. `mcpu` is LLVM's name of the processor, by default
     the environment variable TIR_MCPU, and `mattr` its features, as LLVM writes them. `vector_bits` is the widest vector register;
     `l1`, `l2`, `l3` are cache sizes in bytes (data cache of a core, of a core, shared). Those of another processor than the
@@ -54,7 +56,7 @@ class Target:
     sms: int
     clock: int
 
-    def __init__(self, spec: str | Target = "llvm", **options) -> None:
+    def __init__(self, spec: str | Mapping[str, Any] | Target = "llvm", **options) -> None:
         if isinstance(spec, Target):
             given = {f.name: getattr(spec, f.name) for f in fields(Target)}
         else:
@@ -108,7 +110,11 @@ def _option(name: str) -> str:
     return key
 
 
-def _parse(spec: str) -> dict:
+def _parse(spec: str | Mapping[str, Any]) -> dict:
+    if isinstance(spec, Mapping):
+        if spec.get("kind") not in BACKENDS:
+            raise ValueError(f"target {spec!r}: its kind must be one of {', '.join(BACKENDS)}")
+        return {_option(key): value for key, value in spec.items()}
     if not isinstance(spec, str):
         raise ValueError(f"a target is a string such as 'llvm -num-cores 2', got {spec!r}")
     try:

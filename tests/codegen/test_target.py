@@ -39,8 +39,9 @@ def test_the_host(monkeypatch):
     ("cuda", {"kind": "cuda", "arch": "sm_90", "mcpu": "", "mattr": "", "sms": 132, "clock": 1755, "memory": "3350"}),
     ("cuda -arch sm_86 -sms 28 -clock 1777 -l2 3145728 -memory 360", {"sms": 28, "clock": 1777, "l2": 3 << 20, "memory": "360"}),
     ("llvm", {"sms": 0, "clock": 0}),
+    ({"kind": "llvm", "num-cores": 2, "mcpu": "znver3"}, {"num_cores": 2, "mcpu": "znver3", "vector_bits": 256}),
 ])  # fmt: skip
-def test_strings(spec, expected):
+def test_strings_and_mappings(spec, expected):
     target = Target(spec)
     assert {key: getattr(target, key) for key in expected} == expected
 
@@ -96,6 +97,8 @@ def test_lanes():
 @pytest.mark.parametrize(("spec", "options", "message"), [
     ("", {}, "target '': the first word must be one of llvm, cuda"),
     ("gcc -O3", {}, "target 'gcc -O3': the first word must be one of llvm, cuda"),
+    ({"num-cores": 2}, {}, "target {'num-cores': 2}: its kind must be one of llvm, cuda"),
+    ({"kind": "llvm", "num-core": 2}, {}, "target option 'num-core' is unknown; did you mean num_cores?"),
     ("llvm 3", {}, "target 'llvm 3': expected an option such as -num-cores, got '3'"),
     ("llvm -num-cores", {}, "target 'llvm -num-cores': option -num-cores needs a value"),
     ("llvm -num-core 3", {}, "target option '-num-core' is unknown; did you mean num_cores?"),

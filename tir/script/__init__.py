@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..lazy_names import lazy_names
@@ -28,6 +29,8 @@ _found = lazy_names(__name__, {
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("tirx", "s_tir"):  # what TVM calls the namespace since 0.22
+        return import_module(f"{__name__}.tir")
     if name == "relax":  # of an AttributeError, `from ... import` would drop the message
         what = "of a module, it reads the functions under @T.prim_func; take out those under @R.function, and R from the import"
         raise ImportError(f"{__name__} has no relax: {what}")

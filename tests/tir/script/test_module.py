@@ -6,6 +6,7 @@ from textwrap import dedent
 
 import pytest
 
+from schedule import Schedule
 from tir.script import Module, parse
 from tir.script import ir as I
 from tir.script import tir as T
@@ -52,6 +53,18 @@ def test_modules():
         Two.mian  # noqa: B018
     with pytest.raises(KeyError, match="module Two has no function 'mian'; it has main, other"):
         Two["mian"]
+
+
+def test_names_of_newer_versions_of_tvm():
+    from tir.script import s_tir, tirx
+
+    assert tirx is s_tir is T
+    given = "@I.ir_module(s_tir=True)\nclass Two:\n    @T.prim_func(s_tir=True)\n    def main(A: T.Buffer((7,), 'int32')):\n"
+    given += "        for i in range(7):\n            with T.sblock('A'):\n                v = T.axis.spatial(7, i)\n                A[v] = 3\n"
+    s = Schedule(parse(given))
+    assert s.get_loops(s.get_sblock("A", func_name="main")) == ["i"]
+    with pytest.raises(ImportError, match="cannot import name 'tirz'"):
+        from tir.script import tirz  # noqa: F401
 
 
 def test_a_module_holds_functions_of_the_dialect_only():
