@@ -237,6 +237,15 @@ def host_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def physical_cores() -> int:
+    """The number of cores that this process may use, without a second processor on the same core; half of them if unknown."""
+    try:
+        siblings = (Path(f"/sys/devices/system/cpu/cpu{n}/topology/thread_siblings_list") for n in os.sched_getaffinity(0))
+        return len({path.read_text() for path in siblings})
+    except (OSError, AttributeError):  # not Linux
+        return host_cores() // 2
+
+
 @cache
 def host_name() -> str:
     """The name of this processor as the system has it."""

@@ -77,7 +77,8 @@ class LocalMeasurer(Measurer):
     given by name. `best`, the shortest checked time so far, decides the cutoff of slow candidates. The `lock` on the device is
     held while a kernel runs. A measurer that only `builds` serves `objects`, also on a machine that cannot run the target.
 
-    A group of candidates is built on all workers at once, and then run: nothing is built while a kernel is timed.
+    A group of candidates is built on all workers at once, and then run: nothing is built while a kernel is timed. Where kernels
+    leave `spare` cores, the next candidates are built there instead, each while another is timed.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class LocalMeasurer(Measurer):
     ):
         from codegen import Target
         from codegen.backend import backend
-        from codegen.processor import host_cores
+        from codegen.processor import host_cores, physical_cores
 
         found, target = backend(task.target), Target(task.target)
         self._device = found.device is not None
@@ -138,6 +139,7 @@ class LocalMeasurer(Measurer):
         self._workers: list[WorkerProcess] = []
         count = workers or min(MAX_WORKERS, host_cores())
         self._together = count * BUILDS_A_WORKER if count > 1 else 1  # candidates of a group
+        self.spare = 0 if self._device or builds else max(0, physical_cores() - task.threads)
         try:
             for _ in range(count):
                 inherited = () if lock is None else (lock.descriptor,)
@@ -277,7 +279,8 @@ class LocalMeasurer(Measurer):
             jobs = [self._ahead.pop(id(c)) if id(c) in self._ahead else self._job(c) for c in candidates]
             self._submitted.extend(jobs)
             self._builds.waiting.extend(job for job in jobs if not job.digest)
-            self._start(self._builds, self._workers)
+            if not (self.spare and self._submitted[0].digest):
+                self._start(self._builds, self._workers)
 
     def results(self, timeout: float | None = None) -> Iterator[Measurement]:
         """One measurement for each submitted candidate, as it ends. Candidates are built in groups (of one with a single worker).
@@ -303,26 +306,31 @@ class LocalMeasurer(Measurer):
 
     def _advance(self, deadline: float) -> None:
         """Wait for builds until `deadline` on the monotonic clock; without builds under way, run a candidate."""
-        start = time.perf_counter()
-        if building := len(self._builds.running):
-            more = building + sum(bool(job.digest) for job in self._submitted) < self._together
-        else:
-            more = not (self._submitted and self._submitted[0].digest)  # the next one to run is not built yet
-        if more:
+        start, building = time.perf_counter(), self._builds.running
+        job = self._submitted[0] if self._submitted else None  # the next one to run
+        ready, beside = job is not None and job.digest != "", min(self.spare - self.choosing, len(self._workers) - 1)
+        grouped = bool(building) and not self.spare
+        if len(building) + sum(bool(j.digest) for j in self._submitted) < self._together if grouped else not ready:
             self._start(self._builds, self._workers)
-        if self._builds.running:
+        if building and (job is None or not ready or len(building) > beside or job.worker in building):
             self._collect(deadline)
             self.build_seconds += time.perf_counter() - start
-        elif not self._submitted:
+            return
+        if job is None:
             self._submitted, self._again = self._again, self._submitted
             self._builds.waiting.extend(self._submitted)
-        elif (known := self._results.get((job := self._submitted.popleft()).digest)) is not None:
+            return
+        self._submitted.popleft()
+        if (known := self._results.get(job.digest)) is not None:
             copy = replace(known, candidate=job.candidate, duplicate=True, build_seconds=job.build_seconds)
             self._ended.append(copy)
+            self._drop([job])
         elif job.worker is None or job.id not in job.worker.kernels or not job.worker.running:
             job.again, job.digest = True, ""  # died with its worker, or left out as a copy of another that did
             self._again.append(job)
         else:
+            idle = [w for w in self._workers if w.ready and not w.kernels and w not in building]
+            self._start(self._builds, idle[: beside - len(building)])
             measurement = self._run(job)
             self.run_seconds += time.perf_counter() - start
             self._results[job.digest] = measurement

@@ -24,20 +24,22 @@ def memory() -> int | None:
     return whole
 
 
-def resident(group: int, shared: bool = False) -> int:
+def resident(group: int, shared: bool = False, others: set[str] | None = None) -> int:
     """Bytes that the processes of a group hold, 0 if unknown. Shared pages count once, or, with `shared`, for each process, which
-    is faster to read."""
-    total = 0
-    for entry in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+    is faster to read. `others` keeps processes of other groups from one call to the next, which are not read again."""
+    others, total = set() if others is None else others, 0
+    found = {*filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ())}
+    others &= found  # the number of an ended process may be given to a new one
+    for entry in found - others:
         process = Path("/proc", entry)
         try:
             if int((process / "stat").read_text().rpartition(")")[2].split()[2]) != group:
-                continue
-            if shared:
+                others.add(entry)
+            elif shared:
                 total += int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
             else:
-                found = re.findall(r"^Pss: *(\d+)", (process / "smaps_rollup").read_text(), re.MULTILINE)
-                total += sum(int(kilobytes) << 10 for kilobytes in found)
+                pages = re.findall(r"^Pss: *(\d+)", (process / "smaps_rollup").read_text(), re.MULTILINE)
+                total += sum(int(kilobytes) << 10 for kilobytes in pages)
         except (OSError, IndexError):  # it has ended
             continue
     return total
@@ -47,16 +49,17 @@ class Watch:
     """A watch on the growth of a process group's memory since its start, against `limit` bytes."""
 
     def __init__(self, group: int, limit: int):
-        self._group, self._start = group, resident(group)
+        self._group, self._start, self._others = group, resident(group), set[str]()
         self.limit = limit
         self.next = time.monotonic()  # time of the next reading
 
     def excess(self) -> int | None:
         """The growth in bytes if it exceeds the limit; None if not, or before the next reading is due."""
-        if (now := time.monotonic()) < self.next:
+        if time.monotonic() < self.next:
             return None
-        more = resident(self._group, shared=True) - self._start
+        start = time.thread_time()
+        more = resident(self._group, True, self._others) - self._start
         if more > self.limit:
             more = resident(self._group) - self._start
-        self.next = time.monotonic() + max(MIN_INTERVAL_SECONDS, (time.monotonic() - now) / MAX_CPU_SHARE)
+        self.next = time.monotonic() + max(MIN_INTERVAL_SECONDS, (time.thread_time() - start) / MAX_CPU_SHARE)
         return more if more > self.limit else None

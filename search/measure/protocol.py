@@ -37,6 +37,8 @@ from typing import Protocol, Self, runtime_checkable
 from .outcome import Baseline, Candidate, Comparison, Measurement
 from .provenance import Provenance
 
+WAIT_SECONDS = 0.01  # seconds for which results may wait for builds while a candidate is chosen
+
 
 @runtime_checkable
 class OtherDevices(Protocol):
@@ -53,9 +55,12 @@ class Measurer(ABC):
     Every submitted candidate ends in one `Measurement`, valid or not, with the `provenance` of its device. A failure that is no
     candidate's fault is a `WorkerError`. `build_seconds` and `run_seconds` add up the time for which results waited for builds
     and runs. `written`, set by the session for a measurer with `slots`, is True if its results are recorded, so that its workers
-    may forget them.
+    may forget them. `spare` is the number of cores of this machine that kernels leave free while they are timed. The session sets
+    `choosing` while it chooses candidates on one of them.
     """
 
+    spare: int = 0
+    choosing: bool = False
     build_seconds: float = 0.0
     run_seconds: float = 0.0
     written: Callable[[], bool]
@@ -89,11 +94,15 @@ class Measurer(ABC):
         """Forget submitted candidates without a result, if possible."""
         return
 
-    def measure(self, candidates: Iterable[Candidate]) -> Iterator[Measurement]:
-        """Submit candidates, each as it comes, and yield the results, as each ends; closing the iterator cancels the rest."""
+    def measure(self, candidates: Iterable[Candidate | None]) -> Iterator[Measurement]:
+        """Submit candidates, each as it comes, and yield the results, as each ends; closing the iterator cancels the rest. None
+        stands for a candidate that is not chosen yet: meanwhile others are measured."""
         try:
             for candidate in candidates:
-                self.submit([candidate])
+                if candidate is None:
+                    yield from self.results(WAIT_SECONDS)
+                else:
+                    self.submit([candidate])
             yield from self.results()
         finally:
             self.cancel()

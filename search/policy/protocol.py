@@ -58,7 +58,7 @@ class Begins(Protocol):
 
 @runtime_checkable
 class Streams(Protocol):
-    """A policy that gives each candidate as soon as it is chosen, to be built while the next ones are."""
+    """A policy that gives each candidate as soon as it is chosen, in another thread while earlier ones are built and run."""
 
     def proposals(self, n: int, rng: np.random.Generator) -> Iterator[Candidate]:
         """The candidates of `propose`, one after another."""

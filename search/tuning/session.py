@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import statistics
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,7 @@ from tir.notices import counted, degraded
 from tir.verify import check
 
 from ..measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer, Origin, WorkerError
-from ..measure.protocol import OtherDevices
+from ..measure.protocol import WAIT_SECONDS, OtherDevices
 from ..policy.protocol import Begins, Evolves, ExplainsCandidates, Policy, Scored, Sketched, Streams, WarmStarts
 from ..policy.ranking import correlation
 from ..policy.warm_start import examples, is_of
@@ -295,37 +297,65 @@ class Session:
             self._exhausted |= n > 0 and not self.under_way
             self._wait(0.1)
 
-    def _proposed(self, n: int) -> Iterator[Candidate]:
-        """The candidates of the policy, each when it is chosen, until the time is up."""
-        policy, phase = self._policy, self._journal.phase
-        assert policy is not None
-        with phase("propose"):
-            if isinstance(policy, Streams):
-                found = policy.proposals(n, self._rng)
-            else:
-                found = iter(_candidates(policy.propose(n, self._rng)))
-            candidate = next(found, None)
-        while candidate is not None:
-            yield candidate
-            with phase("propose"):
-                candidate = None if self._budget.late else next(found, None)
+    def _proposed(self, n: int) -> Iterator[Candidate | None]:
+        """The candidates of the policy, each when it is chosen; None while kernels can run meanwhile."""
+        policy, measurer = self._policy, self._measurer
+        assert policy is not None and measurer is not None
+        if not isinstance(policy, Streams):
+            yield from _candidates(policy.propose(n, self._rng))
+        elif self._rounds and measurer.spare:
+            yield from self._aside(measurer, policy.proposals(n, self._rng))
+        else:
+            yield from policy.proposals(n, self._rng)
 
-    def _submit(self, candidates: Iterable[Candidate]) -> bool:
+    def _aside(self, measurer: Measurer, candidates: Iterator[Candidate]) -> Iterator[Candidate | None]:
+        """The candidates, which another thread chooses while kernels leave a core free; None while the next is not yet chosen."""
+        chosen, ended = SimpleQueue[Candidate](), threading.Event()
+
+        def choose() -> None:
+            while not ended.is_set() and (candidate := next(candidates, None)) is not None:
+                chosen.put(candidate)
+
+        with ThreadPoolExecutor(1) as aside:
+            choosing = aside.submit(copy_context().run, choose)
+            try:
+                while not (choosing.done() and chosen.empty()):
+                    measurer.choosing = not choosing.done()
+                    try:
+                        yield chosen.get(timeout=0.0 if self.under_way else WAIT_SECONDS)
+                    except Empty:
+                        yield None
+                choosing.result()
+            finally:
+                ended.set()
+                measurer.choosing = False
+
+    def _submit(self, candidates: Iterable[Candidate | None]) -> bool:
         """Have candidates measured, in rounds each as it comes, until the time is up; True if there were any."""
         measurer, sent = self._measurer, []
         assert measurer is not None
 
-        def counted() -> Iterator[Candidate]:
+        def counted() -> Iterator[Candidate | None]:
             for candidate in candidates:
-                sent.append(candidate)
-                self._count(1)
+                if candidate is not None:
+                    sent.append(candidate)
+                    self._count(1)
                 yield candidate
+                if sent and self._budget.late:
+                    return
 
-        if not self._rounds:
-            measurer.submit([*counted()])
-        else:
-            self._take(measurer.measure(counted()))
-            self._count(-self.under_way)  # those left
+        phases, start = self._journal.phases, time.monotonic()
+        others = sum(phases.values())
+        try:
+            if not self._rounds:
+                measurer.submit([c for c in counted() if c is not None])
+            else:
+                self._take(measurer.measure(counted()))
+                self._count(-self.under_way)  # those left
+        finally:
+            if isinstance(candidates, Generator):  # nothing is chosen any more when the policy learns
+                candidates.close()
+        phases["propose"] += time.monotonic() - start - (sum(phases.values()) - others)
         return bool(sent)
 
     def _wait(self, timeout: float) -> None:

@@ -69,6 +69,18 @@ def test_one_worker_runs_each_of_a_group_as_soon_as_it_is_built(task, fake_build
     assert steps == ["build", "run", "build", "run", "build", "run"]
 
 
+@pytest.mark.parametrize(
+    ("spare", "choosing", "beside"), [(0, False, {0}), (1, True, {0}), (1, False, {0, 1}), (7, True, {0, 1})]
+)
+def test_spare_cores_build_the_next_while_one_runs(measurer, monkeypatch, spare, choosing, beside):
+    measurer.prepare_data()
+    measurer.spare, measurer.choosing = spare, choosing
+    run, building = measurer._run, []
+    monkeypatch.setattr(measurer, "_run", lambda job: (building.append(len(measurer._builds.running)), run(job))[1])
+    found = outcomes([*measurer.measure(candidate(sleep=1e-3 * n) for n in range(1, 9))])
+    assert found == {1e-3 * n: "ok" for n in range(1, 9)} and set(building) == beside
+
+
 def test_threads_that_build_ahead_and_submit_take_turns(measurer):
     measurer.prepare_data()
     ahead = [[candidate(sleep=(10 * n + k) * 1e-3) for k in range(1, 4)] for n in range(3)]

@@ -311,12 +311,50 @@ def test_a_candidate_is_submitted_before_the_next_is_chosen(fake_builder):
             super().submit(candidates)
 
     def measurer(task):
-        return Watched(task, builder=fake_builder, limits=QUICK, workers=1)
+        made = Watched(task, builder=fake_builder, limits=QUICK, workers=1)
+        made.spare = 0
+        return made
 
     result = autotune(
         FUNC, "llvm -num-cores 1", policy=Streaming([{"sleep": 0.01}, {"sleep": 0.02}]), first=(), measurer=measurer
     )
     assert events == ["chosen", "submitted"] * 2 and result.trials == 2
+
+
+def test_a_candidate_is_chosen_while_others_run_on_another_core(fake_builder):
+    measured, chosen_in = threading.Event(), []
+
+    class Waiting(Wishes):
+        def proposals(self, n, rng):
+            first, second = self.propose(n, rng)
+            yield first
+            chosen_in.append((measured.wait(60), threading.current_thread() is threading.main_thread()))
+            yield second
+
+    def measurer(task):
+        made = LocalMeasurer(task, builder=fake_builder, limits=QUICK, workers=2)
+        made.spare = 1
+        return made
+
+    policy = Waiting([{"sleep": 0.01}, {"sleep": 0.02}])
+    seen = [lambda event: measured.set() if isinstance(event, Measured) else None]
+    autotune(FUNC, "llvm -num-cores 1", 2, policy=policy, first=(), measurer=measurer, callbacks=seen)
+    assert chosen_in == [(True, False)] and policy.told == [[(0, "ok"), (1, "ok")]]
+
+
+def test_an_error_of_a_policy_in_another_thread_ends_the_run(fake_builder):
+    class Failing(Wishes):
+        def proposals(self, n, rng):
+            yield self.propose(1, rng)[0]
+            raise ZeroDivisionError
+
+    def measurer(task):
+        made = LocalMeasurer(task, builder=fake_builder, limits=QUICK, workers=2)
+        made.spare = 1
+        return made
+
+    with pytest.raises(ZeroDivisionError):
+        autotune(FUNC, "llvm -num-cores 1", 2, policy=Failing([{"sleep": 0.01}]), first=(), measurer=measurer)
 
 
 def test_options_of_the_named_searches_are_refused_with_another(fake_builder):
