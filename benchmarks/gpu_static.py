@@ -1,14 +1,15 @@
 """Signs of speed in the machine code of GPU kernels, without a GPU: `python -m benchmarks.gpu --static [--arch sm_90]`.
 
 Each kernel of the library's schedules at performance sizes: registers, bytes that a thread spills, its stack, shared memory of a
-block, blocks, waves of blocks on the SMs, the most threads of a warp that wait for one bank of shared memory, and the
-sectors that a request of global memory takes beyond its bytes. Registers and
+block, blocks, waves of blocks on the SMs, the most threads of a warp that wait for one bank of shared memory, the sectors that a
+request of global memory takes beyond its bytes, and the instruction by which tensor cores multiply. Registers and
 spills are those of NVRTC's assembler. Waves follow from the occupancy by the CUDA C++ programming guide (hardware
 multithreading). No time is estimated.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
@@ -38,7 +39,8 @@ SUMS = {
 
 @dataclass(frozen=True)
 class KernelSigns:
-    """The signs of one kernel of a program. `waves` are its blocks by those that all SMs hold at once."""
+    """The signs of one kernel of a program. `waves` are its blocks by those that all SMs hold at once, `product` its first
+    instruction of tensor cores."""
 
     program: str
     kernel: str
@@ -51,6 +53,7 @@ class KernelSigns:
     waves: float
     ways: int
     sectors: int
+    product: str = ""
 
 
 def product(dtype: str, a: str, b: str, size: int = SIZE) -> PrimFunc:
@@ -145,6 +148,7 @@ def signs(name: str, func: PrimFunc, target: tir.Target) -> list[KernelSigns]:
     kernel = tir.build(gpu.schedule(func, machine).func, target)
     assert isinstance(kernel, CudaKernel)
     report, found = kernel.report(), []
+    texts = kernel.source.split("__global__")[1:]
     grids = {number: prod(grid) for number, grid, _ in launches(kernel.program, {})}
     for n, (k, threads, dynamic, ways, sectors) in enumerate(
         zip(report.kernels, report.threads, report.dynamic, report.ways, report.sectors, strict=True)
@@ -153,7 +157,10 @@ def signs(name: str, func: PrimFunc, target: tir.Target) -> list[KernelSigns]:
         resident = resident_blocks(machine, threads, k.registers, shared)
         spills = k.spill_stores + k.spill_loads
         waves = grids[n] / (resident * machine.sms)
-        found.append(KernelSigns(name, k.name, threads, k.registers, spills, k.stack, shared, grids[n], waves, ways, sectors))
+        (core, *_) = [*re.findall(r"\b((?:wg)?mma_m\w+)[<(]", texts[n]), ""]
+        found.append(
+            KernelSigns(name, k.name, threads, k.registers, spills, k.stack, shared, grids[n], waves, ways, sectors, core)
+        )
     return found
 
 
@@ -167,10 +174,22 @@ def resident_blocks(machine: GPU, threads: int, registers: int, shared: int) -> 
 
 def table(rows: list[KernelSigns]) -> str:
     """The rows as a table of Markdown."""
-    names = ("program", "threads", "registers", "spilled", "stack", "shared", "blocks", "waves", "ways", "sectors")
+    names = ("program", "threads", "registers", "spilled", "stack", "shared", "blocks", "waves", "ways", "sectors", "product")
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for r in rows:
-        cells = (r.program, r.threads, r.registers, r.spills, r.stack, r.shared, r.blocks, f"{r.waves:.2f}", r.ways, r.sectors)
+        cells = (
+            r.program,
+            r.threads,
+            r.registers,
+            r.spills,
+            r.stack,
+            r.shared,
+            r.blocks,
+            f"{r.waves:.2f}",
+            r.ways,
+            r.sectors,
+            r.product,
+        )
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 

@@ -245,6 +245,7 @@ class GPU:
     l2: int
     memory: float
     modern: bool = True
+    warpgroups: bool = False  # four warps multiply together (wgmma)
     threads: int = MAX_THREADS  # of a block, at most
     registers: int = 255  # of a thread, at most
     register_file: int = 65536  # of 32 bits, of a multiprocessor
@@ -256,8 +257,9 @@ class GPU:
         number, p = compute_capability(arch), product(arch)
         room = p.shared_kib << 10 if number in gpus() else STATIC_SHARED_BYTES
         return cls(
-            p.sms, p.lanes, p.warps, p.blocks, room, p.l2_mib << 20, bytes_a_clock(p.memory, p.clock), number >= AMPERE_CAPABILITY
-        )
+            p.sms, p.lanes, p.warps, p.blocks, room, p.l2_mib << 20, bytes_a_clock(p.memory, p.clock),
+            number >= AMPERE_CAPABILITY, number == HOPPER_CAPABILITY,
+        )  # fmt: skip
 
     @property
     def l2_bandwidth(self) -> float:
@@ -296,6 +298,7 @@ def bytes_a_clock(gigabytes: int, megahertz: int) -> float:
 
 
 AMPERE_CAPABILITY = 80  # the first with asynchronous copies, and with the tensor cores that instructions are emitted for
+HOPPER_CAPABILITY = 90  # the only one whose warps multiply in groups of four (wgmma)
 STATIC_SHARED_BYTES = 48 * 1024  # of shared memory that every architecture gives a block without asking the driver
 WARP_SCHEDULERS_PER_SM = 4  # each issues an instruction of a warp in a clock
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from .nearest import no_such
 
-SHARED = ("shared", "shared.dyn")  # of a block of GPU threads
+SWIZZLED = "shared.swizzled"  # shared memory in the layout that the products of warpgroups read (codegen/passes/swizzle.py)
+SHARED = ("shared", "shared.dyn", SWIZZLED)  # of a block of GPU threads
 WARP_SCOPE = "warp"  # registers that the 32 threads of a warp, threadIdx.x, hold together
 PER_THREAD = (WARP_SCOPE, "local", "register")  # of one thread, or of the threads of a warp together
 TENSOR_CORE = ("wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")  # of fragments, in published programs

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from schedule.intrinsics import WARPGROUP
+
 from ..llvm.emit import CodegenError
 
 INSTALL = "install the extra `cuda` (pip install 'cuda-python>=12.6' nvidia-cuda-nvrtc)"
@@ -54,6 +56,7 @@ def compile_ptx(text: str, arch: str, *, fast_math: bool = False) -> str:
 def _compile(text: str, arch: str, kind: str, fast_math: bool, lines: dict[int, str]) -> tuple[bytes, str]:
     """Code of a kind, and NVRTC's log."""
     nvrtc = _nvrtc()
+    arch += "a" if WARPGROUP in text and arch[-1].isdigit() else ""  # instructions of this architecture alone
     options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", "--extra-device-vectorization"]
     options += ["--use_fast_math"] if fast_math else []
     program = _ok(nvrtc, nvrtc.nvrtcCreateProgram(text.encode(), b"kernels.cu", 0, [], []))

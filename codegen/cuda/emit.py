@@ -31,13 +31,13 @@ from tir.traverse import children, fresh, loads, substatements, substitute, vari
 from ..export import KEYWORDS as C_WORDS
 from ..passes.free_variables import scalar_ranges
 from ..passes.gpu_kernels import AXES
-from ..passes.software_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied_element
+from ..passes.software_pipeline import ASYNCHRONOUS, copied_element
+from ..passes.swizzle import alignment
 from ..passes.thread_storage_sync import BARRIER
-from ..passes.warp_memory import LDMATRIX, PRODUCTS, TRANSPOSED
 from .banks import ThreadAccess
 from .expressions import STORAGE, VALUE, ExpressionWriter, bytes_at_once, flat_offset
 from .lanes import lane_outside_divisions, same_in_lanes
-from .prelude import FUNCTIONS, prelude
+from .prelude import FUNCTIONS, device_function, prelude
 from .program import DeviceFunction, Program, lower_cuda
 
 ASYNC_COPY_BYTES = (4, 8, 16)  # bytes that can be copied to shared memory without waiting
@@ -128,17 +128,18 @@ class _Kernel:
                 var = k.indices[f"{kind}.{a}"]
                 if var.name in used:
                     self.line(f"const int {self.name(var.name)} = {kind}.{a};")
-        total = sum(_padded(b) for b in k.shared)
+        shared = sorted(k.shared, key=alignment, reverse=True)
+        total = sum(_padded(b) for b in shared)
         if total > STATIC_SHARED_BYTES:
             self.dynamic = total
-            self.line("extern __shared__ __align__(16) unsigned char dynamic_shared[];")
+            self.line(f"extern __shared__ __align__({alignment(shared[0])}) unsigned char dynamic_shared[];")
         offset = 0
-        for b in k.shared:
+        for b in shared:
             kind, name = STORAGE[b.dtype], self.name(b.name)
             if self.dynamic:
                 self.line(f"{kind}* const {name} = ({kind}*)(dynamic_shared + {offset});  // {_size(b)}")
             else:
-                self.line(f"__shared__ __align__(16) {kind} {name}[{_size(b)}];")
+                self.line(f"__shared__ __align__({alignment(b)}) {kind} {name}[{_size(b)}];")
             offset += _padded(b)
 
     def stmt(self, s: Stmt) -> None:
@@ -171,17 +172,14 @@ class _Kernel:
                 self.stmt(body)
             case Evaluate(Call(op)) if op == BARRIER:
                 self.line("__syncthreads();")
-            case Evaluate(Call(op)) if op == COMMIT:
-                self.line(f"{COMMIT}();")
-            case Evaluate(Call(op, (groups,))) if op == WAIT:
-                self.line(f"{WAIT}<{self.write(groups)}>();")
             case Evaluate(Const()):
                 pass
-            case Evaluate(Call(op, args)) if op in (*PRODUCTS, LDMATRIX, TRANSPOSED):
+            case Evaluate(Call(op, args)) if device_function(op):
                 accesses = [x for x in args if isinstance(x, Load)]
                 starts = [self.write.offset(x.buffer, x.indices, MAX_ACCESS_BYTES) for x in accesses]
                 places = [f"{self.names[x.buffer.name]} + {start}" for x, start in zip(accesses, starts, strict=True)]
-                self.line(f"{op}({', '.join(places)});", s)
+                numbers = ", ".join(str(x) for x in args if isinstance(x, Const))
+                self.line(f"{op}{numbers and f'<{numbers}>'}({', '.join(places)});", s if places else None)
             case Evaluate(value):
                 self.line(f"{self.write(value)};", s)
             case Block():

@@ -17,28 +17,49 @@ __device__ __forceinline__ void {name}(void* r0, void* r1, void* r2, void* r3, c
 }}"""
 
 
-def _mma(factor: str, depth: int) -> str:
-    kind = "float" if factor == "tf32" else "unsigned short"
-    return f"""// c += a * b for matrices of 16 x 8, 16 x {depth} and {depth} x 8, which the lanes of a warp hold together.
-__device__ __forceinline__ void mma_m16n8k{depth}_{factor}_f32(float* c, const {kind}* a, const {kind}* b) {{
-  const unsigned *x = (const unsigned*)a, *y = (const unsigned*)b;
-  asm("mma.sync.aligned.m16n8k{depth}.row.col.f32.{factor}.{factor}.f32 "
-      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
-}}"""
+# The types of elements by their names in instructions.
+_STORED = {"f16": "unsigned short", "bf16": "unsigned short", "s8": "signed char", "u8": "unsigned char", "tf32": "float",
+           "f32": "float", "s32": "int"}  # fmt: skip
 
 
-def _mma_bytes(left: str, right: str) -> str:
-    kinds = {"s": "signed char", "u": "unsigned char"}
-    name = left if left == right else left + right
-    return f"""// c += a * b for matrices of 16 x 8, 16 x 32 and 32 x 8, which the lanes of a warp hold together; sums wrap.
-__device__ __forceinline__ void mma_m16n8k32_{name}_s32(int* c, const {kinds[left[0]]}* a, const {kinds[right[0]]}* b) {{
+def _sums(kind: str, elements: int) -> tuple[str, str, str, int]:
+    """The words `z` of elements of an instruction's result: the text that declares them, their places, operands and number."""
+    word, constraint = ("float", "+f") if kind == "f32" else ("unsigned", "+r")
+    count = elements // 2 if kind == "f16" else elements
+    operands = ", ".join(f'"{constraint}"(z[{n}])' for n in range(count))
+    return f"{word}* z = ({word}*)c;", ", ".join(f"%{n}" for n in range(count)), operands, count
+
+
+def _mma(depth: int, left: str, right: str, total: str) -> tuple[str, str]:
+    """The name and the text of a product of a warp by one instruction."""
+    name = f"mma_m16n8k{depth}_{left if left == right else left + right}_{total}"
+    held, places, operands, count = _sums(total, 4)
+    a, b = (", ".join(f"%{count + n}" for n in words) for words in (range(4), range(4, 6)))
+    return (
+        name,
+        f"""// c += a * b for matrices of 16 x 8, 16 x {depth} and {depth} x 8, which the lanes of a warp hold together.
+__device__ __forceinline__ void {name}({_STORED[total]}* c, const {_STORED[left]}* a, const {_STORED[right]}* b) {{
+  {held}
   const unsigned *x = (const unsigned*)a, *y = (const unsigned*)b;
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.{left}.{right}.s32 "
-      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
-      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+  asm("mma.sync.aligned.m16n8k{depth}.row.col.{total}.{left}.{right}.{total} {{{places}}}, {{{a}}}, {{{b}}}, {{{places}}};"
+      : {operands}
       : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+}}""",
+    )
+
+
+def _grouped_product(columns: int, factor: str, total: str) -> str:
+    """The text of a product of a warpgroup, whose descriptors say how factors lie."""
+    held, places, operands, count = _sums(total, columns // 2)
+    return f"""// c += a * b for matrices of 64 x {columns}, 64 x 16 and 16 x {columns}; c is there when it has been waited for.
+template <int a_transposed, int a_panel, int b_transposed, int b_panel>
+__device__ __forceinline__ void wgmma_m64n{columns}k16_{factor}_{total}({_STORED[total]}* c, const void* a, const void* b) {{
+  {held}
+  asm volatile("wgmma.mma_async.sync.aligned.m64n{columns}k16.{total}.{factor}.{factor} "
+               "{{{places}}}, %{count}, %{count + 1}, 1, 1, 1, %{count + 2}, %{count + 3};"
+               : {operands}
+               : "l"(swizzled_matrix(a, a_panel)), "l"(swizzled_matrix(b, b_panel)), "n"(a_transposed), "n"(b_transposed)
+               : "memory");
 }}"""
 
 
@@ -135,6 +156,35 @@ template <int bytes> __device__ __forceinline__ void copy_async(void* to, const 
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(read) : "memory");
   else asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(bytes), "r"(read) : "memory");
 }""",
+    "proxy_fence": """// Products of warpgroups, too, see what this thread stored in shared memory.
+__device__ __forceinline__ void proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }""",
+    "in_registers": """// What was computed before is in these registers, and stays there.
+template <int count> __device__ __forceinline__ void in_registers(float* c) {
+#pragma unroll
+  for (int n = 0; n < count; ++n) asm volatile("" : "+f"(c[n])::"memory");
+}
+template <int count> __device__ __forceinline__ void in_registers(unsigned short* c) {
+#pragma unroll
+  for (int n = 0; n < count / 2; ++n) asm volatile("" : "+r"(((unsigned*)c)[n])::"memory");
+}""",
+    "wgmma_fence": """// Products of this warpgroup that follow see its registers.
+template <int count, typename T> __device__ __forceinline__ void wgmma_fence(T* c) {
+  in_registers<count>(c);
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}""",
+    "wgmma_commit": """// The products since the last group are a group.
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }""",
+    "wgmma_wait": """// All products are there, and have read their factors.
+template <int count, typename T> __device__ __forceinline__ void wgmma_wait(T* c) {
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  in_registers<count>(c);
+}""",
+    "swizzled_matrix": """// The descriptor of a matrix in panels of 128 bytes: its start, the bytes to the next panel and to the
+// next eight rows.
+__device__ __forceinline__ unsigned long long swizzled_matrix(const void* start, int panel) {
+  unsigned address = (unsigned)__cvta_generic_to_shared(start);
+  return (address & 0x3ffff) >> 4 | (unsigned long long)(panel >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
+}""",
     "tf32": """// To 10 bits of mantissa, to the nearest.
 __device__ __forceinline__ float tf32(float x) {
   unsigned bits;
@@ -143,10 +193,8 @@ __device__ __forceinline__ float tf32(float x) {
 }""",
     "ldmatrix_x4": _ldmatrix(""),
     "ldmatrix_x4_trans": _ldmatrix("trans"),
-    "mma_m16n8k16_f16_f32": _mma("f16", 16),
-    "mma_m16n8k16_bf16_f32": _mma("bf16", 16),
-    "mma_m16n8k8_tf32_f32": _mma("tf32", 8),
-    **{f"mma_m16n8k32_{a if a == b else a + b}_s32": _mma_bytes(a, b) for a in ("s8", "u8") for b in ("s8", "u8")},
+    **dict(_mma(16, x, x, total) for x, total in (("f16", "f32"), ("bf16", "f32"), ("f16", "f16"))),
+    **dict([_mma(8, "tf32", "tf32", "f32"), *(_mma(32, x, y, "s32") for x in ("s8", "u8") for y in ("s8", "u8"))]),
     "mma_m16n8k8_f64_f64": """// c += a * b for matrices of 16 x 8, 16 x 8 and 8 x 8, of a warp: four instructions.
 __device__ __forceinline__ void mma_m16n8k8_f64_f64(double* c, const double* a, const double* b) {
 #pragma unroll
@@ -162,14 +210,6 @@ __device__ __forceinline__ void mma_m16n8k8_f32_f32(float* c, const float* a, co
     int k = n / 4, i = n / 2 % 2, j = n % 2;
     c[i * 2 + j] = fmaf(a[i * 8 + k], b[k * 2 + j], c[i * 2 + j]);
   }
-}""",
-    "mma_m16n8k16_f16_f16": """// c += a * b for matrices of 16 x 8, 16 x 16 and 16 x 8, which the lanes of a warp hold together.
-__device__ __forceinline__ void mma_m16n8k16_f16_f16(unsigned short* c, const unsigned short* a, const unsigned short* b) {
-  unsigned* z = (unsigned*)c;
-  const unsigned *x = (const unsigned*)a, *y = (const unsigned*)b;
-  asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
-      : "+r"(z[0]), "+r"(z[1])
-      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
 }""",
     "float16_value": """__device__ __forceinline__ float float16_value(unsigned short bits) {
   float x;
@@ -192,9 +232,19 @@ __device__ __forceinline__ unsigned short bfloat16_bits(float x) {
 }
 
 
+_GROUPED = re.compile(r"wgmma_m64n(\d+)k16_(\w+)_(f\d+)")
+
+
+def device_function(name: str) -> str:
+    """The text of the function of a name; empty for other names."""
+    m = _GROUPED.fullmatch(name)
+    return _grouped_product(int(m[1]), m[2], m[3]) if m else FUNCTIONS.get(name, "")
+
+
 def prelude(text: str) -> str:
     """The functions that `text` calls, and those that these call."""
-    used: list[str] = []
+    used = [device_function(name) for name in sorted({m[0] for m in _GROUPED.finditer(text)})]
+    text += "".join(used)
     for name, code in reversed(FUNCTIONS.items()):
         if re.search(rf"\b{name}[<(]", text):
             used.insert(0, code)

@@ -24,6 +24,7 @@ from .separate_lives import separate_lives
 from .slide_windows import slide_windows
 from .software_pipeline import inject_software_pipeline, lower_async_copies
 from .split_vectors import split_vectors
+from .swizzle import swizzle_shared
 from .thread_binding import lower_thread_binding, unify_thread_binding
 from .thread_storage_sync import thread_storage_sync
 from .thread_temporaries import thread_temporaries
@@ -87,6 +88,7 @@ GPU_PASSES: tuple[Pass, ...] = (
     lower_thread_binding,
     compact_local_buffers,
     lower_warp_memory,
+    swizzle_shared,
     share_reciprocals,
     simplify_all,
     compact_strides,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from schedule.annotation_values import value_of
+from schedule.intrinsics import INSTRUCTION, WARPGROUP
 from schedule.machine import AMPERE_CAPABILITY, compute_capability
 from tir import dtypes
 from tir.arith.simplify import simplify
 from tir.ir.buffers import Load
 from tir.ir.expressions import Call, Const, Expr, Select, conjunction
 from tir.ir.functions import PrimFunc
+from tir.ir.nodes import annotation
 from tir.ir.statements import Allocate, Evaluate, For, If, Kind, Seq, Stmt, Store, seq
 from tir.memory import SHARED
-from tir.traverse import fresh, loads, map_statements, names, rewrite, stores, substitute, walk_stmts, with_fresh_loops
+from tir.traverse import fresh, loads, loops, map_statements, names, rewrite, stores, substitute, walk_stmts, with_fresh_loops
 
 from .free_variables import unallocated
 from .gpu_kernels import GPUKernel, map_kernels
@@ -29,7 +31,8 @@ def inject_software_pipeline(func: PrimFunc, target) -> PrimFunc:
                  for k in range(n): wait for tile k; if k + s - 1 < n: load tile k + s - 1; use tile k
 
     with s copies of each tile, used in rotation. The tiles are the buffers that the loop allocates in shared memory; the
-    statements that load them come first and read nothing that the loop writes. Other loops stay as they are.
+    statements that load them come first and read nothing that the loop writes. Other loops stay as they are. Warpgroups, which
+    multiply while they go on, first use tile k and then load.
     """
     taken = names(func)
 
@@ -82,9 +85,12 @@ def _ahead(loop: For, n: int, taken: set[str]) -> Stmt | None:
 
     commit, wait = Evaluate(Call(COMMIT, (), "int32")), Evaluate(Call(WAIT, (Const(n - 2),), "int32"))
     p = loop.var.with_(name=fresh(taken, f"{loop.name}_ahead"))
+    steps = [seq(load(loop.var + (n - 1)), commit), *(at(s, loop.var % n) for s in rest)]
+    if any(str(annotation(x.annotations, INSTRUCTION, "")).startswith(WARPGROUP) for s in rest for x in loops(s)):
+        steps = [*steps[1:], steps[0]]
     body: Stmt = seq(
         For(p, Const(n - 1, p.dtype), seq(load(p), commit), Kind.UNROLLED),
-        loop.with_(body=seq(wait, load(loop.var + (n - 1)), commit, *(at(s, loop.var % n) for s in rest))),
+        loop.with_(body=seq(wait, *steps)),
     )
     for b in reversed(tiles):
         body = Allocate(wide[b.name], body)

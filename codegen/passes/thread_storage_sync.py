@@ -231,6 +231,8 @@ def _conflict(a: MemoryAccess, b: MemoryAccess) -> bool:
         return False
     around_one = frozenset(a.footprint.ranges.keys() ^ b.footprint.ranges.keys())  # loops around one of them only
     varying = a.varying | b.varying
+    if not varying and _in_other_turns(a.footprint, b.footprint, around_one):
+        return False
     (fixed_a, points_a), (fixed_b, points_b) = a.footprint.points(varying | around_one), b.footprint.points(varying | around_one)
     if fixed_a is not None and fixed_b is not None and fixed_a != fixed_b and not varying:
         periods = _periods(fixed_a) | _periods(fixed_b)
@@ -253,6 +255,20 @@ def _conflict(a: MemoryAccess, b: MemoryAccess) -> bool:
     (low_a, high_a), (low_b, high_b) = extremes(slice(0, n)), extremes(slice(n, None))
     both = (high_a >= 0) & (high_b >= 0)
     return bool(np.any(both & ((low_a != high_b) | (high_a != low_b))))
+
+
+def _in_other_turns(a: Footprint, b: Footprint, around_one: frozenset[str]) -> bool:
+    """True where an index of both, such as k % 3 and (k + 2) % 3, always differs, whatever threads and inner loops do."""
+    for i, j in zip(a.indices, b.indices, strict=True):
+        used = variables(i, j)
+        periods = _periods(tuple(tuple(polynomial(x).items()) for x in (i, j)))
+        moving = around_one.union(a.moving, b.moving, a.lets, b.lets, a.threads)
+        if not used or used != periods.keys() or used & moving or prod(periods.values()) > MAX_POINTS:
+            continue
+        values = grid(periods)
+        if np.all(evaluate(i, values) != evaluate(j, values)):
+            return True
+    return False
 
 
 def collect_accesses(kernel: GPUKernel, s: Stmt, path: Path, ranges: dict[str, Interval]) -> list[MemoryAccess]:

@@ -5,27 +5,31 @@ execute together: a product of small matrices, or a load of a tile from shared m
 in the lanes' registers (PTX ISA, "Warp Level Matrix Instructions"). Nests that access the same buffer element by element follow
 it: each lane runs the iterations whose elements it holds. A buffer with a number for each row has these in all lanes of the row,
 which reduce a row together by shuffles. By shuffles a copy, too, may give each lane of a row all its elements.
+
+Four warps along threadIdx.y, a warpgroup, multiply 64 rows by one instruction (PTX ISA, "Asynchronous Warpgroup Level Matrix
+Instructions"). Each holds a result of 16 rows as of its own products; factors are in shared memory, and a product goes on until
+it is waited for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from schedule.intrinsics import INSTRUCTION
-from schedule.machine import AMPERE_CAPABILITY, compute_capability
+from schedule.intrinsics import INSTRUCTION, WARPGROUP
+from schedule.machine import AMPERE_CAPABILITY, HOPPER_CAPABILITY, compute_capability
 from tir import dtypes
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import coefficient, polynomial, to_expr
 from tir.arith.simplify import simplify
-from tir.ir.buffers import Buffer, Load
+from tir.ir.buffers import Buffer, Load, const_shape
 from tir.ir.expressions import Binary, Call, Const, Expr, Select, Var, cast
 from tir.ir.functions import PrimFunc
 from tir.ir.nodes import annotation
-from tir.ir.statements import Allocate, Evaluate, For, If, Kind, Stmt, Store, nest, seq
-from tir.memory import SHARED, WARP, WARP_SCOPE
+from tir.ir.statements import Allocate, Evaluate, For, If, Kind, Seq, Stmt, Store, nest, seq
+from tir.memory import SHARED, SWIZZLED, WARP, WARP_SCOPE
 from tir.traverse import (
     children,
     fresh,
@@ -34,6 +38,7 @@ from tir.traverse import (
     map_statements,
     perfect_nest,
     rewrite,
+    rewrite_statements,
     substatements,
     substitute,
     variables,
@@ -42,12 +47,19 @@ from tir.traverse import (
 )
 
 from .cross_thread_reduction import SHUFFLE
+from .free_variables import accessed_buffers
 from .gpu_kernels import GPUError, GPUKernel, map_kernels, uses_warp_memory
+from .swizzle import LINE, PARTS
+from .thread_storage_sync import BARRIER
 
 LDMATRIX = "ldmatrix_x4"  # a call: the four registers to fill, and the row of shared memory that this lane names
 TRANSPOSED = "ldmatrix_x4_trans"
 TF32 = "tf32"  # a call: its argument, rounded to 10 bits of mantissa
 ROW = 16  # bytes of a row of an 8 x 8 matrix, in which `ldmatrix` moves
+GROUP_FENCE, GROUP_COMMIT, GROUP_WAIT = (f"{WARPGROUP}_{x}" for x in ("fence", "commit", "wait"))  # calls around products
+PROXY = "proxy_fence"  # a call: products of warpgroups, too, see what this thread stored
+GROUP = 4  # warps of a warpgroup
+MAX_COLUMNS = 256  # of the result of a warpgroup's instruction
 
 RowColumn = tuple[int, int]  # a row and a column, or a step in each
 
@@ -112,6 +124,9 @@ PRODUCTS = {
 }  # fmt: skip
 
 
+GROUPED = tuple(f"{WARPGROUP}_m64n8k16_{types}" for types in ("f16_f32", "bf16_f32", "f16_f16"))
+
+
 @dataclass(frozen=True)
 class Held:
     """The layout of a buffer in scope `warp`, and its dimensions that are the rows and the columns of tiles; None for a buffer
@@ -147,35 +162,42 @@ def lower_warp_memory(func: PrimFunc, target) -> PrimFunc:
                 f"{kernel.name}: tensor cores are used through instructions of sm_{AMPERE_CAPABILITY} and later, "
                 f"the target is sm_{capability}"
             )
-        return _WarpLowering(kernel.body, kernel.indices["threadIdx.x"], kernel.ranges).run()
+        return _WarpLowering(kernel, capability).run()
 
     return map_kernels(func, change)
 
 
 class _WarpLowering:
-    def __init__(self, body: Stmt, lane: Var, ranges: dict[str, Interval]):
-        self.body, self.lane, self.ranges = body, lane, ranges
-        self.taken = variables(body) | {n.name for n in walk(body) if isinstance(n, (Var, Buffer))} | set(ranges)
+    def __init__(self, kernel: GPUKernel, capability: int):
+        self.kernel, self.body, self.ranges, self.capability = kernel, kernel.body, kernel.ranges, capability
+        self.lane, self.warp = (kernel.indices[f"threadIdx.{a}"] for a in "xy")
+        names = {n.name for n in walk(self.body) if isinstance(n, (Var, Buffer))}
+        self.taken = variables(self.body) | names | set(self.ranges)
         self.held: dict[str, Held] = {}
 
     def run(self) -> Stmt:
         for s in walk_stmts(self.body):
-            if isinstance(s, For) and (name := annotation(s.annotations, INSTRUCTION)) in PRODUCTS:
-                self.learn(s, PRODUCTS[name])
+            if isinstance(s, For) and (name := annotation(s.annotations, INSTRUCTION)) in (*PRODUCTS, *GROUPED):
+                self.learn(s, PRODUCTS.get(name))
         self.spread()
         for n in walk(self.body):
             if type(n) is Buffer and n.scope == WARP_SCOPE and n.name not in self.held:
                 raise GPUError(f"`{n.name}` in scope `{WARP_SCOPE}` is not an operand of a tensor-core instruction, so it has no "
                                "layout; tensorize the block that reads it, or use the scope `local` or `shared`")  # fmt: skip
-        return self.visit(self.body, self.ranges)
+        body = self.visit(self.body, self.ranges)
+        if not any(map(_grouped, walk_stmts(self.body))):
+            return body
+        return rewrite_statements(body, lambda s: seq(_call(PROXY), s) if s == _call(BARRIER) else s)
 
     # layouts
 
-    def learn(self, s: For, product: Product) -> None:
-        """The layouts of the operands of a product."""
+    def learn(self, s: For, product: Product | None) -> None:
+        """The layouts of the operands of a product; a warpgroup's has its result alone in scope `warp`."""
         total, left, right = _operands(s)
         row, column, step = (_shared_loop(s, a, b) for a, b in ((total, left), (total, right), (left, right)))
         self.note(total, RESULT, row, column)
+        if product is None:
+            return
         self.note(left, product.left, row, step)
         self.note(right, product.right, step, column)
 
@@ -241,6 +263,10 @@ class _WarpLowering:
 
     def visit(self, s: Stmt, ranges: dict[str, Interval]) -> Stmt:
         match s:
+            case Seq(stmts) if any(map(_grouped, stmts)):
+                return self.products_that_go_on(stmts, ranges)
+            case For() if _grouped(s):
+                return self.products_that_go_on((s,), ranges)
             case For() if (name := annotation(s.annotations, INSTRUCTION)) is not None:
                 return self.product(s, name) if name in PRODUCTS else self.load(s, str(name))
             case Allocate(buffer, body) if buffer.scope == WARP_SCOPE:
@@ -259,7 +285,71 @@ class _WarpLowering:
         for x in _operands(s):
             start = tuple(simplify(substitute(i, zero)) for i in x.indices)
             places.append(Load(self.local(x.buffer), (*self.tile(x.buffer, start), Const(0))))
-        return Evaluate(Call(name, tuple(places), "int32"))
+        return _call(name, *places)
+
+    def products_that_go_on(self, stmts: Sequence[Stmt], ranges: dict[str, Interval]) -> Stmt:
+        """Statements in sequence, of which products of warpgroups are waited for behind the copies of later tiles."""
+        done: list[Stmt] = []
+        waits: dict[str, Stmt] = {}  # by the sum of a product that goes on
+        for s in stmts:
+            if waits and (
+                _grouped(s) or any(x == _call(BARRIER) for x in walk_stmts(s)) or waits.keys() & accessed_buffers(s).keys()
+            ):
+                done += waits.values()
+                waits = {}
+            if not _grouped(s):
+                done.append(self.visit(s, ranges))
+                continue
+            instruction = next(x for x in loops(s) if annotation(x.annotations, INSTRUCTION) is not None)
+            total = _operands(instruction)[0].buffer
+            held = self.local(total)
+            count = prod(const_shape(held))
+            whole = Load(held, tuple(Const(0) for _ in held.shape)), Const(count)
+            done += [_call(GROUP_FENCE, *whole), self.grouped_product(s, instruction), _call(GROUP_COMMIT)]
+            waits[total.name] = _call(GROUP_WAIT, *whole)
+        return seq(*done, *waits.values())
+
+    def grouped_product(self, s: Stmt, instruction: For) -> Stmt:
+        """Rewrite loops over steps and n columns of instructions, of each of which a warp has a part of 64 x 8 x 16, as loops
+        over steps of one of 64 x 8 n x 16."""
+        name = str(annotation(instruction.annotations, INSTRUCTION))
+        if self.capability != HOPPER_CAPABILITY:
+            raise GPUError(f"{name}: warpgroups multiply on sm_{HOPPER_CAPABILITY} alone, the target is sm_{self.capability}")
+        if self.kernel.block[1] % GROUP:
+            raise GPUError(f"{name}: a warpgroup is {GROUP} warps along threadIdx.y, got {self.kernel.block[1]}")
+        total, left, right = _operands(instruction)
+        row, column, step = (_shared_loop(instruction, a, b) for a, b in ((total, left), (total, right), (left, right)))
+        width = 8  # columns
+        nested, _ = perfect_nest(s)
+        around = nested[: nested.index(instruction)]
+        zero = dict.fromkeys((row, column, step), Const(0))
+        while around and isinstance(extent := around[-1].extent, Const) and width * extent.value <= MAX_COLUMNS:
+            columns = (polynomial(x.indices[_dimension(x.indices, column)]) for x in (total, right))
+            steps = [coefficient(p, around[-1].name) for p in columns]
+            if steps != [width, width] or around[-1].name in variables(*left.indices):
+                break
+            zero[around.pop().name] = Const(0)
+            width *= int(extent.value)
+        zero[self.warp.name] = self.warp // GROUP * GROUP
+        start = tuple(simplify(substitute(i, zero), self.ranges) for i in total.indices)
+        places: list[Expr] = [Load(self.local(total.buffer), (*self.tile(total.buffer, start), Const(0)))]
+        layouts: list[Expr] = []
+        for x, other, warps in ((left, row, 16), (right, column, 0)):
+            strided = coefficient(polynomial(x.indices[_dimension(x.indices, other)]), self.warp.name)
+            if x.buffer.scope != SWIZZLED or strided != warps:
+                raise GPUError(f"{name}: `{x.buffer.name}` must be in scope `{SWIZZLED}`, got `{x.buffer.scope}`, and warps read "
+                               f"it {warps} rows or columns apart, got {strided}")  # fmt: skip
+            at = tuple(simplify(substitute(i, zero), self.ranges) for i in x.indices)
+            transposed = step not in variables(x.indices[-1])
+            unit = LINE // dtypes.nbytes(x.dtype) if transposed else 16
+            if any(c % n for i, n in zip(at[-2:], (PARTS, unit), strict=True) for c in polynomial(i).values()):
+                raise GPUError(f"{name}: `{x.buffer.name}` must be read from multiples of {PARTS} rows and {unit} columns on, "
+                               f"got [{', '.join(map(str, at))}]")  # fmt: skip
+            places.append(Load(x.buffer, at))
+            rows = x.buffer.shape[-2]
+            layouts += [Const(int(transposed)), Const(int(rows.value) * LINE if isinstance(rows, Const) else 0)]
+        kind = name.replace("n8k", f"n{width}k")
+        return nest(around, _call(kind, *places, *layouts))
 
     def load(self, s: For, name: str) -> Stmt:
         """Load a tile by `ldmatrix`: four registers of 8 x 8 matrices of 16 bits, lane l naming row l % 8 of matrix l // 8."""
@@ -483,6 +573,16 @@ def _need_rows(buffer: Buffer, address: tuple[Expr, ...], width: int, name: str)
             raise GPUError(f"{name}: rows of 8 in `{buffer.name}` must start at multiples of {width} elements, got "
                            f"[{', '.join(map(str, address))}]; change storage_align")  # fmt: skip
         stride *= int(dim.value) if isinstance(dim, Const) else 1
+
+
+def _grouped(s: Stmt) -> bool:
+    """True where a statement is a nest that holds a product of a warpgroup, and nothing else."""
+    return any(annotation(x.annotations, INSTRUCTION) in GROUPED for x in perfect_nest(s)[0])
+
+
+def _call(op: str, *args: Expr) -> Stmt:
+    """A call of a device function without a result."""
+    return Evaluate(Call(op, args, "int32"))
 
 
 def _operands(s: For) -> tuple[Load, Load, Load]:

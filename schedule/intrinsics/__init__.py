@@ -6,6 +6,7 @@ from tir.ir import PrimFunc
 from tir.script import parse
 
 INSTRUCTION = "instruction"  # the key that annotates a loop whose nest is one instruction
+WARPGROUP = "wgmma"  # begins the names of the instructions of a warpgroup, four warps, which multiply while they go on
 
 
 def marked(template: str, instruction: str, **parts: object) -> tuple[PrimFunc, PrimFunc]:

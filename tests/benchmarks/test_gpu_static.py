@@ -23,6 +23,8 @@ def test_blocks_that_an_sm_holds() -> None:
 def test_signs_of_a_product() -> None:
     (row,) = signs("small", product("float32", "n", "t", 1024), tir.Target("cuda -arch sm_90"))
     assert row.spills == 0 and row.blocks * row.threads > 0 and 0 < row.waves <= row.blocks and row.ways == 1
+    (halves,) = signs("halves", product("float16", "n", "n", 128), tir.Target("cuda -arch sm_90"))
+    assert (row.product, halves.product) == ("", "wgmma_m64n64k16_f16_f32")
     assert f"| small | {row.threads} | {row.registers} | 0 | 0 |" in table([row])
 
 

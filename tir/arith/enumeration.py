@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..ir import Binary, Cast, Const, Expr, Select, Unary, Var
+from ..ir import Binary, Call, Cast, Const, Expr, Select, Unary, Var
 from ..traverse import variables
 from .width import TooWide, largest_magnitude
 
@@ -64,6 +64,8 @@ def _evaluated(e: Expr, values: Mapping[str, Any]) -> np.ndarray:
             return np.logical_not(_evaluated(a, values))
         case Unary("neg", a):
             return np.negative(_evaluated(a, values))
+        case Call("bit_xor", (a, b)):
+            return np.bitwise_xor(_evaluated(a, values), _evaluated(b, values))
         case Select(c, t, f):
             return np.where(_evaluated(c, values), _evaluated(t, values), _evaluated(f, values))
         case Binary(op, a, b) if op in _ON_ARRAYS:

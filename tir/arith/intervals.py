@@ -56,6 +56,10 @@ def _atom_bounds(atom: Expr, ranges: Ranges) -> Interval:
             return 0, c - 1
         case Call("bit_and", (_, Const(c))) if c >= 0:
             return 0, c
+        case Call("bit_xor", (x, y)):
+            ends = (*expr_bounds(x, ranges), *expr_bounds(y, ranges))
+            known = [n for n in ends if n is not None and n >= 0]
+            return (0, (1 << max(known).bit_length()) - 1) if len(known) == len(ends) else UNBOUNDED
         case Binary("min" | "max", a, b) | Select(_, a, b):
             (la, ha), (lb, hb) = expr_bounds(a, ranges), expr_bounds(b, ranges)
             low = None if la is None or lb is None else min(la, lb)

@@ -169,7 +169,7 @@ def wraps(e: Expr) -> bool:
     if kind is Var or kind is Const:
         return e.dtype != "int32" and e.dtype != "int64"
     match e:
-        case Binary(_, a, b) | Select(_, a, b):
+        case Binary(_, a, b) | Select(_, a, b) | Call("bit_xor", (a, b)):
             return wraps(a) or wraps(b)
         case Element() | Call():
             return True

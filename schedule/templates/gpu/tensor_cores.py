@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from schedule.intrinsics import WARPGROUP
 from schedule.machine import GPU
 from schedule.open_schedule import OpenSchedule, Stage, extent
 from tir import dtypes
 from tir.ir import Block, Load, Var, annotation
-from tir.memory import WARP, WARP_SCOPE
+from tir.memory import SWIZZLED, WARP, WARP_SCOPE
 
 from ..block_analysis import Contraction, last_axis, loop_of, size, stored
 from ..template import WholeNest
@@ -46,6 +47,7 @@ TILES = (
     BlockTile(32, 32, 32, 16, 16, 4),
 )  # fmt: skip
 TF32_TILES = (BlockTile(128, 128, 32, 64, 64, 3), BlockTile(64, 64, 32, 32, 32, 4), BlockTile(32, 32, 32, 16, 16, 4))
+GROUP_TILES = (BlockTile(128, 256, 64, 64, 256, 4), BlockTile(128, 128, 64, 64, 128, 3), BlockTile(64, 64, 64, 64, 64, 4))
 DOUBLE_TILES = (BlockTile(64, 64, 16, 32, 32, 4), BlockTile(32, 32, 16, 16, 16, 4))  # an accumulator has two registers
 
 
@@ -56,6 +58,7 @@ class TensorCoreInstruction:
     factors: str
     accumulators: str
     depth: int
+    grouped: bool = False  # by a warpgroup, which reads shared memory
 
     def name(self, c: Contraction) -> str:
         """The intrinsic for factors in the order in which they lie."""
@@ -63,7 +66,8 @@ class TensorCoreInstruction:
             "n" if (last_axis(x) == c.reduction[0].var.name) == is_left else "t"
             for x, is_left in ((c.left, True), (c.right, False))
         ]
-        return f"mma_m16n8k{self.depth}_{''.join(order)}_{self.factors}_{self.accumulators}"
+        kind = f"{WARPGROUP}_m64n8" if self.grouped else "mma_m16n8"
+        return f"{kind}k{self.depth}_{''.join(order)}_{self.factors}_{self.accumulators}"
 
 
 _BY_DTYPE = {
@@ -104,7 +108,11 @@ def matches(block: Block, exact: bool = False) -> tuple[Contraction, TensorCoreI
 
 def seed(c: Contraction, how: TensorCoreInstruction, gpu: GPU) -> BlockTile:
     """The tile of a product, no larger than that is, in units of an instruction."""
-    tile = choose({"tf32": TF32_TILES, "f64": DOUBLE_TILES}.get(how.factors, TILES), c, gpu, LOAD_PRODUCTS, READ_PRODUCTS)
+    tiles = GROUP_TILES if how.grouped else {"tf32": TF32_TILES, "f64": DOUBLE_TILES}.get(how.factors, TILES)
+    rate = 1 + how.grouped  # warpgroups multiply twice as fast
+    tile = choose(tiles, c, gpu, rate * LOAD_PRODUCTS, rate * READ_PRODUCTS)
+    if how.grouped:
+        return replace(tile, held_rows=FRAGMENT)
     if how.accumulators == "s32":  # rows of as many bytes
         tile = replace(tile, depth=2 * tile.depth)
     rows, columns = (padded_length(-(-size(axes) // FRAGMENT)) * FRAGMENT for axes in (c.rows, c.columns))
@@ -117,7 +125,7 @@ def build(s: OpenSchedule, found: tuple[Contraction, TensorCoreInstruction]) -> 
     c, how = found
     block = c.block
     tile = seed(c, how, s.target.machine)
-    shared = [s.cache_read(block, x.buffer.name, "shared") for x in (c.left, c.right)]
+    shared = [s.cache_read(block, x.buffer.name, SWIZZLED if how.grouped else "shared") for x in (c.left, c.right)]
     after = accumulate(s, block, WARP_SCOPE)
     for copy in shared:
         inline_producers(s, copy)
@@ -137,7 +145,7 @@ def build(s: OpenSchedule, found: tuple[Contraction, TensorCoreInstruction]) -> 
             missing=count * unit - extent(it),
         )  # fmt: skip
     pad(s, block, lengths, units)
-    held = [s.cache_read(block, stored(s.block(copy)).buffer.name, WARP_SCOPE) for copy in shared]
+    held = [] if how.grouped else [s.cache_read(block, stored(s.block(copy)).buffer.name, WARP_SCOPE) for copy in shared]
     loops: dict[str, list[str]] = {}
     for it in s.block(block).iters:
         if (name := it.var.name) in lengths:
@@ -164,8 +172,10 @@ def build(s: OpenSchedule, found: tuple[Contraction, TensorCoreInstruction]) -> 
             lanes = min(lanes, BYTE_ROW_OFFSET)  # where rows start
         choose_row_order(s, block, copy, shape[-1] * dtypes.nbytes(factor.buffer.dtype))
         load_together(s, block, copy, factor.buffer.name, [warp_columns, warp_rows, WARP], lanes)
-        align(s, copy, factor, step.var.name)
-    load_fragments(s, held, (c.left, c.right), step.var.name, how)
+        if not how.grouped:
+            align(s, copy, factor, step.var.name)
+    if held:
+        load_fragments(s, held, (c.left, c.right), step.var.name, how)
     s.tensorize(ii, how.name(c))
     s.unroll(kk)
     choose_pipeline(s, block, blocks, ko, STAGES, tile.stages, 2 if tile.rows * tile.columns <= 128 * 128 else 1)
@@ -230,7 +240,17 @@ def by_ldmatrix(factor: Load, step: str) -> bool:
     return nbytes == 2 or (nbytes < 8 and last_axis(factor) == step)
 
 
+def _matches(s: OpenSchedule, block: str) -> tuple[Contraction, TensorCoreInstruction] | None:
+    """The product of a block that tensor cores of the target compute. At the seed a product that fills a tile is one of
+    warpgroups; the search varies numbers of warps of their own."""
+    gpu = s.target.machine
+    found = matches(s.block(block)) if gpu.modern else None
+    if found is None or found[1].factors not in ("f16", "bf16") or not (s.at_seed and gpu.warpgroups):
+        return found
+    c, how = found
+    tile = GROUP_TILES[-1].shape
+    return c, replace(how, grouped=all(size(x) >= n for x, n in zip((c.rows, c.columns, c.reduction), tile, strict=True)))
+
+
 # Matrix products for m16n8k16 (float16, bfloat16), m16n8k32 (int8, uint8) or m16n8k8 (float64, and float32 annotated `tf32`).
-TENSOR_CORES = WholeNest(
-    "tiling for tensor cores", lambda s, block: matches(s.block(block)) if s.target.machine.modern else None, build
-)
+TENSOR_CORES = WholeNest("tiling for tensor cores", _matches, build)

@@ -4,8 +4,11 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <array>
 #include <list>
+#include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
@@ -24,7 +27,9 @@ static char failure[512];
 static int current;  // the thread that runs
 static unsigned epoch = 1, block_start, launch_start;  // stamps: of now, of the first moment of the block and of the launch
 
-struct Cell { int writer, reader; unsigned written, read, first_read; };  // of zeros: untouched, as epochs begin at 1
+// Of zeros: untouched, as epochs begin at 1. `moment` is that of the last store.
+struct Cell { int writer, reader; unsigned written, read, first_read; uint64_t moment; };
+static uint64_t moments;
 
 static void touch(Cell& c, bool writes, bool across, const char* name, long i) {
   if (c.written == epoch && c.writer != current)
@@ -36,6 +41,7 @@ static void touch(Cell& c, bool writes, bool across, const char* name, long i) {
     if (across && c.first_read >= launch_start && c.first_read < block_start) FAIL("race: two blocks touch %s[%ld], and one writes", name, i);
     c.writer = current;
     c.written = epoch;
+    c.moment = ++moments;
   } else {
     c.reader = c.read == epoch && c.reader != current ? -2 : current;
     c.read = epoch;
@@ -216,6 +222,100 @@ static bool copying(int thread) {
   return false;
 }
 
+// --- products of warpgroups -------------------------------------------------------------------------------------------
+
+struct Product { char* c; size_t bytes; int columns; bool bf16, half, committed; Factor a, b; uint64_t moment; };
+struct Warpgroups {
+  std::vector<std::vector<Product>> going;                           // by thread
+  std::vector<std::map<const void*, std::vector<char>>> registers;   // by thread: what products may find in them
+  std::vector<uint64_t> fenced;                                      // by thread: the moment of its last proxy_fence
+  std::vector<std::vector<std::array<long, 5>>> issued;              // by warpgroup
+  std::vector<size_t> count;                                         // of products, by thread
+};
+static Warpgroups groups_of_warps;
+static void reset_products(int threads) {
+  groups_of_warps = {};
+  groups_of_warps.going.resize(threads);
+  groups_of_warps.registers.resize(threads);
+  groups_of_warps.fenced.resize(threads);
+  groups_of_warps.issued.resize(threads / 128 + 1);
+  groups_of_warps.count.resize(threads);
+}
+void proxy_fence() { groups_of_warps.fenced[current] = ++moments; }
+void wgmma_commit() { for (Product& p : groups_of_warps.going[current]) p.committed = true; }
+void wgmma_registers(const void* c, size_t bytes) {
+  groups_of_warps.registers[current][c].assign((const char*)c, (const char*)c + bytes);
+}
+
+// PTX ISA, "Shared Memory Matrix Layout": the place of the element of row `r` (column, of the right factor) and step `k`.
+static long place_of(const Factor& f, int r, int k) {
+  long byte = f.start * 2 + (f.transposed ? r / 64 * f.panel + k * 128 + r % 64 * 2 : r * 128 + k * 2);
+  return (byte ^ (byte >> 7 & 7) << 4) / 2;
+}
+static float value_of(const Product& p, const Factor& f, int r, int k) {
+  unsigned bits = f.data[place_of(f, r, k)];
+  return p.bf16 ? bfloat16_of(bits) : float16_of(bits);
+}
+// The threads of a warpgroup touch all elements of the factors together.
+static void touch_factors(const Product& p, bool first) {
+  for (int e = current % 128; e < (64 + p.columns) * 16; e += 128) {
+    const Factor& f = e < 64 * 16 ? p.a : p.b;
+    long i = f.memory->at(place_of(f, e < 64 * 16 ? e / 16 : e / 16 - 64, e % 16), false, 1);
+    const Cell& cell = f.memory->cells[i];
+    if (first && cell.written && cell.moment > groups_of_warps.fenced[cell.writer])
+      FAIL("%s[%ld] was stored without a proxy_fence before a product of a warpgroup reads it", f.memory->name, i);
+    if (!first && cell.moment > p.moment) FAIL("%s[%ld] is stored while a product of a warpgroup reads it", f.memory->name, i);
+  }
+}
+
+void wgmma_issue(void* c, int columns, bool bf16, bool half, Factor a, Factor b, int line) {
+  Warpgroups& w = groups_of_warps;
+  Product p{(char*)c, (size_t)columns / 2 * (half ? 2 : 4), columns, bf16, half, false, a, b, ++moments};
+  std::array<long, 5> mine = {line, (long)a.memory, a.start, (long)b.memory, b.start};
+  auto& issued = w.issued[current / 128];
+  size_t n = w.count[current]++;
+  if (blockDim.x * blockDim.y * blockDim.z % 128) FAIL("a product of a warpgroup in a block of other threads");
+  if (n == issued.size()) issued.push_back(mine);
+  if (n > issued.size() || issued[n] != mine) FAIL("threads of a warpgroup multiply different matrices");
+  bool again = false;
+  for (const Product& q : w.going[current]) again |= q.c == p.c;
+  std::vector<char>& known = w.registers[current][c];
+  if (!again && (known.size() < p.bytes || memcmp(known.data(), c, p.bytes))) {
+    FAIL("registers of a product are written without a wgmma_fence");
+    known.resize(p.bytes);
+  }
+  memset(c, 0xff, p.bytes);
+  touch_factors(p, true);
+  w.going[current].push_back(p);
+}
+
+void wgmma_wait_for_all() {
+  Warpgroups& w = groups_of_warps;
+  std::set<char*> seen;
+  int warp = current % 128 / 32, lane = current % 32;
+  for (const Product& p : w.going[current]) {
+    if (!p.committed) FAIL("products of a warpgroup are waited for that are in no group");
+    if (seen.insert(p.c).second) {
+      for (size_t n = 0; n < p.bytes; ++n) if (p.c[n] != (char)0xff) FAIL("registers of a product are written while it goes on");
+      memcpy(p.c, w.registers[current][p.c].data(), p.bytes);
+    }
+    touch_factors(p, false);
+    std::vector<float> sums(p.columns / 2);
+    for (int k = 0; k < 16 && !failure[0]; ++k) {
+      float left[2] = {value_of(p, p.a, warp * 16 + lane / 4, k), value_of(p, p.a, warp * 16 + lane / 4 + 8, k)};
+      for (int n = 0; n < p.columns / 4; ++n) {
+        float right = value_of(p, p.b, n / 2 * 8 + lane % 4 * 2 + n % 2, k);
+        for (int i = 0; i < 2; ++i) sums[n / 2 * 4 + i * 2 + n % 2] += left[i] * right;
+      }
+    }
+    for (int e = 0; e < p.columns / 2; ++e) {
+      if (p.half) ((unsigned short*)p.c)[e] = float16_bits(float16_value(((unsigned short*)p.c)[e]) + sums[e]);
+      else ((float*)p.c)[e] += sums[e];
+    }
+  }
+  w.going[current].clear();
+}
+
 // --- a launch ---------------------------------------------------------------------------------------------------------
 
 typedef void (*Body)(void*);
@@ -223,6 +323,7 @@ static Body body;
 static void* arguments;
 static void fiber_main() {
   body(arguments);
+  if (!groups_of_warps.going[current].empty()) FAIL("thread %d ends with products that it has not waited for", current);
   if (copying(current)) FAIL("thread %d ends with copies that it has not waited for", current);
   fibers[current].state = DONE;
   swapcontext(&fibers[current].context, &scheduler);
@@ -256,6 +357,7 @@ static void run_block(dim3 b) {
   block_start = ++epoch;
   for (auto& bytes : shared) erase(bytes);
   int n = blockDim.x * blockDim.y * blockDim.z;
+  reset_products(n);
   std::vector<int> order(n);
   for (int t = 0; t < n; ++t) order[t] = t;
   for (int t = n - 1; t > 0; --t) std::swap(order[t], order[random_below(t + 1)]);

@@ -136,6 +136,24 @@ void ldmatrix(void* r0, void* r1, void* r2, void* r3, const int4* row, bool tran
 #define ldmatrix_x4(r0, r1, r2, r3, row) ldmatrix(r0, r1, r2, r3, (const int4*)(row), false, __LINE__)
 #define ldmatrix_x4_trans(r0, r1, r2, r3, row) ldmatrix(r0, r1, r2, r3, (const int4*)(row), true, __LINE__)
 
+// Products of warpgroups happen as late as they may, too: when they are waited for. Until then their registers hold garbage, and
+// nothing may be stored where their factors are. They do not see what is stored without a proxy_fence behind it.
+struct Factor { const Watched* memory; const unsigned short* data; long start; bool transposed; int panel; };
+void wgmma_issue(void* c, int columns, bool bf16, bool half, Factor a, Factor b, int line);
+void wgmma_registers(const void* c, size_t bytes);
+void wgmma_wait_for_all();
+void wgmma_commit();
+void proxy_fence();
+template <int columns, bool bf16, int a_transposed, int a_panel, int b_transposed, int b_panel, typename C, typename T>
+static void wgmma(C* c, const Place<T>& a, const Place<T>& b, int line) {
+  wgmma_issue(c, columns, bf16, sizeof(C) == 2, {&a.memory, a.memory.data, a.i, a_transposed, a_panel}, {&b.memory, b.memory.data, b.i, b_transposed, b_panel}, line);
+}
+template <int count, typename T> static void wgmma_fence(T* c) { wgmma_registers(c, count * sizeof(T)); }
+template <int count, typename T> static void wgmma_wait(T* c) {
+  wgmma_wait_for_all();
+  wgmma_registers(c, count * sizeof(T));
+}
+
 // Asynchronous copies happen as late as they may: when they are waited for. Their target is touched from the start.
 void copy_later(std::function<void()> copy);
 void copy_async_commit();

@@ -32,8 +32,9 @@ compiler = shutil.which("g++")
 
 _HEAD = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+(?:, \d+)?\) (\w+)\((.*)\) \{')
 _POINTER = re.compile(r"(const )?([a-z ]+)\* __restrict__ (\w+)")
-_STATIC = re.compile(r"__shared__ __align__\(16\) ([a-z ]+) (\w+)\[(\d+)\];")
+_STATIC = re.compile(r"__shared__ __align__\(\d+\) ([a-z ]+) (\w+)\[(\d+)\];")
 _DYNAMIC = re.compile(r"([a-z ]+)\* const (\w+) = \(\1\*\)\(dynamic_shared \+ \d+\);  // (\d+)")
+_GROUPED = re.compile(r"wgmma_m64n(\d+)k16_(b?)f16_f\d+<([^>]*)>\((.*)\);")
 
 
 class EmulationError(AssertionError):
@@ -152,7 +153,9 @@ def machine() -> str:
         folder = tempfile.mkdtemp(prefix="emulation")
         atexit.register(shutil.rmtree, folder)
         header = Path(folder, HEADER.name)
-        header.write_text(HEADER.read_text() + "\n".join(code for code in FUNCTIONS.values() if "asm" not in code))
+        header.write_text(
+            HEADER.read_text() + "\n".join(code for code in FUNCTIONS.values() if not re.search("asm|__cvta", code))
+        )
         _compiled(header, UNDEFINED, "-x", "c++-header", "-o", f"{header}.gch")
         _compiled(MACHINE, "-c", "-I", folder, "-o", f"{folder}/emulation.o")
         os.environ[COMPILED] = folder
@@ -177,7 +180,10 @@ def _as_cpp(kernels: str) -> str:
     def shared(m: re.Match) -> str:
         return f'static Shared<{m[1].strip()}> {m[2]}({m[3]}, "{m[2]}", kernel_name);'
 
-    text = _HEAD.sub(head, kernels)
+    def product(m: re.Match) -> str:
+        return f"wgmma<{m[1]}, {'true' if m[2] else 'false'}, {m[3]}>({m[4]}, __LINE__);"
+
+    text = _GROUPED.sub(product, _HEAD.sub(head, kernels))
     text = _DYNAMIC.sub(shared, _STATIC.sub(shared, text))
     return "\n".join(x for x in text.splitlines() if not x.strip().startswith(("extern __shared__", "#pragma")))
 

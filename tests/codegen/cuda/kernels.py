@@ -34,9 +34,9 @@ def check(after: PrimFunc, func: PrimFunc, barriers: int | None = None) -> str:
     return text
 
 
-def check_all(pairs: list[tuple[PrimFunc, PrimFunc]]) -> list[str]:
+def check_all(pairs: list[tuple[PrimFunc, PrimFunc]], target: tir.Target = TARGET) -> list[str]:
     """The same for many, with one call of the compiler."""
-    programs = [lower_cuda(after, TARGET) for after, _ in pairs]
+    programs = [lower_cuda(after, target) for after, _ in pairs]
     for (_, func), emulated in zip(pairs, emulate(*programs), strict=True):
         args = integers(func, 0)
         expected = copies(args)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import tir
 from benchmarks.gpu_static import SUMS, argmax
+from codegen.cuda.compile import compile_ptx
 from schedule.machine import GPU
 from schedule.primitive import find_block
 from schedule.templates import gpu
@@ -29,7 +36,7 @@ WAYS = {
 }
 
 
-INSTRUCTIONS = {"float64": "mma_m16n8k8_f64_f64", "float16": "mma_m16n8k16_f16_f32", "int8": "mma_m16n8k32_s8_s32"}
+INSTRUCTIONS = {"float64": "mma_m16n8k8_f64_f64(", "float16": "wgmma_m64n", "int8": "mma_m16n8k32_s8_s32("}
 
 
 @no_nvrtc
@@ -44,7 +51,33 @@ def test_products_keep_their_tiles_in_registers(dtype: str, order: str, n: int) 
     assert max(report.ways) <= WAYS[dtype, order] and max(report.sectors) == 0, report
     if name := INSTRUCTIONS.get(dtype):  # factors come asynchronously, to be multiplied by tensor cores
         *_, body = kernel.source.split("__global__")
-        assert f"{name}(" in body and "copy_async<" in body and not re.search(r"= [^;]*\b[AB]( \+|\[)", body), body
+        assert name in body and "copy_async<" in body and not re.search(r"= [^;]*\b[AB]( \+|\[)", body), body
+
+
+def disassembled(code: bytes, folder: Path) -> str:
+    """The machine code of a CUBIN as text, by the tool of CUDA or of Triton; "" where there is neither."""
+    triton = importlib.util.find_spec("triton")
+    places = (
+        [] if triton is None else [str(Path(x, "backends", "nvidia", "bin")) for x in triton.submodule_search_locations or ()]
+    )
+    tool = shutil.which("nvdisasm") or shutil.which("nvdisasm", path=os.pathsep.join(places) or None)
+    if tool is None:
+        return ""
+    folder.joinpath("kernel.cubin").write_bytes(code)
+    return subprocess.run([tool, "kernel.cubin"], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+@no_nvrtc
+@one_in(2)
+@pytest.mark.parametrize("n", [1024, 4096])
+@pytest.mark.parametrize(("dtype", "total"), [("float16", "float32"), ("bfloat16", "float32"), ("float16", "float16")])
+def test_halves_are_multiplied_by_warpgroups(dtype: str, total: str, n: int, tmp_path: Path) -> None:
+    """Four instructions a step of 64, none of a warp, and one wait."""
+    kernel = tir.build(gpu.schedule(product(n, n, n, dtype, total), "sm_90").func, "cuda -arch sm_90")
+    text = compile_ptx(kernel.source, "sm_90")
+    assert text.count("wgmma.mma_async") == 4 and text.count("wgmma.wait_group") == 1 and "mma.sync" not in text
+    code = disassembled(kernel.code, tmp_path)
+    assert not code or (code.count("HGMMA.64x") == 4 and not re.search(r"\b(HMMA|LDL|STL)\b", code)), code
 
 
 @pytest.mark.parametrize("shape", [(700, 1300), (7, 13), (1, 100000)])
@@ -64,5 +97,6 @@ def test_tiles_fill_the_waves_of_a_device() -> None:
         found = tensor_cores.matches(block)
         c = products.matched_product(block)
         assert c is not None
-        tile = products.seed(c, device) if found is None else tensor_cores.seed(*found, device)
-        assert (tile.rows, tile.columns) == wanted, (arch, n, dtype)
+        how = [] if found is None else [found[1], replace(found[1], grouped=True)][: 1 + device.warpgroups]
+        tiles = [tensor_cores.seed(c, x, device) for x in how] or [products.seed(c, device)]
+        assert all((tile.rows, tile.columns) == wanted for tile in tiles), (arch, n, dtype)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 import tir
@@ -12,16 +15,18 @@ from schedule.intrinsics.tensor_intrin import registered
 from schedule.machine import H100
 from schedule.primitive import find_block
 from schedule.templates import gpu
-from schedule.templates.gpu import split_sum
+from schedule.templates.gpu import split_sum, tensor_cores
 from schedule.templates.gpu.products import matched_product
 from tests import programs
-from tests.arrays import integers
+from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import EmulationError, emulate_texts
 from tests.codegen.cuda.kernels import check_all, no_compiler, no_nvrtc
 from tests.sweeps import quick
-from tir.ir import PrimFunc
+from tir.interpreter import run
+from tir.ir import Const, PrimFunc
+from tir.script import parse
 
-TARGET = tir.Target("cuda")
+TARGET, HOPPER = tir.Target("cuda"), tir.Target("cuda", arch="sm_90")
 
 
 def product(
@@ -40,7 +45,7 @@ def text(func: PrimFunc, tf32: bool = False) -> str:
 
 def test_implementations_are_what_their_descriptions_say() -> None:
     for name, intrinsic in registered().items():
-        if name.startswith(("mma_", "ldmatrix_")):
+        if name.startswith(("mma_", "wgmma_", "ldmatrix_")):
             assert intrinsic.difference() is None, name
 
 
@@ -48,7 +53,7 @@ def test_implementations_are_what_their_descriptions_say() -> None:
 def test_products_of_any_shape_and_order() -> None:
     """Both factors as they lie or transposed, whole and partial tiles, results in both precisions."""
     cases = [
-        (product(64, 72, 80, "float16"), False, ("ldmatrix_x4(", "ldmatrix_x4_trans(", "mma_m16n8k16_f16_f32(")),
+        (product(63, 72, 80, "float16"), False, ("ldmatrix_x4(", "ldmatrix_x4_trans(", "mma_m16n8k16_f16_f32(")),
         (product(33, 65, 47, "float16", a="t", b="t"), False, ("ldmatrix_x4_trans(", "ldmatrix_x4(")),
         (product(37, 41, 109, "bfloat16", result="bfloat16", b="t"), False, ("mma_m16n8k16_bf16_f32(",)),
         (product(40, 24, 56, "float16", "float16"), False, ("mma_m16n8k16_f16_f16(",)),
@@ -88,7 +93,7 @@ def test_large_products_stay_in_registers(arch: str) -> None:
 
 @no_compiler
 def test_a_pipeline_needs_its_barrier_and_its_wait() -> None:
-    func = product(64, 64, 200, "float16")
+    func = product(48, 64, 200, "float16")
     program = lower_cuda(gpu.schedule(func).func, TARGET)
     kernels = emit(program).kernels
     assert kernels.count("__syncthreads();") == 1 and "copy_async_wait<2>();" in kernels
@@ -97,6 +102,78 @@ def test_a_pipeline_needs_its_barrier_and_its_wait() -> None:
     ):
         with pytest.raises(EmulationError, match=r"race|ends with copies"):
             emulated(*integers(func, 0))
+
+
+@no_compiler
+def test_warpgroups_multiply_any_shape_and_order() -> None:
+    """Factors by rows or by columns, one or two warpgroups, whole and partial tiles, copies of 16 bytes and single elements."""
+    cases = [
+        (product(64, 64, 64, "float16"), "wgmma_m64n64k16_f16_f32<0, 8192, 1, 8192>("),
+        (product(70, 133, 200, "float16", a="t", b="t"), "wgmma_m64n64k16_f16_f32<1, 8192, 0, 8192>("),
+        (product(72, 65, 328, "bfloat16", result="bfloat16", b="t"), "wgmma_m64n64k16_bf16_f32<0, 8192, 0, 8192>("),
+        (product(200, 300, 96, "float16", "float16", a="t"), "wgmma_m64n64k16_f16_f16<1, 8192, 1, 8192>("),
+    ]  # fmt: skip
+    texts = check_all([(gpu.schedule(f, "sm_90").func, f) for f, _ in cases], HOPPER)
+    for emitted, (_, wanted) in zip(texts, cases, strict=True):
+        assert wanted in emitted, emitted
+    func, tile = product(130, 264, 192, "bfloat16", b="t"), replace(tensor_cores.GROUP_TILES[0], held_rows=tensor_cores.FRAGMENT)
+    with pytest.MonkeyPatch.context() as patch:  # the tile of large products, two warpgroups
+        patch.setattr(tensor_cores, "seed", lambda *_: tile)
+        (emitted,) = check_all([(gpu.schedule(func, "sm_90").func, func)], HOPPER)
+    assert "wgmma_m64n256k16_bf16_f32<0, 16384, 0, 32768>(" in emitted, emitted
+
+
+@no_compiler
+def test_a_product_of_warpgroups_needs_each_of_its_steps() -> None:
+    func = product(64, 72, 328, "bfloat16", result="bfloat16", b="t")
+    program = lower_cuda(gpu.schedule(func, "sm_90").func, HOPPER)
+    kernels = emit(program).kernels
+    faults = {
+        r"__syncthreads\(\);": ("", "race: thread|is stored while a product of a warpgroup reads it"),
+        r"proxy_fence\(\);": ("", "was stored without a proxy_fence before a product of a warpgroup reads it"),
+        r"wgmma_fence<.*;": ("", "registers of a product are written without a wgmma_fence"),
+        r"wgmma_wait<.*;": ("", "ends with products that it has not waited for"),
+        r"wgmma_commit\(\);": ("", "products of a warpgroup are waited for that are in no group"),
+        r"copy_async_wait<2>": ("copy_async_wait<3>", "race: thread|is stored while a product of a warpgroup reads it"),
+        r"\((tx % 8)\) \^ \([^;]*?\)\) \* 8, ": (r"\1) * 8, ", ""),  # another permutation: other numbers
+        r"% 4 \* 4096": ("% 3 * 4096", "race: thread|is stored while a product of a warpgroup reads it"),
+    }
+    given = integers(func, 0)
+    expected = copies(given)
+    run(func, *expected)
+    texts = [re.sub(pattern, new, kernels) for pattern, (new, _) in faults.items()]
+    for text, emulated, (_, message) in zip(texts, emulate_texts(program, *texts), faults.values(), strict=True):
+        assert text != kernels
+        got = copies(given)
+        if message:
+            with pytest.raises(EmulationError, match=message):
+                emulated(*got)
+        else:
+            emulated(*got)
+            assert (got[-1] != expected[-1]).any()
+
+
+def test_what_a_warpgroup_cannot_multiply_is_refused() -> None:
+    func = product(128, 128, 128, "float16")
+    s = gpu.schedule(func, "sm_90")
+    with pytest.raises(GPUError, match="wgmma_m64n8k16_f16_f32: warpgroups multiply on sm_90 alone, the target is sm_100"):
+        lower_cuda(s.func, tir.Target("cuda", arch="sm_100"))
+    for make in (product(128, 128, 128, "float16"), product(63, 128, 128, "float16")):
+        assert ("wgmma" in str(gpu.schedule(make, "sm_90").func)) == (make.buffers[0].shape[0] == Const(128))
+        assert "wgmma" not in str(gpu.schedule(make, "sm_100").func)
+    text = str(s.func)
+    axes = {"y": "z", "z": "y"}
+    for changed, message in (
+        (text.replace("shared.swizzled", "shared"), "must be in scope `shared.swizzled`, got `shared`"),
+        (
+            re.sub(r"threadIdx\.([yz])", lambda m: f"threadIdx.{axes[m[1]]}", text),
+            "a warpgroup is 4 warps along threadIdx.y, got 1",
+        ),
+    ):
+        func = parse(changed)
+        assert isinstance(func, PrimFunc) and changed != text
+        with pytest.raises(GPUError, match=message):
+            lower_cuda(func, HOPPER)
 
 
 @no_compiler

@@ -40,6 +40,15 @@ def test_what_is_not_known_is_unbounded() -> None:
     assert bounds(Select(A < B, C, C + 3), RANGES) == (0, 8)
 
 
+def test_bits_of_one_of_two_are_no_more_than_the_longer_has() -> None:
+    e = Call("bit_xor", (A, B), "int32")
+    for a, b in ((0, 0), (5, 2), (7, 12)):
+        ranges = {"a": (0, a), "b": (0, b)}
+        found, (low, high) = evaluate(e, values({"a", "b"}, ranges)), bounds(e, ranges)
+        assert low == found.min() == 0 and high is not None and found.max() <= high < 2 * max(a, b, 1)
+    assert bounds(e, {"a": (-1, 3), "b": (0, 3)}) == (None, None)
+
+
 def test_ranges_of_loops_and_blocks() -> None:
     """Outermost first: the extent of an inner loop may use the loops around it."""
     n = Var("n")

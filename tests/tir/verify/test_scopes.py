@@ -102,7 +102,7 @@ def test_ranks_and_dtypes():
         (
             Allocate(Buffer("Z", (const(7),), scope="locl"), Evaluate(zero)),
             "error: buffer `Z`: no storage scope is named 'locl'; did you mean local? there are: global, shared, shared.dyn, "
-            "warp, local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator",
+            "shared.swizzled, warp, local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator",
         ),
         (
             For(i, const(7), Block("b", (spatial(vi, 7, cast(i, "float32")),), Evaluate(vi))),

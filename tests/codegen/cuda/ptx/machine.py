@@ -18,7 +18,7 @@ from .text import WIDTH, Function, Instruction, Module, Place
 
 ALL = slice(None)
 Lanes = slice | np.ndarray
-WARP, DONE = 32, 1 << 30
+WARP, GROUP, DONE = 32, 128, 1 << 30
 SPACE_BITS = 40  # an address is the number of its memory, from 1, and an offset of so many bits
 SHARED, LOCAL = 1 << 20, (1 << 20) + 1
 UNSIGNED = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
@@ -27,12 +27,14 @@ UNSIGNED = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
 @dataclass
 class Frame:
     """Registers and parameters of a function that runs. `undefined` has the lanes for which nothing wrote a register, or something
-    that nothing wrote: NVRTC reads such ones where the result is not used."""
+    that nothing wrote: NVRTC reads such ones where the result is not used. `sums` are the registers of products of warpgroups,
+    each with the lanes that wrote it since their last fence, and those in which a product goes on."""
 
     function: Function
     params: dict[str, np.ndarray]
     registers: dict[str, np.ndarray] = field(default_factory=dict)
     undefined: dict[str, np.ndarray] = field(default_factory=dict)
+    sums: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
 
 def bytes_of(value: np.ndarray) -> np.ndarray:
@@ -89,7 +91,8 @@ class Machine:
         self.shared = Memory("shared memory", padded, cell, len(numbers))
         self.local = Memory("local memory", sizes["local"], cell, self.count)
         self.copies: list[tuple[np.ndarray, np.ndarray, np.ndarray, Callable[[np.ndarray], np.ndarray]]] = []
-        self.groups = np.zeros(self.count, np.int64)
+        self.groups, self.products = (np.zeros(self.count, np.int64) for _ in range(2))  # committed, by lane
+        self.going: list[tuple[np.ndarray, int, tuple[str, ...], np.ndarray]] = []  # products: lanes, group, registers, cells
         self.plans: dict[int, tuple[Callable, list[np.dtype]]] = {}
         self.now: Instruction | None = None
 
@@ -100,12 +103,16 @@ class Machine:
         function = self.module.functions[name]
         try:
             self.run(Frame(function, dict(zip(function.params, params, strict=False))), np.arange(self.count))
+            if self.going:
+                raise PTXError("a thread ends with products that it has not waited for")
             if self.copies:
                 raise PTXError("a thread ends with copies that it has not waited for")
         except PTXError as error:
             raise PTXError(f"{name}: {error}\n  at {self.now.text if self.now else ''}") from None
 
     def run(self, frame: Frame, lanes: np.ndarray) -> None:
+        for i in (i for block in frame.function.blocks for i in block if i.parts[:2] == ("wgmma", "mma_async")):
+            frame.sums |= {name: (np.ones(self.count, bool), np.zeros(self.count, bool)) for name in i.operands[0]}
         pc = np.full(self.count, DONE)
         pc[lanes] = 0
         waiting = np.zeros(self.count, bool)
@@ -172,6 +179,8 @@ class Machine:
         """An operand, and the lanes for which it is undefined, if any."""
         if isinstance(operand, int):
             return np.array([operand & ((1 << 8 * dtype.itemsize) - 1)], UNSIGNED[dtype.itemsize]).view(dtype), None
+        if operand in frame.sums and frame.sums[operand][1][lanes].any():
+            raise PTXError(f"register {operand} is read while a product goes on in it, for which nobody waited")
         if operand in frame.function.widths:
             if operand not in frame.registers:
                 self.write(frame, operand, np.zeros(0, UNSIGNED[frame.function.widths[operand]]), np.arange(0))
@@ -191,6 +200,11 @@ class Machine:
         """A register, extended by zeros, or the sign of a signed type, where it is wider."""
         if name == "_":
             return
+        if name in frame.sums:
+            changed, going = frame.sums[name]
+            if going[lanes].any():
+                raise PTXError(f"register {name} is written while a product goes on in it, for which nobody waited")
+            changed[lanes] = True
         width = frame.function.widths[name]
         if value.dtype != bool:
             if value.itemsize > width:
@@ -504,7 +518,107 @@ def _multiply_matrices(m: Machine, frame: Frame, i: Instruction, lanes: Lanes) -
     m.parted(frame, targets, np.ascontiguousarray(result).view(np.uint8), spoiled, word, lanes)
 
 
+# --- products of warpgroups: "Asynchronous Warpgroup Level Matrix Instructions", "membar/fence: fence.proxy.async" --------
+
+
+def _fence(m: Machine, frame: Frame, i: Instruction, lanes: Lanes) -> None:
+    if i.parts[1:3] != ("proxy", "async"):
+        raise PTXError(f"the instruction `{i.name}` is not known")
+    asks = np.zeros(m.count, bool)
+    asks[lanes] = True
+    m.shared.fence(asks, int(m.thread.max()) + 1)
+
+
+def _warpgroup(m: Machine, frame: Frame, i: Instruction, lanes: Lanes) -> None:
+    """`wgmma`: products are computed at once, but until they are waited for nobody may touch their registers, or store where their
+    factors are."""
+    groups = np.arange(m.count)[lanes].reshape(-1, GROUP) if len(np.arange(m.count)[lanes]) % GROUP == 0 else None
+    if groups is None or (np.diff(groups, axis=1) != 1).any() or (m.thread[groups[:, 0]] % GROUP).any():
+        raise PTXError("threads of a warpgroup part at its instruction")
+    match i.parts[1]:
+        case "fence":
+            for changed, _ in frame.sums.values():
+                changed[lanes] = False
+        case "commit_group":
+            m.products[lanes] += 1
+        case "wait_group":
+            _finish(m, frame, groups, i.operands[0])
+        case _ if i.parts[1] == "mma_async" and i.operands[3:6] == (1, 1, 1):
+            for who in groups:
+                _multiply_group(m, frame, i, who)
+        case _:
+            raise PTXError(f"the instruction `{i.name}` is not known")
+
+
+def _finish(m: Machine, frame: Frame, groups: np.ndarray, latest: int) -> None:
+    going, m.going = m.going, []
+    first = set(groups[:, 0].tolist())
+    for product in going:
+        who, group, names, cells = product
+        if who[0] not in first or group >= m.products[who[0]] - latest:
+            m.going.append(product)
+            continue
+        m.shared.multiplied[cells] -= 1
+        for name in names:
+            frame.sums[name][1][who] = False
+    for who, _, names, _ in m.going:
+        for name in names:
+            frame.sums[name][1][who] = True
+
+
+def _multiply_group(m: Machine, frame: Frame, i: Instruction, who: np.ndarray) -> None:
+    names, *descriptors = i.operands[:3]
+    shape, (total, kind, other) = i.parts[4], i.parts[-3:]
+    columns = int(shape.partition("n")[2].partition("k")[0])
+    if not shape.startswith("m64n") or not shape.endswith("k16") or kind != other or kind not in ("f16", "bf16"):
+        raise PTXError(f"the instruction `{i.name}` is not known")
+    factors, touched = [], []
+    for name, rows, transposed in zip(descriptors, (64, columns), i.operands[6:8], strict=True):
+        bits = np.unique(np.broadcast_to(m.read(frame, name, TYPES["u64"], who), who.shape))
+        if len(bits) > 1:
+            raise PTXError("threads of a warpgroup multiply different matrices")
+        at = _swizzled(int(bits[0]), rows, transposed)
+        for lane in who[[0, -1]]:  # so that stores of any thread before the next barrier are a race
+            places = m.shared.at(at.reshape(-1), 16, m.block[lane])
+            read, cells = m.shared.multiply(places, 16, int(m.stamps[lane]))
+        values = _values(read.reshape(-1), kind).reshape(*at.shape, 8)
+        factors.append(values.swapaxes(1, 2).reshape(-1, 16) if transposed else values.reshape(-1, 16))
+        touched.append(cells)
+    going = any(product[0][0] == who[0] and product[2] == names for product in m.going)
+    if any(frame.sums[name][0][who].any() or (frame.sums[name][1][who].any() and not going) for name in names):
+        raise PTXError("registers of a product of a warpgroup are written with no fence behind")
+    for name in names:
+        frame.sums[name][1][who] = False
+    word = TYPES["f32" if total == "f32" else "b32"]
+    held, undefined = m.joined(frame, names, word, who)
+    if undefined is not None and undefined.any():
+        raise PTXError("registers of a product of a warpgroup hold what nothing wrote")
+    made = (factors[0] @ factors[1].T).reshape(4, 2, 8, columns // 8, 4, 2).transpose(0, 2, 4, 3, 1, 5).reshape(GROUP, -1)
+    result = (_values(held, total).reshape(GROUP, -1) + made).astype(TYPES[total])
+    m.parted(frame, names, result.view(np.uint8), None, word, who)
+    cells = np.concatenate(touched)
+    m.shared.multiplied[cells] += 1
+    for name in names:
+        changed, going_on = frame.sums[name]
+        changed[who], going_on[who] = False, True
+    m.going.append((who, int(m.products[who[0]]), names, cells))
+
+
+def _swizzled(descriptor: int, rows: int, transposed: int) -> np.ndarray:
+    """The places of the parts of 16 bytes of a factor by its descriptor: two of each row, or those of each panel and step, whose
+    eight rows follow (panels of rows, steps). Only the 128-byte swizzle is known."""
+    start, leading, stride = ((descriptor >> bit & 0x3FFF) << 4 for bit in (0, 16, 32))
+    if descriptor >> 62 != 1 or descriptor >> 49 & 7:
+        raise PTXError("only descriptors of the 128-byte swizzle are known")
+    r, k = np.arange(0, rows, 8 if transposed else 1)[:, None], np.arange(0, 16, 1 if transposed else 8)
+    if transposed:
+        at = start + r // 64 * leading + k // 8 * stride + k % 8 * 128 + r % 64 * 2
+    else:
+        at = start + r // 8 * stride + r % 8 * 128 + k * 2
+    return at ^ (at >> 7 & 7) << 4
+
+
 INSTRUCTIONS: dict[str, Callable[[Machine, Frame, Instruction, Lanes], None]] = {
     "ld": _load, "st": _store, "cvta": _to_space, "call": _call, "cp": _copy,
-    "shfl": _shuffle, "ldmatrix": _load_matrices, "mma": _multiply_matrices,
+    "shfl": _shuffle, "ldmatrix": _load_matrices, "mma": _multiply_matrices, "fence": _fence, "wgmma": _warpgroup,
 }  # fmt: skip

@@ -40,7 +40,8 @@ class Memory:
             self.data[: data.nbytes] = data.reshape(-1).view(np.uint8)
             self.written[:] = True
         self.writer, self.reader = (np.zeros(len(self.written), np.int64) for _ in range(2))
-        self.coming = np.zeros(len(self.written), bool)
+        self.coming, self.unfenced = (np.zeros(len(self.written), bool) for _ in range(2))
+        self.multiplied = np.zeros(len(self.written), np.int32)  # products that go on and read a cell
 
     def at(self, offset: np.ndarray, nbytes: int, instance: np.ndarray | int = 0) -> np.ndarray:
         """The places of accesses, all within this memory and aligned (PTX ISA, "Vectors" and "Addresses as Operands")."""
@@ -73,6 +74,7 @@ class Memory:
         """Write rows of bytes, of which some may be undefined."""
         cells, who = self._cells(at, rows.shape[1], stamp)
         self._claim(cells, who)
+        self.unfenced[cells] = True
         self.written[cells] = True if undefined is None else ~undefined.reshape(len(cells), -1).any(1)
         self.data.reshape(-1, rows.shape[1])[at // rows.shape[1]] = rows
 
@@ -97,7 +99,24 @@ class Memory:
             raise PTXError(f"{self.name}: bytes are touched while a copy to them is on its way, for which nobody waited")
         return cells, np.repeat(stamp, nbytes // self.cell)
 
+    def multiply(self, at: np.ndarray, nbytes: int, stamp: int) -> tuple[np.ndarray, np.ndarray]:
+        """The bytes that a product of a warpgroup reads, and their cells, over which it holds its hand until it is waited for."""
+        cells = self._places(at, nbytes)
+        if self.unfenced[cells].any():
+            raise PTXError(f"{self.name}: a product of a warpgroup reads what was stored with no proxy fence behind")
+        rows, undefined = self.load(at, nbytes, np.full(len(at), stamp))
+        if undefined is not None:
+            raise PTXError(f"{self.name}: a product of a warpgroup reads what nothing wrote")
+        return rows, cells
+
+    def fence(self, lanes: np.ndarray, threads: int) -> None:
+        """Products of warpgroups, too, see what these lanes stored, of blocks of so many threads."""
+        cells = np.flatnonzero(self.unfenced)
+        self.unfenced[cells[lanes[cells * self.cell // self.stride * threads + (self.writer[cells] & MANY_THREADS)]]] = False
+
     def _claim(self, cells: np.ndarray, who: np.ndarray) -> None:
+        if self.multiplied[cells].any():
+            raise PTXError(f"{self.name}: bytes are written while a product of a warpgroup reads them, for which nobody waited")
         self._race(_apart(self.writer[cells], who) | _apart(self.reader[cells], who), cells, "writes")
         self.writer[cells] = who
         self._race(self.writer[cells] != who, cells, "writes")

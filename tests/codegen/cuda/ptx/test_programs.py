@@ -103,6 +103,10 @@ def programs() -> Iterator[tuple[str, Make]]:
         for layout, shape in shapes.items():
             func = product(*shape, "float32" if factor == "tf32" else factor, total, a=layout[0], b=layout[1])
             yield f"product {factor} {total} {layout}", partial(scheduled, "", func, tf32=factor == "tf32")
+    for number, (factor, total) in enumerate(types[2:5]):
+        for layout in list(shapes)[number:]:
+            func = product(70, 72 + number, 200, factor, total, a=layout[0], b=layout[1])
+            yield f"product of a tile {factor} {total} {layout}", partial(scheduled, "", func)
     for func in (product(7, 13, 1024, "float32"), product(17, 17, 1024, "float16"), product(16, 24, 1024, "bfloat16", b="t")):
         yield f"split sum {func.buffers[0].dtype}", partial(scheduled, "", func)
     for name, sizes in candidates.SHAPES.items():
@@ -206,6 +210,10 @@ FAULTS: dict[str, Callable[[str], list[str]]] = {
     "a factor turned round": each(
         r"(mma[^{;]*\{[^}]*\}, \{)([^}]*,[^}]*)(\})", lambda m: m[1] + ", ".join(reversed(m[2].split(", "))) + m[3], FIRST
     ),
+    "a proxy less": each(r"fence\.proxy\.async[^;]*;", lambda m: "", FIRST),
+    "a fence less": each(r"wgmma\.fence[^;]*;", lambda m: "", FIRST),
+    "a product not waited for": each(r"(wgmma\.wait_group\S*\s+)0", lambda m: f"{m[1]}1"),
+    "a permutation less": each(r"xor\.b32\s+(%r\d+), (%r\d+), %r\d+", lambda m: f"mov.b32 {m[1]}, {m[2]}", FIRST),
     "other axes": other_axes,
 }
 
@@ -224,6 +232,11 @@ def kinds() -> Iterator[tuple[str, Make, str]]:
         "product of odd rows",
         partial(scheduled, "", product(40, 41, 207, "float16", b="t")),
         "barrier axes stage matrix store factor",
+    )
+    yield (
+        "product of warpgroups",
+        partial(scheduled, "", product(64, 72, 328, "bfloat16", b="t")),
+        f"{wait} proxy fence product permutation",
     )
     yield "product of int8", partial(scheduled, "", product(40, 48, 272, "int8", "int32", b="t")), f"{wait} matrix factor"
     yield "product of float64", partial(scheduled, "", product(40, 41, 109, "float64", "float64", a="t")), wait
@@ -251,11 +264,12 @@ KINDS = {name: (make, set(planted.split())) for name, make, planted in kinds()}
 @pytest.mark.parametrize("name", KINDS)
 def test_faults_are_caught(name: str) -> None:
     make, expected = KINDS[name]
-    case = make("sm_80")
-    program, ptx = compiled(case, "sm_80")
+    arch = "sm_90" if name == "product of warpgroups" else "sm_80"
+    case = make(arch)
+    program, ptx = compiled(case, arch)
     assert not problem(case, program, ptx)
     faults = {fault: change(ptx) for fault, change in FAULTS.items()}
-    faults["a stage less"] = [compile_ptx(text, "sm_80") for text in a_stage_less(emit(program).text)]
+    faults["a stage less"] = [compile_ptx(text, arch) for text in a_stage_less(emit(program).text)]
     for fault, texts in faults.items():
         for changed in texts:
             assert problem(case, program, changed), (fault, changed)

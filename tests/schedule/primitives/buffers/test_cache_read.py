@@ -194,8 +194,8 @@ def test_refuses_unknown_buffers():
               |         ^^^^^^^^^^^^^^^^^^ reads `A` and `B`
     """)
     s.refuses("""
-        cache_read('C', 0, 'two words'): no storage scope is named 'two words'; there are: global, shared, shared.dyn, warp, \
-local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
+        cache_read('C', 0, 'two words'): no storage scope is named 'two words'; there are: global, shared, shared.dyn, \
+shared.swizzled, warp, local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
     """)
 
 

@@ -33,8 +33,8 @@ def test_refuses_unknown_buffers():
               |         ^^^^^^^^^^^^^^^^^^ writes `C`
     """)
     s.refuses("""
-        cache_write('C', 0, ''): no storage scope is named ''; there are: global, shared, shared.dyn, warp, local, register, \
-wmma.matrix_a, wmma.matrix_b, wmma.accumulator
+        cache_write('C', 0, ''): no storage scope is named ''; there are: global, shared, shared.dyn, \
+shared.swizzled, warp, local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
     """)
     s.refuses("""
         cache_write('C', 0, 'local', ['D']): `D` is not a block that reads `C`; these are none

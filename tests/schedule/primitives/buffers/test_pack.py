@@ -232,6 +232,6 @@ def test_fused_loops_are_refused():
 def test_the_refusal_of_the_copy_is_passed_on():
     s = Checked(matmul())
     s.refuses("""
-        pack('C', 0, 'the cache'): no storage scope is named 'the cache'; there are: global, shared, shared.dyn, warp, local, \
-register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
+        pack('C', 0, 'the cache'): no storage scope is named 'the cache'; there are: global, shared, shared.dyn, \
+shared.swizzled, warp, local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
     """)

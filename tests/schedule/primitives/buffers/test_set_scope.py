@@ -39,8 +39,8 @@ def test_refuses_a_parameter():
 ])  # fmt: skip
 def test_refuses_an_unknown_scope(call):
     Checked(chain()).refuses(f"""
-        {call}: no storage scope is named 'sharde'; did you mean shared? there are: global, shared, shared.dyn, warp, local, \
-register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
+        {call}: no storage scope is named 'sharde'; did you mean shared? there are: global, shared, shared.dyn, \
+shared.swizzled, warp, local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
     """)
 
 
