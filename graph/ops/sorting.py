@@ -1,8 +1,8 @@
-"""TopK: runs are sorted by comparisons in vectors, and merged in one scan; of many elements only the best blocks are sorted."""
+"""TopK: runs are sorted by comparisons in vectors, and merged in scans; of many elements only the best blocks are sorted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import inf, nan
 from typing import NamedTuple
 
@@ -12,11 +12,11 @@ from tir.ir import Expr
 from .registry import need, operator, scalar, shape_of
 from .rows import normal_axes, replaced
 
-# Elements of a block, whose first one decides whether it is searched. The top 50 of 50,257 took 0.28 ms by blocks of 16, of which
-# 800 elements were sorted at each level, and take 0.13 ms by those of 4 (Zen 4).
+# Elements of a block, whose first one decides whether it is searched. Of more, more candidates are sorted at each level: those of
+# the top 50 of 50,257 are 200 at each of five levels by blocks of 4, 800 at each of two by blocks of 16.
 BLOCK_SIZE = 4
-# Elements that are put in order by n * n comparisons in vectors before runs are merged. Sorting 2,000 takes 0.28 ms by merges
-# alone, 0.18 ms after runs of 32 and 0.16 ms after runs of 64 (Zen 4).
+# Elements that are put in order by n * n comparisons in vectors before runs are merged. An element takes as many vectors of
+# comparisons as hold a run there, and in each merge a step of about 20 cycles that waits for the step before it.
 RUN_SIZE = 64
 MIN_BLOCKS_RATIO = 2  # least ratio of blocks to wanted elements for which choosing blocks pays
 
@@ -66,7 +66,9 @@ def _first_positions(x: te.Tensor, count: int, order: _Order) -> te.Tensor:
     another block comes after these.
     """
     *outer, extent = shape_of(x)
-    if not count or extent < count * BLOCK_SIZE * MIN_BLOCKS_RATIO:
+    if not count:
+        return te.compute((*outer, 0), lambda *i: te.const(0), name="none")
+    if extent < count * BLOCK_SIZE * MIN_BLOCKS_RATIO:
         return _sorted_positions(x, count, order)
     best = _first_of_fours(x, order)
     chosen = _first_positions(best, count, order)
@@ -77,15 +79,12 @@ def _first_positions(x: te.Tensor, count: int, order: _Order) -> te.Tensor:
         return _within(block, shape_of(best)[-1]) * BLOCK_SIZE + i[-1] % BLOCK_SIZE
 
     near = te.compute((*outer, count * BLOCK_SIZE), position, name="near")
-    values = te.compute(near.shape, lambda *i: _element(x, (*i[:-1], near[i]), order), name="candidates")
-    found = _sorted_positions(values, count, order)
-    return te.compute(found.shape, lambda *i: near[(*i[:-1], _within(found[i], count * BLOCK_SIZE))], name="first")
 
+    def candidate(*i: Expr) -> Expr:
+        return te.if_then_else(near[i] < extent, x[(*i[:-1], _within(near[i], extent))], order.last)
 
-def _element(x: te.Tensor, i: Sequence[Expr], order: _Order) -> Expr:
-    """An element, or what comes last where its index is beyond the last axis."""
-    extent = shape_of(x)[-1]
-    return te.if_then_else(i[-1] < extent, x[(*i[:-1], te.minimum(i[-1], extent - 1))], order.last)
+    candidates = te.compute(near.shape, candidate, name="candidates")
+    return _gathered(near, _sorted_positions(candidates, count, order))
 
 
 def _first_of_fours(x: te.Tensor, order: _Order) -> te.Tensor:
@@ -101,50 +100,73 @@ def _first_of_fours(x: te.Tensor, order: _Order) -> te.Tensor:
 
 
 def _sorted_positions(x: te.Tensor, count: int, order: _Order) -> te.Tensor:
-    """As `_first_positions`, of few elements.
+    """As `_first_positions`, of few elements, `count` at least 1.
 
-    Elements are put in order within short runs, then pairs of runs are merged in one scan, of which a step takes the next
-    element of two runs. Its result has the element's index, and above 32 bits the number of elements taken from the left run.
+    Elements are put in order within short runs, then pairs of runs are merged, of which only the first `count` are kept. A step
+    of a merge gives the place, in the two runs one after the other, of the next element. The place before it tells how many
+    elements were taken from the left run, so that a merge remembers nothing else.
     """
     *outer, extent = shape_of(x)
     size = min(RUN_SIZE, extent)
-    runs = -(-extent // size)
-    levels, padded = (runs - 1).bit_length(), runs * size
-    x = te.compute((*outer, padded), lambda *i: _element(x, i, order), name="padded") if padded > extent else x
-    ordered = _ordered_runs(te.compute((*outer, runs, size), lambda *i: x[(*i[:-2], i[-2] * size + i[-1])], name="runs"), order)
-    if not levels:
-        return te.compute((*outer, count), lambda *i: ordered[(*i[:-1], 0, i[-1])], name="sorted")
-    high, low = te.const(32, "int64"), te.const((1 << 32) - 1, "int64")
-    shift = size.bit_length()  # of two runs
+    runs, span = -(-extent // size), min(size, count)
+    x = _padded(x, runs * size, order.last)
+    placed = _ordered_runs(te.compute((*outer, runs, size), lambda *i: x[(*i[:-2], i[-2] * size + i[-1])], name="runs"), order)
 
-    def merging(result: te.Tensor, *i: Expr) -> Expr:
-        *row, step = i
-        level, n = step // padded, step % padded
-        base, span = te.shl(te.shr(n, level + shift), level + shift), te.shl(te.const(size), level)
-        number = n - base
-        taken = te.select(number >= 1, te.shr(result[(*row, te.maximum(step - 1, 0))], high).astype("int32"), te.const(0))
-        starts = base + taken, base + span + (number - taken)
+    def first_index(*i: Expr) -> Expr:
+        run = i[-1] // span
+        return run * size + _within(placed[(*i[:-1], run, i[-1] % span)], size)
 
-        def index(start: Expr) -> Expr:
-            there = _within(start, padded)
-            merged = te.bit_and(result[(*row, te.maximum((level - 1) * padded, 0) + there)], low).astype("int32")
-            return _within(te.if_then_else(level >= 1, merged, ordered[(*row, there // size, there % size)]), padded)
+    index = te.compute((*outer, runs * span), first_index, name="index")
+    values = _gathered(x, index)
+    while runs > 1:
+        runs += runs % 2
+        values, index = _padded(values, runs * span, order.last), _padded(index, runs * span, te.const(0))
+        places = _merged(values, runs // 2, span, min(2 * span, count), order)
+        values, index = _gathered(values, places), _gathered(index, places)
+        runs, span = runs // 2, min(2 * span, count)
+    return index
 
-        a, b = map(index, starts)
-        over = te.any(number - taken >= span, starts[1] >= padded)
-        left = te.any(over, te.all(taken < span, te.logical_not(order.first(x[(*row, b)], x[(*row, a)]))))
-        return te.bit_or(te.shl((taken + left.astype("int32")).astype("int64"), high), te.select(left, a, b).astype("int64"))
 
-    merged = te.scan((*outer, levels * padded), merging, len(outer), "int64", "merged")
+def _padded(x: te.Tensor, extent: int, fill: Expr) -> te.Tensor:
+    """A tensor of so many elements along the last axis, `fill` beyond its own."""
+    *outer, own = shape_of(x)
+    if own == extent:
+        return x
 
-    def result(*i: Expr) -> Expr:
-        return te.bit_and(merged[(*i[:-1], i[-1] + (levels - 1) * padded)], low).astype("int32")
+    def element(*i: Expr) -> Expr:
+        return te.if_then_else(i[-1] < own, x[(*i[:-1], te.minimum(i[-1], own - 1))], fill)
 
-    return te.compute((*outer, count), result, name="sorted")
+    return te.compute((*outer, extent), element, name="padded")
+
+
+def _gathered(x: te.Tensor, index: te.Tensor) -> te.Tensor:
+    """The elements at indices along the last axis."""
+    return te.compute(index.shape, lambda *i: x[(*i[:-1], _within(index[i], shape_of(x)[-1]))], name="gathered")
+
+
+def _merged(x: te.Tensor, pairs: int, span: int, kept: int, order: _Order) -> te.Tensor:
+    """The indices of the first `kept` elements of each pair of neighbouring runs of `span` elements, in order."""
+    *outer, _ = shape_of(x)
+
+    def step(place: te.Tensor, *i: Expr) -> Expr:
+        *row, pair, n = i
+        previous, base = place[(*row, pair, te.maximum(n - 1, 0))], pair * (2 * span)
+        taken = te.select(n >= 1, te.select(previous < span, previous + 1, n + span - 1 - previous), te.const(0))
+        a, b = _within(taken, span), _within(n - taken, span) + span
+        right_first = order.first(x[(*row, base + b)], x[(*row, base + a)])
+        return te.select(te.any(n - taken >= span, te.all(taken < span, te.logical_not(right_first))), a, b)
+
+    places = te.scan((*outer, pairs, kept), step, len(outer) + 1, "int32", "merged")
+
+    def index(*i: Expr) -> Expr:
+        pair = i[-1] // kept
+        return pair * (2 * span) + _within(places[(*i[:-1], pair, i[-1] % kept)], 2 * span)
+
+    return te.compute((*outer, pairs * kept), index, name="places")
 
 
 def _ordered_runs(x: te.Tensor, order: _Order) -> te.Tensor:
-    """The indices among all elements of those of [..., runs, elements of a run], in their order within each run.
+    """The indices within each run, in order, of the elements [..., runs, elements of a run].
 
     The place of an element in its run is the number of the run's elements that come before it, counted in vectors.
     """
@@ -159,7 +181,6 @@ def _ordered_runs(x: te.Tensor, order: _Order) -> te.Tensor:
     ranks = te.compute(x.shape, rank, name="ranks")
 
     def index(*i: Expr) -> Expr:
-        here = te.equal(ranks[(*i[:-1], source)], i[-1])
-        return te.sum(te.select(here, i[-2] * size + source, te.const(0)), axis=source)
+        return te.sum(te.select(te.equal(ranks[(*i[:-1], source)], i[-1]), source.var, te.const(0)), axis=source)
 
     return te.compute(x.shape, index, name="ordered")

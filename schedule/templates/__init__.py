@@ -20,6 +20,7 @@ from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
 from tir.ir import Block, Load, PrimFunc
+from tir.traverse import loads
 
 from . import (
     annotate,
@@ -44,7 +45,7 @@ from . import (
     transposed,
     winograd,
 )
-from .block_analysis import at_axes, contraction, last_axis, reused, stored
+from .block_analysis import at_axes, contraction, last_axis, loop_of, reused, runs_in_order, size, stored
 from .template import RefusedRule, SumOfProducts, Template, Verdict, WholeNest, warn_of
 
 __all__ = [
@@ -63,17 +64,31 @@ SUMS_OF_PRODUCTS = tuple(
 )
 
 
-def only_reduces(block: Block) -> bool:
-    """True where a block is a reduction that gains nothing by tiles, and is no convolution."""
-    c = contraction(block)
-    return reduction.matches(block) and not reused(block) and (c is None or (at_axes(c.left) and at_axes(c.right)))
+def only_reduces(block: Block, l1: int) -> bool:
+    """True where a block is a reduction that gains nothing by tiles, and is no convolution. Without products it gains nothing
+    where L1, of so many bytes, holds what it reads."""
+    c, simple = contraction(block), all(map(at_axes, loads(block.body)))
+    return reduction.matches(block) and not reused(block, l1 if c is None and simple else 0) and (c is None or simple)
 
 
 ATTENTION = WholeNest(attention.NAME, attention.matches, attention.build)
 CHAINS = WholeNest("fuse products", attention.chain, attention.build, several=True)
 ROWS = WholeNest("rows", lambda s, block: rowwise.matches(s, block, s.scheduled), rowwise.build)
 ELEMENTS = WholeNest("elementwise", lambda s, block: block if elementwise.matches(s.block(block)) else None, elementwise.build)
-REDUCTION = WholeNest("reduction", lambda s, block: block if only_reduces(s.block(block)) else None, reduction.build)
+REDUCTION = WholeNest(
+    "reduction", lambda s, block: block if only_reduces(s.block(block), s.target.machine.l1) else None, reduction.build
+)
+
+
+def _ordered(s: OpenSchedule, block: str) -> None:
+    """Schedule a block whose innermost axis runs in order: threads share the loops around it."""
+    b = s.block(block)
+    if outer := [loop_of(it) for it in b.iters[:-1]]:
+        marks.share_out(s, block, outer, size(b.iters), s.target.machine.core.latency)
+    marks.done(s, block)
+
+
+ORDERED = WholeNest("ordered", lambda s, block: block if runs_in_order(s.block(block)) else None, _ordered)
 
 
 def schedule(func: PrimFunc, target: Any) -> Schedule | None:
@@ -146,6 +161,7 @@ def _build_as_is(s: OpenSchedule) -> list[str]:
     _schedule_nests(s, ROWS)
     _schedule_nests(s, REDUCTION)
     _schedule_nests(s, ELEMENTS)
+    _schedule_nests(s, ORDERED)
     return s.unscheduled()
 
 

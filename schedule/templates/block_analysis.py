@@ -14,6 +14,7 @@ from schedule.open_schedule import computed_bits, extent
 from schedule.primitive import find_block, find_loop, is_parameter
 from schedule.rewriting.index_map import IndexMap
 from schedule.schedule import Schedule
+from tir import dtypes
 from tir.analysis.positions import position
 from tir.arith.bounds import ranges_of
 from tir.arith.polynomial import polynomial, to_expr
@@ -137,6 +138,12 @@ def regular(block: Block) -> bool:
     return all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in block.iters)
 
 
+def runs_in_order(block: Block) -> bool:
+    """True where the innermost axis of a block alone is ordered, and the axes have constant extents and a loop each."""
+    *outer, last = (it.axis for it in block.iters) if block.iters else (None,)
+    return last is Axis.OPAQUE and set(outer) <= {Axis.SPATIAL} and regular(block)
+
+
 def _factor_loads(body: Store) -> tuple[Load, Load] | None:
     """The two loads, from different buffers, that `out = f(out, a, b)` has beside that of its own element."""
     old = Load(body.buffer, body.indices)
@@ -146,12 +153,17 @@ def _factor_loads(body: Store) -> tuple[Load, Load] | None:
     return read[0], read[1]
 
 
-def reused(block: Block) -> bool:
+def reused(block: Block, held: int = 0) -> bool:
     """True where a block of constant extents uses all that it reads many times, so that it gains by tiles in caches and
-    registers."""
-    used = [_index_axes(x) for x in loads(block.body) if x.buffer.name not in stored_names(block.body)]
+    registers. It does not where it reads at most `held` bytes at each point of the spatial axes that index all of that."""
+    read = [x for x in loads(block.body) if x.buffer.name not in stored_names(block.body)]
+    used = [_index_axes(x) for x in read]
     least = min((size(it for it in block.iters if it.var.name not in names) for names in used), default=1)
-    return least >= MIN_REUSES
+    if least < MIN_REUSES:
+        return False
+    shared = {it.var.name for it in block.spatial}.intersection(*used)
+    sizes = [size(it for it in block.iters if it.var.name in names - shared) for names in used]
+    return sum(n * dtypes.nbytes(x.buffer.dtype) for n, x in zip(sizes, read, strict=True)) > held
 
 
 def _stored_axes(store: Store, block: Block) -> list[Iter] | None:

@@ -10,7 +10,7 @@ from schedule.open_trace import Role
 from tir.ir import Binary, Block, Const, Iter, Store, Var
 from tir.traverse import loads, stored_names, stores
 
-from .block_analysis import counted, divisible, epilogue, loop_of, merged, regular, size
+from .block_analysis import counted, divisible, epilogue, loop_of, merged, regular, reused, size
 from .division import MIN_EACH, doubled, shares_are_equal, tried
 from .lanes import in_lanes, partial_results
 from .marks import done, one_of, share, teams
@@ -32,14 +32,15 @@ def build(s: OpenSchedule, block: str) -> None:
     """Schedule a reduction that has its loops to itself. Declined where lanes would combine terms that have an order.
 
     Where it runs along the memory that it reads, lanes hold partial results, some vectors of them. Where it runs across, each
-    lane has a result of its own. Threads share the results, or, if there are too few, parts of the reduction.
+    lane has a result of its own, as where all that is read serves many results. Threads share the results, or, if there are
+    too few, parts of the reduction.
     """
     _as_one_axis(s, s.block(block))
     b = s.block(block)
     work, bits = size(b.iters), lane_bits(b)
     machine = s.target.machine
     threads = machine.threads(work * machine.copy_cycles(bits))
-    along = _contiguous_axis(b)
+    along = None if reused(b) else _contiguous_axis(b)
     if along is not None and not divisible(b):
         raise Declined(f"the terms of `{block}` are to be combined in their order")
     if along is None:

@@ -16,7 +16,7 @@ from tir import te, workloads
 from tir.analysis.positions import position
 from tir.arith.enumeration import evaluate
 from tir.arith.polynomial import to_expr
-from tir.ir import Block, Const, For, Kind, PrimFunc
+from tir.ir import Block, Const, Expr, For, Kind, PrimFunc
 from tir.traverse import blocks, loads, loops_to, stores, substitute, walk
 
 ROWS, COLUMNS, STEPS = 127, 191, 109
@@ -124,6 +124,29 @@ def test_blocks_of_no_template_use_lanes(func, block):
 def test_sums_shorter_than_vectors_are_shared_too(cores):
     func = tir.default_schedule(product(50_021, 1, 13), tir.Target("llvm", mcpu="x86-64-v3", num_cores=cores)).func
     assert [iterations(nest, Kind.PARALLEL) >= cores > 1 for nest in nests(func)] == [cores > 1]
+
+
+@pytest.mark.parametrize("cores", [1, 4])
+def test_counts_of_comparisons_use_lanes_and_scans_run_in_order(cores):
+    """The ranks of elements in their rows, and their running sums: of these threads share the rows."""
+    X, other = te.placeholder((509, 61), name="X"), te.reduce_axis((0, 61), name="other")
+    ranks = te.compute(X.shape, lambda i, j: te.sum((X[i, other] < X[i, j]).astype("int32"), axis=other), name="ranks")
+
+    def step(y: te.Tensor, i: Expr, j: Expr) -> Expr:
+        return ranks[i, j] + te.if_then_else(j >= 1, y[i, te.maximum(j - 1, 0)], 0)
+
+    sums = te.scan(X.shape, step, 1, "int32", "sums")
+    target = tir.Target("llvm", mcpu="x86-64-v3", num_cores=cores)
+    s = templates.schedule(te.create_prim_func([X, sums]), target)
+    assert s is not None
+    assert loops_to(s.func.body, "ranks")[-1].kind is Kind.VECTORIZED
+    *outer, inner = loops_to(s.func.body, "sums")
+    assert inner.kind is Kind.SERIAL and any(x.kind is Kind.PARALLEL for x in outer) == (cores > 1)
+
+    x = np.random.default_rng(0).integers(-9, 9, (509, 61)).astype("float32")
+    found = np.zeros(x.shape, "int32")
+    tir.build(s.func, tir.Target("llvm", num_cores=cores))(x, found)
+    np.testing.assert_array_equal(found, np.cumsum((x[:, None, :] < x[:, :, None]).sum(2), 1))
 
 
 @pytest.mark.parametrize(("mcpu", "cores"), TARGETS)
