@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from codegen import Target
+from codegen import Target, processor
 from codegen.processor import host_caches, host_cores, host_processor
 
 
@@ -154,3 +154,16 @@ def test_errors(spec, options, message):
     with pytest.raises(ValueError) as caught:
         Target(spec, **options)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(("siblings", "cores"), [("0-3\n", 1), ("{even}\n", 2), ("{n}\n", 4), (None, 2)])
+def test_processors_of_one_core_count_once(monkeypatch, siblings, cores):
+    def read_text(path):
+        if siblings is None:
+            raise FileNotFoundError
+        n = int(path.parts[-3].removeprefix("cpu"))
+        return siblings.format(n=n, even=n % 2)
+
+    monkeypatch.setattr(processor.os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
+    monkeypatch.setattr(processor.Path, "read_text", read_text)
+    assert processor.physical_cores() == cores
