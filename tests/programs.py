@@ -263,12 +263,14 @@ def chained_matmuls(m: int = 7, k: int = 13, l: int = 109, n: int = 5) -> PrimFu
     return te.create_prim_func([A, B, E, F])
 
 
-def attention(heads: int = 2, positions: int = 19, depth: int = 13) -> PrimFunc:
-    """O = softmax(Q · Kᵀ) · V for each head."""
-    Q, K, V = (te.placeholder((heads, positions, depth), name=name) for name in "QKV")
+def attention(heads: int = 2, positions: int = 19, depth: int = 13, keys: int | None = None) -> PrimFunc:
+    """O = softmax(Q · Kᵀ) · V for each head; as many `keys` as positions, if not given."""
+    keys = positions if keys is None else keys
+    Q = te.placeholder((heads, positions, depth), name="Q")
+    K, V = (te.placeholder((heads, keys, depth), name=name) for name in "KV")
     d = te.reduce_axis((0, depth), name="d")
-    k, v = (te.reduce_axis((0, positions), name=name) for name in "kv")
-    square = (heads, positions, positions)
+    k, v = (te.reduce_axis((0, keys), name=name) for name in "kv")
+    square = (heads, positions, keys)
     score = te.compute(square, lambda h, i, j: te.sum(Q[h, i, d] * K[h, j, d], axis=d), name="score")
     top = te.compute((heads, positions), lambda h, i: te.max(score[h, i, k], axis=k), name="top")
     power = te.compute(square, lambda h, i, j: te.exp(score[h, i, j] - top[h, i]), name="power")

@@ -19,9 +19,10 @@ from schedule.register_tiles import MAX_TILE_VECTORS, fewest_cycles, fitting
 from schedule.schedule import Schedule
 from tir.ir import Const, Var
 
-from . import gemm, rowwise
+from . import dots, gemm, rowwise
 from .block_analysis import Contraction, epilogue, last_axis, size, stored
 from .pack_branches import separate_rows
+from .template import SumOfProducts
 
 NAME = "attention"
 
@@ -49,6 +50,8 @@ def matches(s: OpenSchedule, block: str) -> Attention | None:
     products = sorted({p for b in stages for p in s.get_producers(b)} - stages)
     made = [gemm.matches(find_block(s.func, p)) for p in products]
     found = [c for c in made if c is not None and _makes_rows(s, c, stages, processor)]
+    if any(SumOfProducts(dots).cycles(s, c.block) < gemm.cycles(c, processor, s.constants) for c in found):
+        return None  # columns of few rows are read once, so packed copies would not pay
     return Attention(found[0] if len(found) == 1 else None, weights, result)
 
 

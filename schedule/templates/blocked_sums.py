@@ -7,7 +7,6 @@ so that a tile reads one stream of memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -109,11 +108,8 @@ def build(s: OpenSchedule, found: BlockedSums) -> None:
     columns, rows = extent(found.columns), size(found.rows)
     most = max(1, min(2 * ceil(machine.fmas * machine.core.latency), machine.registers // (REGISTERS_A_SUM * rows)))
     fitting = [v for v in range(1, most + 1) if columns % (v * lanes) == 0]
-    width = s.choose(
-        f"{result} columns",
-        list(dict.fromkeys(min(v * lanes, columns) for v in (max(fitting, default=most), *range(1, most + 1)))),
-        block=result,
-    )
+    widths = dict.fromkeys(min(v * lanes, columns) for v in (max(fitting, default=most), *range(1, most + 1)))
+    width = s.choose(f"{result} columns", list(widths), block=result)
     tile, vector = s.split(loop_of(found.columns), [None, width])
     s.reorder(tile, loop_of(found.blocks), *map(loop_of, found.rows), vector)
     s.vectorize(vector)
@@ -125,10 +121,12 @@ def build(s: OpenSchedule, found: BlockedSums) -> None:
     for loop in (*words[rows > 1 :], *others):  # with sums of several rows, registers do not hold all words of a block
         s.unroll(loop)
     s.vectorize(vector)
-    constants = [
-        (b.name, x.buffer.name) for b in (found.sums, found.result) for x in loads(b.body) if x.buffer.name in s.constants
-    ]
-    _pack(s, constants)
+    read = ((b.name, x.buffer.name) for b in (found.sums, found.result) for x in loads(b.body) if x.buffer.name in s.constants)
+    for block, name in dict.fromkeys(read):  # in the order of its loops
+        copy = s.pack(block, name, preserve_unit_loops=True)
+        if loops := s.get_loops(copy):  # the scale of one block of one column has none
+            s.vectorize(loops[-1])
+        done(s, copy)
     fuse_epilogue(s, after, tile)
     work = size((*found.rows, found.columns, found.blocks, *found.sums.reduction))
     share_out(s, result, [tile], work, machine.fma_cycles(32))
@@ -146,15 +144,6 @@ def _inner(s: OpenSchedule, sums: str, found: BlockedSums) -> tuple[list[str], l
     return words, [x for x in nest if x not in (*words, *last)], last[-1]
 
 
-def _pack(s: OpenSchedule, constants: Sequence[tuple[str, str]]) -> None:
-    """Read constants, each by a block, through copies in the order of its loops."""
-    copies = [s.pack(block, name, preserve_unit_loops=True) for block, name in dict.fromkeys(constants)]
-    for copy in copies:
-        if loops := s.get_loops(copy):  # the scale of one block of one column has none
-            s.vectorize(loops[-1])
-    done(s, *copies)
-
-
 def dot_columns(columns: int, lanes: int) -> int:
     """The columns of a tile of dot products: panels of constants have as many."""
     return lanes * max(v for v in range(1, DOT_VECTORS + 1) if columns % (v * lanes) == 0)
@@ -163,8 +152,8 @@ def dot_columns(columns: int, lanes: int) -> int:
 def _build_dots(s: OpenSchedule, found: BlockedSums) -> None:
     """Schedule sums of products of bytes by dot products in lanes, each vector of numbers unpacked once for all rows of a tile.
 
-    Loops, outermost first: tiles of columns (threads); tiles of rows; blocks; words of a block; numbers of a byte; vectors of
-    columns; rows and digits, unrolled; lanes.
+    Loops, outermost first: tiles of columns (threads); tiles of rows; blocks; tiles far apart; words of a block; numbers of a
+    byte; vectors of columns; rows and digits, unrolled; lanes.
     """
     machine: CPU = s.target.machine
     result, sums, numbers, lanes = found.result.name, found.sums.name, found.unpacked, machine.lanes(32)
@@ -174,19 +163,23 @@ def _build_dots(s: OpenSchedule, found: BlockedSums) -> None:
     vectors = dot_columns(columns, lanes) // lanes
     most = max(1, ((machine.registers - 2) // vectors - 1) // (digits + 1))  # beside numbers, a broadcast and a scale
     tile_rows = max(m for m in range(1, min(rows, most) + 1) if rows % m == 0)
-    tile, vector = s.split(loop_of(found.columns), [None, vectors * lanes])
+    # Rows of a single tile leave time for memory: panels far apart, whose codes and scales are a stream each, come together.
+    most = min(machine.memory.streams // 2, (machine.registers - 3) // (vectors * tile_rows) - digits)
+    fitting = [n for n in range(2, most + 1) if columns % (n * vectors * lanes) == 0 and rows == tile_rows]
+    far = max(fitting, default=1)
+    stream, tile, vector = s.split(loop_of(found.columns), [far, None, vectors * lanes])
     halves = [s.split(loop_of(row), [None, tile_rows]) for row in found.rows]
     around, inside = [outer for outer, _ in halves], [inner for _, inner in halves]
-    s.reorder(tile, *around, loop_of(found.blocks), *inside, vector)
+    s.reorder(tile, *around, loop_of(found.blocks), stream, *inside, vector)
     s.vectorize(vector)
-    s.compute_at(sums, loop_of(found.blocks), preserve_unit_loops=True)
+    s.compute_at(sums, stream, preserve_unit_loops=True)
     *nest, columns_, word, half, part = s.get_loops(sums)[-len(found.sums.iters) :]
     across, lane = s.split(columns_, [None, lanes])
     s.reorder(word, half, across, *nest, lane, part)
     s.compute_at(numbers, across, preserve_unit_loops=True)
     s.vectorize(s.fuse(*s.get_loops(numbers)[-2:]))
     s.set_scope(numbers, 0, "local")  # computed at each call, though it reads constants alone: numbers have more bytes than codes
-    for loop in (word, half, across, *nest, *inside):
+    for loop in (word, half, across, *nest, stream, *inside):
         s.unroll(loop)
     first = s.decompose_reduction(sums, word)
     *unrolled, last = s.get_loops(first)[-len(nest) - 2 :]
@@ -194,7 +187,8 @@ def _build_dots(s: OpenSchedule, found: BlockedSums) -> None:
         s.unroll(loop)
     s.vectorize(last)
     s.tensorize(lane, f"dot_{lanes}x4_s8u8")
-    fuse_epilogue(s, after, around[-1] if around else tile)
+    if far == 1:
+        fuse_epilogue(s, after, around[-1] if around else tile)
     work = size((*found.rows, found.columns, found.blocks, *found.sums.reduction)) * digits
     share_out(s, result, [tile], work, machine.read_cycles(8))
     done(s, result, sums, numbers)

@@ -18,7 +18,9 @@ from graph.passes import weights as graph_weights
 from graph.passes.check import check_passes
 from graph.passes.weights import dot_lanes, keep_weights_narrow, vector_registers
 from graph.reference import evaluate
+from schedule.primitive import find_loop
 from tir import load_onnx
+from tir.ir import Const
 
 from .models import model
 
@@ -205,6 +207,21 @@ def test_dot_products_of_few_bits_by_processor(processor, row_bits):
     (group, *_) = fuse(optimize(graph, passes_for(target)))
     script = tir.default_schedule(group.func, target).func.script()
     assert ("vpdpbusd" in script) == ('scope="local"' in script) == by_dots
+
+
+@pytest.mark.parametrize(("rows", "together"), [(1, 2), (109, 1)])
+def test_panels_of_one_tile_of_rows_are_read_together(rows, together):
+    """Each is two streams, of codes and of scales, of the four that this memory has; with many rows, arithmetic takes longer."""
+    target = tir.Target(f"{ONE} -mcpu znver3")
+    x = RNG.standard_normal((rows, 96)).astype("f4")
+    graph, weights, exact = dots(x, columns=96, row_bits=8)
+    (group, *_) = fuse(optimize(graph, passes_for(target)))
+    s = tir.default_schedule(group.func, target)
+    _, _, _, panels, *_ = s.get_loops("sums_update_o")
+    assert find_loop(s.func, panels).extent == Const(together)
+    found = tir.compile(graph, f"{ONE} -mcpu x86-64-v3")(x)[0]
+    steps = np.abs(x.reshape(rows, -1, 32)).max(-1).repeat(32, axis=1) / 127
+    assert (np.abs(found - exact) <= steps * 0.51 @ np.abs(weights)).all()
 
 
 @pytest.mark.parametrize("rows", [1, 5])

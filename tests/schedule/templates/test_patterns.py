@@ -13,6 +13,7 @@ from schedule.open_schedule import OpenSchedule
 from schedule.primitive import find_block
 from schedule.templates.annotate import annotate
 from schedule.templates.gemm import Sum
+from tests import programs
 from tests.schedule.templates import patterns
 from tests.sweeps import one_in, quick
 from tir import te
@@ -193,6 +194,25 @@ def test_a_left_operand_of_dot_products_is_transposed_in_a_batch_of_one(batch):
     result = np.full((*batch, M, N), np.nan, "float32")
     tir.build(s.func, target)(a, b, result)
     assert np.array_equal(result, a.swapaxes(-1, -2) @ b.T)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(("rows", "copied"), [(3, False), (40, True)])
+def test_attention_of_few_rows_reads_keys_in_place(rows, copied, cores):
+    """A packed copy of the keys would be read once; inner products take them as they lie in a cache."""
+    func, rng = programs.attention(5, rows, 64, keys=109), np.random.default_rng(rows)
+    s = templates.decided(func, tir.Target("llvm -mcpu x86-64-v3", num_cores=cores))
+    assert ("score: dot products" in s.rules) != copied == ("O: attention" in s.rules)
+    assert ("K_global = " in s.func.script()) == copied
+    q, k, v = (rng.standard_normal((5, n, 64), np.float32) for n in (rows, 109, 109))
+    result = np.full((5, rows, 64), np.nan, "float32")
+    tir.build(s.func, tir.Target("llvm -mcpu x86-64-v3", num_cores=cores))(q, k, v, result)
+    sizes = abs(q).astype("f8") @ abs(k.swapaxes(1, 2))
+    scores = q.astype("f8") @ k.swapaxes(1, 2)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    bound = (2 * patterns.gamma(64) * sizes.max() + patterns.gamma(2 * 109)) * (weights @ abs(v))
+    assert np.all(np.abs(result - weights @ v) <= bound)
 
 
 @pytest.mark.parametrize("sizes", [(37, 45), (64, 7), (5, 109)])
