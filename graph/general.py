@@ -103,21 +103,22 @@ class GeneralKernels:
         """The kernel for a function of a network whose integers are these polynomials, `numbers` at the sizes `row`; None where
         its schedule cannot be made for open sizes."""
         known = self._known.setdefault(numbers.text, [])
-        if all(general.formulas != formulas for general in known):
-            general = self._compiled(row, func, numbers, formulas)
-            if general is None:
-                return None
+        general = next((g for g in known if g.formulas == formulas), None)  # others may be slower, as for any number of rows
+        if general is None and (general := self._compiled(row, func, numbers, formulas)) is not None:
             known.append(general)
-        return self.kernel(func, row)
+        return None if general is None else self._at(general, func, row)
 
     def kernel(self, func: PrimFunc, row: Row) -> OpenKernel | None:
         """The kernel for a function at these sizes, None where none is certain to be it."""
-        found, sizes = Numbers.of(func), tuple(row[name] for name in self.names)
+        found = Numbers.of(func)
         for general in self._known.get(found.text, ()):
             if tuple(polynomial_value(f, row) for f in general.formulas) == found.values:
-                main, preparation = general.parts
-                return OpenKernel(func, main.symbol, self.target, None, main, preparation, sizes, general.opened)
+                return self._at(general, func, row)
         return None
+
+    def _at(self, general: _General, func: PrimFunc, row: Row) -> OpenKernel:
+        (main, preparation), sizes = general.parts, tuple(row[name] for name in self.names)
+        return OpenKernel(func, main.symbol, self.target, None, main, preparation, sizes, general.opened)
 
     def _compiled(self, row: Row, func: PrimFunc, numbers: Numbers, formulas: tuple[Polynomial, ...]) -> _General | None:
         variables = {name: f"size_{n}" for n, name in enumerate(self.names)}

@@ -24,6 +24,7 @@ from tests.codegen.c_programs import CC
 from tests.codegen.harness import ONE, at_once
 from tests.sweeps import one_in
 from tir import te
+from tir.ir import Const
 
 from .models import model
 from .open_networks import WIDTH, drawn
@@ -339,6 +340,11 @@ def test_a_polynomial_that_holds_by_chance_is_not_used():
     found = general.kernel(tir.specialize(func, {"n": 11}), {"n": 11})
     assert found is not None and found.sizes == (11,)
     assert general.kernel(tir.specialize(func, {"n": 12}), {"n": 11}) is None
+    # A kernel for any number of rows serves one, too, but only that of the very numbers is made for it, and serves no others.
+    known = tuple((((), value),) for value in Numbers.of(funcs[1]).values)
+    for asked, extents in ((known, 0), (formulas, 2)):
+        opened = general.learned(rows[1], funcs[1], Numbers.of(funcs[1]), asked).opened
+        assert sum(not isinstance(b.shape[0], Const) for b in opened.buffers) == extents
 
 
 @pytest.mark.parametrize(("values", "formula"), [
