@@ -11,7 +11,7 @@ from schedule.machine import CACHE_LINE_BYTES, PAGE_BYTES
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent
 from schedule.open_trace import ChoiceKey, Role
 from schedule.schedule import Schedule
-from tir.ir import NOT_SPATIAL, Block, Const, Kind, PrimFunc, Store, buffer_nbytes
+from tir.ir import NOT_SPATIAL, Block, Kind, PrimFunc, Store, buffer_nbytes
 from tir.traverse import axis_loops, blocks, loaded_names, loads, loops, loops_to, stores, variables, walk_stmts
 
 from .block_analysis import stored
@@ -165,6 +165,20 @@ def prefetch(s: OpenSchedule, block: str) -> None:
         annotate_choice(s, inner[-1], "prefetch", f"{block} prefetch", values, block=block, role=Role.PRAGMA)
 
 
+def prefetch_rows(s: OpenSchedule, copy: str) -> None:
+    """Have a copy prefetch the rows of a matrix larger than L2 of which it reads a piece each. A hardware prefetcher stops at the
+    end of a page, and the next piece is mostly beyond it."""
+    b = s.block(copy)
+    (source,) = loads(b.body)
+    matrix, rows = source.buffer, variables(*source.indices[:-1])
+    over = {name for it in b.iters if it.var.name in rows for name in variables(it.binding)}
+    nest = loops_to(s.func.body, copy)
+    walked = [x.name for x in nest if x.name in over and x.kind is Kind.SERIAL and not x.extent.is_one]
+    large = matrix.has_const_shape and buffer_nbytes(matrix) > s.target.machine.l2
+    if walked and large and matrix.name not in s.constants:
+        s.annotate(walked[-1], "prefetch", [[matrix.name, PACKED_DISTANCE]])
+
+
 def _packed_constants(s: OpenSchedule, block: str) -> list[str]:
     """The packed copies of constants, larger than L1, that a block reads in vectors."""
     known = {b.name: b for b in (*s.func.buffers, *s.func.allocs) if b.name in s.constants}
@@ -183,8 +197,6 @@ def traffic(func: PrimFunc, block: Block, *stages: Block) -> int:
     """Bytes of the parameters that a block and the stages in its loops touch; 0 if it writes none, or a shape is symbolic."""
     names = {stored(block).buffer.name, *(x.buffer.name for b in (block, *stages) for x in loads(b.body))}
     touched = [p for p in func.buffers if p.name in names]
-    if not any(p.name == stored(block).buffer.name for p in touched) or not all(
-        isinstance(n, Const) for p in touched for n in p.shape
-    ):
+    if not any(p.name == stored(block).buffer.name for p in touched) or not all(p.has_const_shape for p in touched):
         return 0
     return buffer_nbytes(*touched)

@@ -16,7 +16,7 @@ from tir.ir import Cast, Const, Load, Var
 from tir.traverse import loads, loops_to, stored_names, variables, walk
 
 from .block_analysis import driven_axes, stored, transpose_in_squares
-from .marks import parallel
+from .marks import parallel, prefetch_rows
 
 AS_IT_IS = "as it is"  # an operand is not packed
 
@@ -121,6 +121,8 @@ def _make_copy(state: OpenSchedule, block: str, load: Load, place: str | None, t
     _vectorize_copy(state, copy, place, transposed)
     if transposed:
         _transpose_copy(state, block, load, copy)
+    else:
+        prefetch_rows(state, copy)
     if load.buffer.name in state.shared:
         _panels_first(state, copy, block, load)
 

@@ -306,6 +306,19 @@ def test_packed_weights_of_a_convolution_are_fetched_ahead(kernel):
     assert tir.build(s.func, target).main.llvm_ir().count("@llvm.prefetch") > 1
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_copy_of_pieces_of_rows_fetches_the_next_rows(cores):
+    """The rows of a matrix that L2 does not hold. Constants are packed before any call."""
+    target, large = tir.Target(f"llvm -mcpu x86-64-v3 -num-cores {cores}"), product(24, 1021, 509)
+    known = with_constants(large, ["B"])
+    for func, fetched in ((large, True), (product(24, 127, 109), False), (known, False)):
+        s = templates.decided(func, target, {"pack B for C": "in front"}).plain(func)
+        assert ('"prefetch": [["B"' in s.script) is fetched
+    s = templates.decided(large, target, {"pack B for C": "in front"}).plain(large)
+    packing = s.script.index('"prefetch": [["B"')
+    assert packing < s.script.index('T.block("B_global")') and "@llvm.prefetch" in tir.build(s.func, target).main.llvm_ir()
+
+
 @pytest.mark.parametrize("rows", [2, 3, 7, 13])
 def test_inner_products_have_a_vector_of_the_sum_for_each_of_the_few(rows):
     """Rows or columns; and the more of these there are, the longer is the shortest sum."""
