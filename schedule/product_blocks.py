@@ -212,18 +212,21 @@ class Blocks:
         return np.asarray(2 * (self.parts - 1) * self.C * self.line[self.processor.home(span)])
 
     def copies(self) -> tuple[np.ndarray, np.ndarray]:
-        """Cycles to pack operands before the product, by all threads together, and by each thread in its blocks."""
+        """Cycles to pack operands before the product, by all threads together, and by each thread in its blocks. Of a piece of a
+        row in memory, the first line is not prefetched."""
         p, processor, first = self.p, self.processor, self.columns_first
 
-        def packing(lines: float, x: Operand, source: int, copy: np.ndarray, elements: int) -> np.ndarray:
+        def packing(lines: float, x: Operand, source: int, copy: np.ndarray, elements: int, pieces: Amount) -> np.ndarray:
             squares = elements * processor.shuffle_cycles(p.bits) if x.transposed else 0.0
             converted = elements / processor.lanes(p.bits) * processor.conversion_cycles * x.converted
             moved = lines * (self.line[source] + 2 * self.line[copy] * x.packed / x.element)
+            moved += pieces * (self.row - self.line)[source] * (source == len(self.row) - 1)
             return np.asarray((moved + squares + converted) * (not x.constant))
 
-        of_rows = self.left * packing(self.A, p.left, self.at_A, np.where(self.inside, 0, self.at_A), p.M * p.K)
+        of_rows = self.left * packing(self.A, p.left, self.at_A, np.where(self.inside, 0, self.at_A), p.M * p.K, 0)
         place = np.where(first, processor.home(self.columns), self.at_B)
-        of_columns = self.right * packing(self.B, p.right, self.at_B, place, p.N * p.K)
+        pieces = 0 if p.right.transposed else p.N * p.K / np.where(first, self.n, self.nr)
+        of_columns = self.right * packing(self.B, p.right, self.at_B, place, p.N * p.K, pieces)
         front = np.where(self.inside, 0.0, of_rows) + np.where(first, 0.0, of_columns)
         return front, np.where(self.inside, of_rows, 0.0) + np.where(first, of_columns, 0.0)
 
