@@ -22,6 +22,7 @@ from ..ir import ELEMENT_TYPES, Call, Graph, GraphError, TensorSequence, Value, 
 from ..ops import Operator, alternatives, find
 from ..ops.narrow import NARROW, held_as
 from ..ops.registry import HOW_TO_ADD
+from .computed import needs_shape, stated_shapes, with_stated_shape
 from .functions import arguments, function_of, halves_of, names_read, needed, newest_opset, ordered, resolved
 from .inputs import element_type, stated
 from .refusals import (
@@ -79,6 +80,7 @@ class Importer(Builder):
         super().__init__(model.graph.name or "network")
         self.proto, self.file, self.folder = model.graph, file, folder
         self.opsets = {domain_of(o.domain): o.version for o in model.opset_import}
+        self.shapes: dict[str, tuple[int, ...]] = {}  # that the file states
         self.problems: list[str] = []
         products = [n for n in self.proto.node if any(o.integers for o in alternatives(operator_of(n)))]
         self.weights = {name for n in products for name in n.input[:2]}
@@ -102,6 +104,7 @@ class Importer(Builder):
         given = [Value(v.name, v.known, v.dtype) for v in stated(self.proto, self.file, shapes)]
         self.narrow |= {v.name: v.dtype for v in given if v.dtype in NARROW}
         self.inputs = [replace(v, dtype=held_as(v.dtype)) for v in given]
+        self.shapes = stated_shapes(self.proto, self.inputs)
         values = {name: constant(name, array) for name, array in self.constants.items()} | {v.name: v for v in self.inputs}
         scope = NodeScope({"": None, **values}, self.opsets, self.read)
         for number in self.order:
@@ -149,12 +152,13 @@ class Importer(Builder):
     def _check_nodes(self) -> None:
         """Find the nodes that cannot be imported, without shapes (see `refusals`)."""
         known = {i.name for i in self.proto.initializer} | {i.values.name for i in self.proto.sparse_initializer}
+        stated = {i.name for i in (*self.proto.value_info, *self.proto.output) if i.type.tensor_type.HasField("shape")}
         for number in self.order:
             node = self.proto.node[number]
             reason = refusal(node, known, self.opsets)
             if folds(node, known) or (node.op_type in OF_FIRST and node.input[0] in known):
                 known |= set(node.output)
-            if reason:
+            if reason and not (needs_shape(node, known) and node.output[0] in stated):
                 self.problems.append(f"{self._node_text(node, number)}: {reason}")
 
     # --- nodes ---------------------------------------------------------------------------------------------------------
@@ -166,7 +170,7 @@ class Importer(Builder):
         node = resolved(node, scope.given, {name for name in node.input if scope.values[name] is None})
         inputs = [scope.values[name] for name in node.input]
         known = {name for name, v in zip(node.input, inputs, strict=True) if self.known(v) is not None}
-        if reason := refusal(node, known, scope.opsets):
+        if self._stated_shape(node, known, scope) is None and (reason := refusal(node, known, scope.opsets)):
             raise ValueError(reason)
         kind = self._narrow_result(node, inputs)
         foldable = folds(node, known) and node.op_type not in SEQUENCES and not any(self._kinds(inputs))
@@ -176,6 +180,10 @@ class Importer(Builder):
         scope.values.update({name: value for name, value in zip(node.output, results, strict=False) if name})
         if kind:
             self.narrow |= {v.name: kind for v in results if isinstance(v, Value)}
+
+    def _stated_shape(self, node: onnx.NodeProto, known: Container[str], scope: NodeScope) -> tuple[int, ...] | None:
+        """The shape that the file states for the result of a node, if its operands do not give it."""
+        return self.shapes.get(node.output[0]) if needs_shape(node, known) and not scope.prefix else None
 
     def _stays_quantised(self, node: onnx.NodeProto) -> bool:
         """True where a node gives the weights of a product as floats, for which the integers may serve."""
@@ -242,6 +250,9 @@ class Importer(Builder):
         elif node.op_type in OF_SEQUENCES and not isinstance(inputs[0], TensorSequence):
             raise ValueError("its first input is no sequence of tensors")
         start, opset, prefix = len(self.calls), scope.opsets[domain_of(node.domain)], scope.prefix_of(node)
+        if (shape := self._stated_shape(node, known, scope)) is not None:
+            given = self._attributes(node, {}, scope, prefix)
+            return self._outputs_of(node, scope, start, with_stated_shape(Writer(self, prefix), node, inputs, given, shape))
 
         def attempt(found: Operator) -> Any:
             operands, tensors = found.taken(inputs, lambda v: self.known(v) is not None)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..builder import trimmed
 from ..ops import Operator, alternatives, qualified, unknown
+from .computed import needs_shape
 from .functions import has_function
 
 if TYPE_CHECKING:
@@ -38,11 +39,12 @@ def refusal(node: onnx.NodeProto, known: Container[str], opsets: Mapping[str, in
         return "graphs inside of nodes are not supported"
     if folds(node, known):
         return ""
+    remedy = ", or the file must state the shape of its result" if needs_shape(node, known) else ""
     for name in node.input if node.op_type in OF_CONSTANTS and not domain else ():
         if name not in known:
-            return f"its input `{name}` must be constant"
+            return f"its input `{name}` must be constant{remedy}"
     if reasons := [misfit(node, o, known) for o in found]:
-        return "" if "" in reasons else reasons[0]
+        return "" if "" in reasons else reasons[0] + remedy
     if has_function(node.op_type, opset, domain):
         return ""
     return unknown(operator_of(node))

@@ -109,7 +109,7 @@ def test_all_that_is_not_there_is_listed():
         "test: 8 nodes cannot be imported\n"
         "  node `first` NonZero of opset 18: there is no such operator\n"
         "  node `second` Relu of opset 18: the attribute slope is not supported\n"
-        "  node `fourth` Reshape of opset 18: its shape, `t`, must be constant\n"
+        "  node `fourth` Reshape of opset 18: its shape, `t`, must be constant, or the file must state the shape of its result\n"
         "  node number 4, of `e`, org.example.Fancy of opset unknown: the file does not say which version of this domain it means\n"
         "  node number 5, of `f`, Conv of opset 18: it has 1 input(s)\n"
         "  node `seventh` Transpos of opset 18: there is no such operator; did you mean Transpose?\n"

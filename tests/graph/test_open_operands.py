@@ -80,7 +80,7 @@ def refused(case, open_, message, **changes):
 
 
 def test_what_decides_a_shape_or_a_structure_must_be_constant():
-    refused("pad", [1], "its pads, `x1`, must be constant")
+    refused("pad", [1], "its pads, `x1`, must be constant, or the file must state the shape of its result")
     refused("resize", [2], "its scales, `x2`, must be constant")
     refused("resize", [1], "its roi, `x1`, must be constant", coordinate_transformation_mode="tf_crop_and_resize")
 

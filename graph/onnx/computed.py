@@ -1,0 +1,147 @@
+"""Operands that a network computes, of which the shape of a result, or its places in an input, follow.
+
+They are constants in most files. Where they are not, but the file states the shape of the result, as exporters do for what they
+know, a node is written with that shape, or reads elements at computed places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..ir import Value
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ..ops.registry import Apply
+
+Shape = tuple[int, ...]
+
+
+def needs_shape(node: onnx.NodeProto, known: Container[str]) -> bool:
+    """True for a node that can be imported by the stated shape of its result alone."""
+    operands = {"ConstantOfShape": node.input, "Pad": (*node.input[1:2], *node.input[3:]), "Range": node.input}
+    named = operands.get(node.op_type, node.input[1:])
+    return node.op_type in _RULES and not node.domain and any(name and name not in known for name in named)
+
+
+def stated_shapes(graph: onnx.GraphProto, inputs: Sequence[Value]) -> dict[str, Shape]:
+    """The shapes of values that a file states, by name. Sizes that have a name are those of the inputs."""
+    lengths = {v.name: v.shape for v in inputs}
+    sizes = {
+        d.dim_param: lengths[i.name][n]
+        for i in graph.input
+        if i.name in lengths
+        for n, d in enumerate(i.type.tensor_type.shape.dim)
+        if d.dim_param
+    }
+    shapes: dict[str, Shape] = {}
+    for info in (*graph.value_info, *graph.output):
+        tensor = info.type.tensor_type
+        extents = [d.dim_value if d.HasField("dim_value") else sizes.get(d.dim_param) for d in tensor.shape.dim]
+        if tensor.HasField("shape") and None not in extents:
+            shapes[info.name] = tuple(e for e in extents if e is not None)
+    return shapes
+
+
+def with_stated_shape(
+    apply: Apply, node: onnx.NodeProto, inputs: Sequence[Any], attributes: Mapping[str, Any], shape: Shape
+) -> tuple[Value, ...]:
+    """The results of a node with computed operands, the first one of that shape. Raises ValueError if it cannot have it."""
+    found = _RULES[node.op_type](apply, shape, *inputs, **attributes)
+    results = found if isinstance(found, tuple) else (found,)
+    if results[0].shape != shape:
+        raise ValueError(f"its result has the shape {list(results[0].shape)}, and the file states {list(shape)}")
+    return results
+
+
+def _shaped(apply: Apply, shape: Shape, x: Value, _: Value, **attributes: Any) -> Value:
+    return apply("Reshape", x, shape=shape, allowzero=1)
+
+
+def _expanded(apply: Apply, shape: Shape, x: Value, _: Value) -> Value:
+    return apply("Expand", x, shape=shape)
+
+
+def _tiled(apply: Apply, shape: Shape, x: Value, _: Value) -> Value:
+    return apply("Tile", x, repeats=tuple(n // max(1, own) for n, own in zip(shape, x.shape, strict=True)))
+
+
+def _first_elements(apply: Apply, shape: Shape, x: Value, _: Value, *, axis: int = -1, **attributes: Any) -> tuple[Value, ...]:
+    return apply("TopK", x, k=shape[axis], axis=axis, **attributes)
+
+
+def _filled(apply: Apply, shape: Shape, _: Value, *, value: Any = None) -> Value:
+    return apply.constant(
+        np.full(shape, np.float32(0) if value is None else value.item(), None if value is None else value.dtype)
+    )
+
+
+def _range(apply: Apply, shape: Shape, start: Value, _: Value, step: Value) -> Value:
+    return apply("Add", start, apply("Mul", apply.constant(np.arange(*shape), start.dtype), step))
+
+
+def _sliced(
+    apply: Apply, shape: Shape, x: Value, starts: Value, _: Value, axes: Value | None = None, steps: Value | None = None
+) -> Value:
+    count = starts.shape[0]
+    along = np.arange(count) if axes is None else _constant(apply, "axes", axes)
+    strides = np.ones(count, int) if steps is None else _constant(apply, "steps", steps)
+    for n, axis, step in zip(range(count), along % len(x.shape), strides, strict=True):
+        extent, start = x.shape[axis], _number(apply, starts, n)
+        start = apply("Where", apply("Less", start, _const(apply, 0)), apply("Add", start, _const(apply, extent)), start)
+        start = apply("Clip", start, min=0, max=extent if step > 0 else extent - 1)
+        x = _at(apply, x, axis, apply("Add", start, _const(apply, np.arange(shape[axis]) * step)))
+    return x
+
+
+def _padded(
+    apply: Apply,
+    shape: Shape,
+    x: Value,
+    pads: Value,
+    value: Value | None = None,
+    axes: Value | None = None,
+    *,
+    mode: str = "constant",
+) -> Value:
+    if mode != "constant":
+        raise ValueError(f"its pads must be constant where its mode is {mode}")
+    along = np.arange(len(x.shape)) if axes is None else _constant(apply, "axes", axes)
+    outside = apply.constant(0, x.dtype) if value is None else apply("Reshape", value, shape=())
+    for n, axis in enumerate(along % len(x.shape)):
+        place = apply("Sub", _const(apply, np.arange(shape[axis])), _number(apply, pads, n))
+        inside = apply("Equal", place, apply("Clip", place, min=0, max=x.shape[axis] - 1))
+        there = apply("Reshape", inside, shape=(-1, *(1,) * (len(x.shape) - 1 - axis)))
+        x = apply("Where", there, _at(apply, x, axis, place), outside)
+    return x
+
+
+def _at(apply: Apply, x: Value, axis: int, places: Value) -> Value:
+    """The elements at places along an axis, which are clamped to it."""
+    return apply("Gather", x, apply("Clip", places, min=0, max=x.shape[axis] - 1), axis=int(axis))
+
+
+def _number(apply: Apply, numbers: Value, n: int) -> Value:
+    """One of several integers, as int64."""
+    return apply("Cast", apply("Gather", numbers, _const(apply, n), axis=0), to="int64")
+
+
+def _const(apply: Apply, number: Any) -> Value:
+    return apply.constant(number, "int64")
+
+
+def _constant(apply: Apply, name: str, value: Value) -> np.ndarray:
+    """The integers of an operand that must be constant."""
+    if (array := apply.known(value)) is None:
+        raise ValueError(f"its {name}, `{value.name}`, must be constant")
+    return array.reshape(-1)
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "ConstantOfShape": _filled, "Expand": _expanded, "Pad": _padded, "Range": _range, "Reshape": _shaped, "Slice": _sliced,
+    "Tile": _tiled, "TopK": _first_elements,
+}  # fmt: skip
