@@ -156,9 +156,9 @@ class CPU:
         """Cycles to convert a vector of halves: two operations on vectors."""
         return 2 * self.vector_bits / self.core.vector_bits
 
-    def lane_sum_cycles(self, bits: int, sums: int = 1) -> float:
-        """Cycles to add up the lanes of one of `sums` vectors by halves, which are shuffled; the vectors wait together."""
-        return max(self.core.latency / sums, self.uops_per_vector) * log2(self.lanes(bits))
+    def lane_sum_cycles(self, bits: int) -> float:
+        """Cycles to add up the lanes of a vector in halves, each of which waits for the one before."""
+        return self.core.latency * log2(self.lanes(bits))
 
     def fma_cycles(self, bits: int) -> float:
         """Cycles of a multiply-add of one element, its factors in registers."""

@@ -71,7 +71,7 @@ def only_reduces(block: Block, l1: int) -> bool:
     return reduction.matches(block) and not reused(block, l1 if c is None and simple else 0) and (c is None or simple)
 
 
-ATTENTION = WholeNest(attention.NAME, attention.matches, attention.build)
+ATTENTION = WholeNest(attention.NAME, attention.packed, attention.build)
 CHAINS = WholeNest("fuse products", attention.chain, attention.build, several=True)
 ROWS = WholeNest("rows", lambda s, block: rowwise.matches(s, block, s.scheduled), rowwise.build)
 ELEMENTS = WholeNest("elementwise", lambda s, block: block if elementwise.matches(s.block(block)) else None, elementwise.build)

@@ -50,15 +50,22 @@ def matches(s: OpenSchedule, block: str) -> Attention | None:
     products = sorted({p for b in stages for p in s.get_producers(b)} - stages)
     made = [gemm.matches(find_block(s.func, p)) for p in products]
     found = [c for c in made if c is not None and _makes_rows(s, c, stages, processor)]
-    if any(SumOfProducts(dots).cycles(s, c.block) < gemm.cycles(c, processor, s.constants) for c in found):
-        return None  # columns of few rows are read once, so packed copies would not pay
     return Attention(found[0] if len(found) == 1 else None, weights, result)
+
+
+def packed(s: OpenSchedule, block: str) -> Attention | None:
+    """The attention that ends with `block`, if packed copies of its columns pay: those of few rows are read once."""
+    found = matches(s, block)
+    if found is None or (c := found.scores) is None:
+        return found
+    apart = SumOfProducts(dots).cycles(s, c.block) < gemm.cycles(c, s.target.machine, s.constants)
+    return None if apart else found
 
 
 def chain(s: OpenSchedule, block: str) -> Attention | None:
     """The attention, or the two products, that end with `block`. The second reads the result of the first, or elements made of
     it, by rows."""
-    if (found := matches(s, block)) is not None or (read := _left_operand(s, block)) is None:
+    if (found := packed(s, block)) is not None or (read := _left_operand(s, block)) is None:
         return found
     result, maker = read
     first = next((p for p in s.get_producers(maker) if epilogue(s, p) == maker), maker)

@@ -66,8 +66,7 @@ def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset
     )
     copies = few * steps * processor.transpose_cycles(c.bits) * (last_axis(small) != c.reduction[0].var.name)
     share = float(busiest(others * ceil(many / tile[0]), c.threads(processor)))
-    sums = results * processor.lane_sum_cycles(c.bits, t.rows * t.columns)
-    return share * (others * (overlapped(t.cycles, moved) + copies) + sums)
+    return share * (others * (overlapped(t.cycles, moved) + copies) + results * processor.lane_sum_cycles(c.bits))
 
 
 def tiles(c: Contraction, processor: CPU) -> RegisterTile:

@@ -83,7 +83,7 @@ def _dot_cycles(c: Contraction, columns: int, t: GemmTile, processor: CPU) -> fl
     for each block of rows: a line for each step, and a load and a store for each element."""
     tiles, steps, others = ceil(extent(c.rows[-1]) / t.mr), size(c.reduction), size((*c.batch, *c.rows[:-1], *c.columns[:-1]))
     step = processor.step_cycles(t.mr, t.mr + 1, 0)
-    dots = tiles * (ceil(steps / processor.lanes(c.bits)) * step + t.mr * processor.lane_sum_cycles(c.bits, t.mr))
+    dots = tiles * (ceil(steps / processor.lanes(c.bits)) * step + t.mr * processor.lane_sum_cycles(c.bits))
     nbytes = size((*c.columns, *c.reduction)) * c.bits // 8
     blocks, threads = ceil(tiles / t.mc), c.threads(processor)
     copies = blocks * steps * (processor.memory.row[processor.home(nbytes)] / columns + 1)

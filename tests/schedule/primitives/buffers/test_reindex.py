@@ -367,7 +367,7 @@ def test_refuses_an_unknown_scope(primitive):
     s = Checked(matmul())
     with s.refusal(f"""
         {primitive}('C', 0, 'locale', 'lambda i, j, k: (i, j)'): no storage scope is named 'locale'; did you mean local? \
-there are: global, shared, shared.dyn, warp, local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
+there are: global, shared, shared.dyn, shared.swizzled, warp, local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
     """):
         getattr(s, primitive)("C", 0, "locale", lambda i, j, k: (i, j))
 
