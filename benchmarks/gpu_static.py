@@ -177,19 +177,8 @@ def table(rows: list[KernelSigns]) -> str:
     names = ("program", "threads", "registers", "spilled", "stack", "shared", "blocks", "waves", "ways", "sectors", "product")
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for r in rows:
-        cells = (
-            r.program,
-            r.threads,
-            r.registers,
-            r.spills,
-            r.stack,
-            r.shared,
-            r.blocks,
-            f"{r.waves:.2f}",
-            r.ways,
-            r.sectors,
-            r.product,
-        )
+        numbers = (r.threads, r.registers, r.spills, r.stack, r.shared, r.blocks, f"{r.waves:.2f}", r.ways, r.sectors)
+        cells = (r.program, *numbers, r.product)
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 

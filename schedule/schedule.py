@@ -407,7 +407,7 @@ class Schedule:
 
         return self._look(f"get_block({name!r})", find)
 
-    get_sblock = get_block  # its name since TVM 0.23
+    get_sblock = get_block  # its name in newer versions of TVM
 
     def get(self, name: str) -> Block | For | PrimFunc:
         """The current block (with its regions) or loop of a name, or the function for "root": `s.get(loop).extent`."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from schedule.annotation_values import value_of
-from schedule.intrinsics import INSTRUCTION, WARPGROUP
+from schedule.intrinsics import is_grouped
 from schedule.machine import AMPERE_CAPABILITY, compute_capability
 from tir import dtypes
 from tir.arith.simplify import simplify
 from tir.ir.buffers import Load
 from tir.ir.expressions import Call, Const, Expr, Select, conjunction
 from tir.ir.functions import PrimFunc
-from tir.ir.nodes import annotation
 from tir.ir.statements import Allocate, Evaluate, For, If, Kind, Seq, Stmt, Store, seq
 from tir.memory import SHARED
 from tir.traverse import fresh, loads, loops, map_statements, names, rewrite, stores, substitute, walk_stmts, with_fresh_loops
@@ -86,7 +85,7 @@ def _ahead(loop: For, n: int, taken: set[str]) -> Stmt | None:
     commit, wait = Evaluate(Call(COMMIT, (), "int32")), Evaluate(Call(WAIT, (Const(n - 2),), "int32"))
     p = loop.var.with_(name=fresh(taken, f"{loop.name}_ahead"))
     steps = [seq(load(loop.var + (n - 1)), commit), *(at(s, loop.var % n) for s in rest)]
-    if any(str(annotation(x.annotations, INSTRUCTION, "")).startswith(WARPGROUP) for s in rest for x in loops(s)):
+    if any(is_grouped(x) for s in rest for x in loops(s)):
         steps = [*steps[1:], steps[0]]
     body: Stmt = seq(
         For(p, Const(n - 1, p.dtype), seq(load(p), commit), Kind.UNROLLED),

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from schedule.intrinsics import INSTRUCTION, WARPGROUP
+from schedule.intrinsics import INSTRUCTION, WARPGROUP, is_grouped
 from schedule.machine import AMPERE_CAPABILITY, HOPPER_CAPABILITY, compute_capability
 from tir import dtypes
 from tir.arith.bounds import ranges_of
@@ -124,9 +124,6 @@ PRODUCTS = {
 }  # fmt: skip
 
 
-GROUPED = tuple(f"{WARPGROUP}_m64n8k16_{types}" for types in ("f16_f32", "bf16_f32", "f16_f16"))
-
-
 @dataclass(frozen=True)
 class Held:
     """The layout of a buffer in scope `warp`, and its dimensions that are the rows and the columns of tiles; None for a buffer
@@ -177,7 +174,7 @@ class _WarpLowering:
 
     def run(self) -> Stmt:
         for s in walk_stmts(self.body):
-            if isinstance(s, For) and (name := annotation(s.annotations, INSTRUCTION)) in (*PRODUCTS, *GROUPED):
+            if isinstance(s, For) and ((name := annotation(s.annotations, INSTRUCTION)) in PRODUCTS or is_grouped(s)):
                 self.learn(s, PRODUCTS.get(name))
         self.spread()
         for n in walk(self.body):
@@ -577,7 +574,7 @@ def _need_rows(buffer: Buffer, address: tuple[Expr, ...], width: int, name: str)
 
 def _grouped(s: Stmt) -> bool:
     """True where a statement is a nest that holds a product of a warpgroup, and nothing else."""
-    return any(annotation(x.annotations, INSTRUCTION) in GROUPED for x in perfect_nest(s)[0])
+    return any(map(is_grouped, perfect_nest(s)[0]))
 
 
 def _call(op: str, *args: Expr) -> Stmt:

@@ -7,11 +7,14 @@ know, a node is written with that shape, or reads elements at computed places.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..ir import Value
+from ..sizes import length
+from .inputs import dimensions
 
 if TYPE_CHECKING:
     import onnx
@@ -29,21 +32,15 @@ def needs_shape(node: onnx.NodeProto, known: Container[str]) -> bool:
 
 
 def stated_shapes(graph: onnx.GraphProto, inputs: Sequence[Value]) -> dict[str, Shape]:
-    """The shapes of values that a file states, by name. Sizes that have a name are those of the inputs."""
-    lengths = {v.name: v.shape for v in inputs}
-    sizes = {
-        d.dim_param: lengths[i.name][n]
-        for i in graph.input
-        if i.name in lengths
-        for n, d in enumerate(i.type.tensor_type.shape.dim)
-        if d.dim_param
-    }
+    """The shapes of values that a file states, by name. Named sizes, and sums of these, are those of the inputs."""
+    known = {v.name: v.shape for v in inputs}
+    given = [(dimensions(i) or (), known[i.name]) for i in graph.input if i.name in known]
+    sizes = {str(d): n for names, shape in given for d, n in zip(names, shape, strict=False)}
     shapes: dict[str, Shape] = {}
     for info in (*graph.value_info, *graph.output):
-        tensor = info.type.tensor_type
-        extents = [d.dim_value if d.HasField("dim_value") else sizes.get(d.dim_param) for d in tensor.shape.dim]
-        if tensor.HasField("shape") and None not in extents:
-            shapes[info.name] = tuple(e for e in extents if e is not None)
+        with suppress(KeyError):  # a size of no input
+            if (stated := dimensions(info)) is not None:
+                shapes[info.name] = tuple(length(d, sizes) for d in stated)
     return shapes
 
 
@@ -75,9 +72,7 @@ def _first_elements(apply: Apply, shape: Shape, x: Value, _: Value, *, axis: int
 
 
 def _filled(apply: Apply, shape: Shape, _: Value, *, value: Any = None) -> Value:
-    return apply.constant(
-        np.full(shape, np.float32(0) if value is None else value.item(), None if value is None else value.dtype)
-    )
+    return apply.constant(np.zeros(shape, "float32") if value is None else np.full(shape, value.item(), value.dtype))
 
 
 def _range(apply: Apply, shape: Shape, start: Value, _: Value, step: Value) -> Value:
@@ -88,13 +83,13 @@ def _sliced(
     apply: Apply, shape: Shape, x: Value, starts: Value, _: Value, axes: Value | None = None, steps: Value | None = None
 ) -> Value:
     count = starts.shape[0]
-    along = np.arange(count) if axes is None else _constant(apply, "axes", axes)
-    strides = np.ones(count, int) if steps is None else _constant(apply, "steps", steps)
+    along = np.arange(count) if axes is None else _known(apply, "axes", axes)
+    strides = np.ones(count, int) if steps is None else _known(apply, "steps", steps)
     for n, axis, step in zip(range(count), along % len(x.shape), strides, strict=True):
         extent, start = x.shape[axis], _number(apply, starts, n)
-        start = apply("Where", apply("Less", start, _const(apply, 0)), apply("Add", start, _const(apply, extent)), start)
+        start = apply("Where", apply("Less", start, _integers(apply, 0)), apply("Add", start, _integers(apply, extent)), start)
         start = apply("Clip", start, min=0, max=extent if step > 0 else extent - 1)
-        x = _at(apply, x, axis, apply("Add", start, _const(apply, np.arange(shape[axis]) * step)))
+        x = _at(apply, x, axis, apply("Add", start, _integers(apply, np.arange(shape[axis]) * step)))
     return x
 
 
@@ -110,10 +105,10 @@ def _padded(
 ) -> Value:
     if mode != "constant":
         raise ValueError(f"its pads must be constant where its mode is {mode}")
-    along = np.arange(len(x.shape)) if axes is None else _constant(apply, "axes", axes)
+    along = np.arange(len(x.shape)) if axes is None else _known(apply, "axes", axes)
     outside = apply.constant(0, x.dtype) if value is None else apply("Reshape", value, shape=())
     for n, axis in enumerate(along % len(x.shape)):
-        place = apply("Sub", _const(apply, np.arange(shape[axis])), _number(apply, pads, n))
+        place = apply("Sub", _integers(apply, np.arange(shape[axis])), _number(apply, pads, n))
         inside = apply("Equal", place, apply("Clip", place, min=0, max=x.shape[axis] - 1))
         there = apply("Reshape", inside, shape=(-1, *(1,) * (len(x.shape) - 1 - axis)))
         x = apply("Where", there, _at(apply, x, axis, place), outside)
@@ -127,14 +122,14 @@ def _at(apply: Apply, x: Value, axis: int, places: Value) -> Value:
 
 def _number(apply: Apply, numbers: Value, n: int) -> Value:
     """One of several integers, as int64."""
-    return apply("Cast", apply("Gather", numbers, _const(apply, n), axis=0), to="int64")
+    return apply("Cast", apply("Gather", numbers, _integers(apply, n), axis=0), to="int64")
 
 
-def _const(apply: Apply, number: Any) -> Value:
-    return apply.constant(number, "int64")
+def _integers(apply: Apply, numbers: Any) -> Value:
+    return apply.constant(numbers, "int64")
 
 
-def _constant(apply: Apply, name: str, value: Value) -> np.ndarray:
+def _known(apply: Apply, name: str, value: Value) -> np.ndarray:
     """The integers of an operand that must be constant."""
     if (array := apply.known(value)) is None:
         raise ValueError(f"its {name}, `{value.name}`, must be constant")

@@ -9,7 +9,7 @@ from tir import dtypes
 
 from ..ir import GraphError
 from ..ops.narrow import NARROW
-from ..sizes import OpenInput, with_sizes
+from ..sizes import Dimension, OpenInput, with_sizes
 
 if TYPE_CHECKING:
     import onnx
@@ -32,10 +32,7 @@ def _stated(file: str, info: onnx.ValueInfoProto, shape: Sequence[int] | int | s
         raise GraphError(f"{file}: the input `{info.name}` is no tensor")
     tensor = info.type.tensor_type
     dtype = element_type(tensor.elem_type, f"{file}: the input `{info.name}`")
-    found: tuple[int | str, ...] | None = None
-    if tensor.HasField("shape"):
-        lengths = enumerate(tensor.shape.dim)
-        found = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or f"{info.name}.{n}" for n, d in lengths)
+    found = dimensions(info)
     given = None if shape is None or isinstance(shape, (int, str)) else tuple(map(int, shape))
     if given is not None and any(e < 0 for e in given):
         raise GraphError(f"{file}: the shape {list(given)} for the input `{info.name}` has a negative extent")
@@ -45,6 +42,14 @@ def _stated(file: str, info: onnx.ValueInfoProto, shape: Sequence[int] | int | s
             f"give it: shapes={{{info.name!r}: (...)}}, or in a shell --shape {info.name}=..."
         )
     return OpenInput(info.name, given if found is None else found, dtype)  # type: ignore[arg-type]
+
+
+def dimensions(info: onnx.ValueInfoProto) -> tuple[Dimension, ...] | None:
+    """The dimensions that a file states for a tensor, None where it states none. An open one without a name has the tensor's."""
+    tensor = info.type.tensor_type
+    lengths = enumerate(tensor.shape.dim)
+    named = (d.dim_value if d.HasField("dim_value") else d.dim_param or f"{info.name}.{n}" for n, d in lengths)
+    return tuple(named) if tensor.HasField("shape") else None
 
 
 def element_type(number: int | str, what: str) -> str:

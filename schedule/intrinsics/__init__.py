@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from tir.ir import PrimFunc
+from tir.ir import For, PrimFunc
+from tir.ir.nodes import annotation
 from tir.script import parse
 
 INSTRUCTION = "instruction"  # the key that annotates a loop whose nest is one instruction
 WARPGROUP = "wgmma"  # begins the names of the instructions of a warpgroup, four warps, which multiply while they go on
+
+
+def is_grouped(loop: For) -> bool:
+    """True for the loop of a warpgroup's product."""
+    return str(annotation(loop.annotations, INSTRUCTION, "")).startswith(WARPGROUP)
 
 
 def marked(template: str, instruction: str, **parts: object) -> tuple[PrimFunc, PrimFunc]:

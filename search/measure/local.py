@@ -279,7 +279,7 @@ class LocalMeasurer(Measurer):
             jobs = [self._ahead.pop(id(c)) if id(c) in self._ahead else self._job(c) for c in candidates]
             self._submitted.extend(jobs)
             self._builds.waiting.extend(job for job in jobs if not job.digest)
-            if not (self.spare and self._submitted[0].digest):
+            if not (self.spare and self._ready):
                 self._start(self._builds, self._workers)
 
     def results(self, timeout: float | None = None) -> Iterator[Measurement]:
@@ -307,20 +307,22 @@ class LocalMeasurer(Measurer):
     def _advance(self, deadline: float) -> None:
         """Wait for builds until `deadline` on the monotonic clock; without builds under way, run a candidate."""
         start, building = time.perf_counter(), self._builds.running
-        job = self._submitted[0] if self._submitted else None  # the next one to run
-        ready, beside = job is not None and job.digest != "", min(self.spare - self.choosing, len(self._workers) - 1)
-        grouped = bool(building) and not self.spare
-        if len(building) + sum(bool(j.digest) for j in self._submitted) < self._together if grouped else not ready:
+        beside = min(self.spare - self.choosing, len(self._workers) - 1)  # workers that may build while a kernel is timed
+        if building and not self.spare:
+            more = len(building) + sum(bool(job.digest) for job in self._submitted) < self._together
+        else:
+            more = not self._ready
+        if more:
             self._start(self._builds, self._workers)
-        if building and (job is None or not ready or len(building) > beside or job.worker in building):
+        if building and (not self._ready or len(building) > beside or self._submitted[0].worker in building):
             self._collect(deadline)
             self.build_seconds += time.perf_counter() - start
             return
-        if job is None:
+        if not self._submitted:
             self._submitted, self._again = self._again, self._submitted
             self._builds.waiting.extend(self._submitted)
             return
-        self._submitted.popleft()
+        job = self._submitted.popleft()
         if (known := self._results.get(job.digest)) is not None:
             copy = replace(known, candidate=job.candidate, duplicate=True, build_seconds=job.build_seconds)
             self._ended.append(copy)
@@ -336,6 +338,11 @@ class LocalMeasurer(Measurer):
             self._results[job.digest] = measurement
             self._ended.append(measurement)
             self._drop([job])
+
+    @property
+    def _ready(self) -> bool:
+        """True where the next candidate to run is built."""
+        return bool(self._submitted and self._submitted[0].digest)
 
     def _collect(self, until: float = float("inf")) -> None:
         """Wait for builds of submitted candidates; failures become results."""

@@ -69,16 +69,18 @@ def test_without_a_stated_shape_the_refusal_says_so(case):
         load_onnx(file(case, stated=False)[0])
 
 
-def test_a_stated_size_has_a_name():
-    """Slices of an open batch, from a computed place on."""
+@pytest.mark.parametrize(("size", "known"), [("n", {"n": 5}), ("n + m", {"n": 3, "m": 2})])
+def test_a_stated_size_has_a_name(size, known):
+    """Slices of rows of an open size, or of a sum of two, from a computed place on."""
     nodes = [helper.make_node("Slice", ["x", "first", "last", "axes"], ["y"])]
-    inputs = {"x": (1, ("n", 7)), "first": np.array([2]), "last": np.array([5])}
+    places = {"first": np.array([2]), "last": np.array([5])}
+    inputs = {"x": (1, (size, 7)), **{name: (1, (name,)) for name in known}, **places}
     proto = model(nodes, inputs, ["y"], {"axes": np.array([1])})
-    proto.graph.value_info.append(helper.make_tensor_value_info("y", 1, ("n", 3)))
-    x = np.arange(35, dtype="float32").reshape(5, 7)
-    compiled = tir.compile(load_onnx(proto, {"n": 5}))
+    proto.graph.value_info.append(helper.make_tensor_value_info("y", 1, (size, 3)))
+    x, others = np.arange(35, dtype="float32").reshape(5, 7), [np.zeros(n, "float32") for n in known.values()]
+    compiled = tir.compile(load_onnx(proto, known))
     for first in (-6, 0, 2, 4):
-        close(compiled(x, np.array([first]), np.array([0]))[0], x[:, first % 7 :][:, :3], 0)
+        close(compiled(x, *others, np.array([first]), np.array([0]))[0], x[:, first % 7 :][:, :3], 0)
 
 
 def test_computed_pads_may_be_negative():

@@ -29,7 +29,7 @@ _found = lazy_names(__name__, {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("tirx", "s_tir"):  # what TVM calls the namespace since 0.22
+    if name in ("tirx", "s_tir"):  # what newer versions of TVM call it
         return import_module(f"{__name__}.tir")
     if name == "relax":  # of an AttributeError, `from ... import` would drop the message
         what = "of a module, it reads the functions under @T.prim_func; take out those under @R.function, and R from the import"

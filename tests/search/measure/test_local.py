@@ -81,6 +81,13 @@ def test_spare_cores_build_the_next_while_one_runs(measurer, monkeypatch, spare,
     assert found == {1e-3 * n: "ok" for n in range(1, 9)} and set(building) == beside
 
 
+def test_nothing_may_be_submitted(task, fake_builder):
+    with LocalMeasurer(task, workers=2, builder=fake_builder, limits=QUICK) as measurer:
+        for measurer.spare in (0, 1):
+            measurer.submit([])
+            assert not list(measurer.results())
+
+
 def test_threads_that_build_ahead_and_submit_take_turns(measurer):
     measurer.prepare_data()
     ahead = [[candidate(sleep=(10 * n + k) * 1e-3) for k in range(1, 4)] for n in range(3)]
