@@ -92,7 +92,7 @@ def openvino_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tuple[
 
 
 def torch_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tuple[Call, dict[str, Any], Any]:
-    """The module that was exported, as it is."""
+    """The module that was exported, as it is, or converted to bfloat16."""
     import torch
 
     from .torch_networks import build
@@ -101,10 +101,13 @@ def torch_call(file: Path, inputs: Arrays, threads: int, kind: str) -> tuple[Cal
     torch.set_grad_enabled(False)
     seconds, (module, _) = timed(lambda: build(file.name.split(".")[0]))
     given = [torch.from_numpy(a) for a in inputs]
+    if kind == "bfloat16":
+        module, given = module.to(torch.bfloat16), [x.to(torch.bfloat16) if x.is_floating_point() else x for x in given]
 
     def call() -> Arrays:
         found = module(*given)
-        return [x.numpy() for x in (found if isinstance(found, tuple) else (found,))]
+        found = found if isinstance(found, tuple) else (found,)
+        return [(x.float() if x.dtype == torch.bfloat16 else x).numpy() for x in found]
 
     return call, {"build_s": seconds}, None
 
