@@ -26,8 +26,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from schedule.buffer_annotations import without_stale_annotations
 from schedule.primitive import loops_on
 from schedule.rewriting.edits import edited, unstated, without_buffers
 from tir.analysis.write_before_read import writes_before_reads
@@ -38,12 +38,10 @@ from tir.ir.blocks import Axis, Block, Iter
 from tir.ir.buffers import Buffer, buffer_nbytes
 from tir.ir.expressions import Const, Expr, Var, conjuncts
 from tir.ir.functions import PrimFunc
-from tir.ir.nodes import annotated, annotation
 from tir.ir.statements import Evaluate, For, If, Kind, Let, Seq, Stmt, Store, seq
 from tir.traverse import blocks, fresh, loads, move_accesses, names, rewrite_statements, stores, substitute, variables, walk_stmts
 
 from .passes.free_variables import accessed_buffers
-from .passes.memory_hints import NON_TEMPORAL, PREFETCH, prefetches
 
 MAX_GROWTH = 8  # bytes prepared for a byte of constants, at most: Winograd's F(6x6, 3x3) takes 64 / 9
 
@@ -95,8 +93,8 @@ def split_constants(func: PrimFunc) -> tuple[PrimFunc | None, PrimFunc]:
     params = [p for p in func.params if p.name not in known or p.name in kept]
     written = {s.buffer.name for s in stores(main.body)}
     first = next((n for n, p in enumerate(params) if p.name in written), len(params))
-    body = _without_hints(main.body, {*known, *made})
-    return prepare, main.with_(params=(*params[:first], *results, *params[first:]), body=body, attrs=attrs)
+    main = main.with_(params=(*params[:first], *results, *params[first:]), attrs=attrs)
+    return prepare, without_stale_annotations(func, main)
 
 
 def prepared_statements(func: PrimFunc) -> list[Stmt]:
@@ -301,25 +299,3 @@ def _in_loops(part: Stmt, around: Sequence[For | If], taken: set[str]) -> Stmt:
         var = s.var.with_(name=fresh(taken, s.name))
         part = For(var, s.extent, substitute(part, {s.name: var}))
     return part
-
-
-def _without_hints(body: Stmt, moved: set[str]) -> Stmt:
-    """`body` without hints to moved buffers that the annotated statement no longer accesses."""
-
-    def visit(s: Stmt) -> Stmt:
-        if not isinstance(s, For | Block):
-            return s
-        changes: dict[str, Any] = {}
-        if isinstance(s, For) and any(n in moved and n not in accessed_buffers(s) for n, _ in prefetches(s)):
-            changes[PREFETCH] = [list(x) for x in prefetches(s) if x[0] not in moved or x[0] in accessed_buffers(s)]
-        value = annotation(s.annotations, NON_TEMPORAL, ())
-        named = [value] if isinstance(value, str) else value
-        written = {x.buffer.name for x in stores(s)}
-        if any(n in moved and n not in written for n in named):
-            changes[NON_TEMPORAL] = [n for n in named if n not in moved or n in written]
-        annotations = s.annotations
-        for key, kept in changes.items():
-            annotations = annotated(annotations, key, kept)
-        return s.with_(annotations=annotations)
-
-    return rewrite_statements(body, visit)

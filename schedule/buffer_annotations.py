@@ -18,8 +18,8 @@ def without_stale_annotations(old: PrimFunc, new: PrimFunc) -> PrimFunc:
 
     An annotation that named an unknown buffer before the step stays, so that the build can report it.
     """
-    stale = {(place, key, buffer) for place, key, buffer, found in _named_buffers(new) if not found}
-    sound = {(key, buffer) for _, key, buffer, found in _named_buffers(old) if found} if stale else set()
+    stale = {(s.name, key, buffer) for s, key, buffer, accessed in named_buffers(new) if buffer not in accessed}
+    sound = {(key, buffer) for _, key, buffer, accessed in named_buffers(old) if buffer in accessed} if stale else set()
     dropped = {entry for entry in stale if entry[1:] in sound}
     return (
         rewrite_statements(new, lambda s: _without_buffers(s, dropped) if isinstance(s, For | Block) else s) if dropped else new
@@ -36,14 +36,14 @@ def _without_buffers(s: For | Block, dropped: set[tuple[str, str, str]]) -> Stmt
     return s
 
 
-def _named_buffers(func: PrimFunc) -> Iterator[tuple[str, str, str, bool]]:
-    """The buffers in annotations: the loop or block, the key, the buffer, and True if it is accessed below."""
+def named_buffers(func: PrimFunc) -> Iterator[tuple[For | Block, str, str, set[str]]]:
+    """The buffers in annotations: the loop or block, the key, the buffer, and those that are accessed below as the key says."""
     for s in walk_stmts(func.body) if _is_annotated(func.body) else ():
         if isinstance(s, For | Block) and s.annotations:
             for key, kinds in ACCESSES_BY_KEY.items():
                 if (value := annotation(s.annotations, key)) is not None:
                     accessed = {n.buffer.name for n in walk(s) if isinstance(n, Load | Store) and isinstance(n, kinds)}
-                    yield from ((s.name, key, buffer, buffer in accessed) for buffer in _buffer_names(value))
+                    yield from ((s, key, buffer, accessed) for buffer in _buffer_names(value))
 
 
 @memoized

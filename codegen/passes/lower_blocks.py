@@ -35,7 +35,7 @@ from tir.traverse import (
     walk_stmts,
 )
 
-from .memory_hints import NON_TEMPORAL, check_prefetches, streamed_buffers
+from .memory_hints import NON_TEMPORAL, streamed_buffers
 
 MAX_CASES = 64  # iterations, usually lanes (a register has up to 64), over which the maximum of an extent is written out
 ALIGNED = "storage_align"  # the attribute with the strides of buffers
@@ -53,7 +53,6 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
     `promote_registers` makes have constant indices. Raises ValueError for invalid annotations about memory.
     """
     bypassing = streamed_buffers(func)
-    check_prefetches(func)
     placed = {n.name: n.with_(scope="local") for n in walk(func) if type(n) is Buffer and n.scope == "register"}
     if placed:
         func = replace_buffers(func, placed)

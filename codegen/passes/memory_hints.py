@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from schedule.annotation_values import value_of
-from tir.ir import Block, For, PrimFunc
-from tir.traverse import stored_names, walk
-
-from .free_variables import accessed_buffers
+from schedule.buffer_annotations import ACCESSES_BY_KEY, named_buffers
+from tir.ir import Block, For, Load, PrimFunc
+from tir.traverse import walk_stmts
 
 NON_TEMPORAL = "non_temporal"  # an annotation of loops and blocks; once they are lowered, an attribute of the function
 PREFETCH = "prefetch"
@@ -19,19 +17,20 @@ IN_ORDER = "in_order"  # an annotation of unrolled loops: a copy loads its own e
 def streamed_buffers(func: PrimFunc) -> tuple[str, ...]:
     """The buffers that a loop or block names by `non_temporal: "C"` or `["C", "D"]`.
 
-    Raises ValueError if the value is no name or list of names, or names a buffer that is not written there.
+    Raises ValueError if an annotation about memory has another form, or names a buffer that is not accessed there.
     """
+    for s in walk_stmts(func.body):
+        if isinstance(s, For | Block):
+            for key in ACCESSES_BY_KEY:
+                value_of(s, key, None)
     found: dict[str, None] = {}
-    for s in walk(func.body):
-        if isinstance(s, For | Block) and (value := value_of(s, NON_TEMPORAL, None)) is not None:
-            names = [value] if isinstance(value, str) else value
-            written = stored_names(s)
-            for name in names:
-                if name not in written:
-                    raise ValueError(
-                        f"{_where(s)}: {NON_TEMPORAL} names `{name}`, which is not written there; {_listing(written)} is"
-                    )
-                found[name] = None
+    for s, key, buffer, accessed in named_buffers(func):
+        if buffer not in accessed:
+            done, known = "accessed" if Load in ACCESSES_BY_KEY[key] else "written", ", ".join(f"`{n}`" for n in sorted(accessed))
+            where = f"{'loop' if isinstance(s, For) else 'block'} `{s.name}`"
+            raise ValueError(f"{where}: {key} names `{buffer}`, which is not {done} there; {known or 'nothing'} is")
+        if key == NON_TEMPORAL:
+            found[buffer] = None
     return tuple(found)
 
 
@@ -49,21 +48,3 @@ def with_steps(loop: For, count: int) -> tuple[tuple[str, Any], ...]:
     """The annotations of a loop once `count` iterations are one: prefetch distances are divided by `count`."""
     ahead = [[name, max(1, distance // count)] for name, distance in prefetches(loop)]
     return tuple((key, ahead if key == PREFETCH else value) for key, value in loop.annotations)
-
-
-def check_prefetches(func: PrimFunc) -> None:
-    """Raise ValueError if a `prefetch` is malformed or names a buffer that its loop does not access."""
-    for s in walk(func.body):
-        if isinstance(s, For):
-            for name, _ in prefetches(s):
-                if name not in accessed_buffers(s.body):
-                    known = _listing(accessed_buffers(s.body))
-                    raise ValueError(f"{_where(s)}: {PREFETCH} names `{name}`, which is not accessed there; {known} is")
-
-
-def _where(s: For | Block) -> str:
-    return f"{'loop' if isinstance(s, For) else 'block'} `{s.name}`"
-
-
-def _listing(names: Iterable[str]) -> str:
-    return ", ".join(f"`{n}`" for n in sorted(names)) or "nothing"
