@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from .export import ExportError
     from .processor import UnsupportedProcessor
     from .report import Report
-    from .runtime.kernel import ArgumentError, Kernel
+    from .runtime.arguments import ArgumentError
+    from .runtime.kernel import Kernel
     from .runtime.openmp import NoOpenMP
     from .runtime.timing import Timing
     from .target import Target
@@ -29,8 +30,9 @@ __all__ = [
 _NAMES = {
     **dict.fromkeys(("BACKENDS", "Backend", "backend"), ".backend"),
     **dict.fromkeys(("build", "dump", "lower", "pass_names", "stage_names"), ".build"),
-    **dict.fromkeys(("ArgumentError", "Kernel"), ".runtime.kernel"),
+    "ArgumentError": ".runtime.arguments",
     "ExportError": ".export",
+    "Kernel": ".runtime.kernel",
     "NoOpenMP": ".runtime.openmp",
     "ObjectCache": ".cache",
     "Report": ".report",

@@ -23,8 +23,7 @@ from tir import te
 
 from . import machine_record
 from .backend import backend
-from .build import build
-from .peak import peak_flops
+from .peak import built, in_registers, peak_flops
 from .processor import host_caches, host_cores, host_name, host_processor
 from .runtime.kernel import Kernel
 from .runtime.timing import seconds_of
@@ -135,9 +134,7 @@ def _regions(threads: int, count: int) -> Callable[[], None]:
     _, thread, lane = s.get_loops("zeros")
     s.vectorize(lane)
     s.parallel(thread)
-    kernel = build(s.func, Target("llvm", num_cores=threads))
-    assert isinstance(kernel, Kernel)
-    return kernel.bind(np.empty((count, threads, floats), "float32"))
+    return built(s, Target("llvm", num_cores=threads)).bind(np.empty((count, threads, floats), "float32"))
 
 
 def _walks(target: Target, nbytes: Sequence[int]) -> dict[tuple[str, int], tuple[Callable[[], None], float]]:
@@ -169,7 +166,7 @@ def _walk(columns: int, target: Target) -> Kernel:
     lanes = target.lanes(32)
     panel, vector, lane = s.split(panel, [None, max(1, PANEL_BYTES // 4 // lanes), min(lanes, PANEL_BYTES // 4)])
     s.reorder(panel, step, vector, lane)
-    return _in_registers(s, step, [vector], lane, target)
+    return in_registers(s, step, [vector], lane, target)
 
 
 def _reading(streams: int, width: int, target: Target) -> Kernel:
@@ -180,18 +177,7 @@ def _reading(streams: int, width: int, target: Target) -> Kernel:
     part, column, step = s.get_loops("S")
     vector, lane = s.split(column, [None, min(width, target.lanes(32))])
     s.reorder(step, part, vector, lane)
-    return _in_registers(s, step, [part, vector], lane, target)
-
-
-def _in_registers(s: Schedule, step: str, unrolled: Sequence[str], lane: str, target: Target) -> Kernel:
-    """The kernel of sums S, which stay in registers while `step` runs: of vectors of lanes, and of unrolled loops of these."""
-    for loop in unrolled:
-        s.unroll(loop)
-    s.vectorize(lane)
-    s.decompose_reduction("S", step)
-    kernel = build(s.func, target)
-    assert isinstance(kernel, Kernel)
-    return kernel
+    return in_registers(s, step, [part, vector], lane, target)
 
 
 def _seconds(call: Callable[[], None]) -> float:

@@ -4,7 +4,7 @@ copies in memory by stores that bypass the caches. Both are ordinary kernels."""
 from __future__ import annotations
 
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -97,10 +97,16 @@ def _multiply_adds(target: Target, chains: int, lanes: int, dtype: str) -> Kerne
     thread, chain, lane, step = s.get_loops("S")
     s.parallel(thread)
     s.reorder(step, chain, lane)
-    s.unroll(chain)
+    return in_registers(s, step, [chain], lane, target)
+
+
+def in_registers(s: Schedule, step: str, unrolled: Sequence[str], lane: str, target: Target) -> Kernel:
+    """The kernel of sums S, which stay in registers while `step` runs: of vectors of lanes, and of unrolled loops of these."""
+    for loop in unrolled:
+        s.unroll(loop)
     s.vectorize(lane)
     s.decompose_reduction("S", step)
-    return _built(s, target)
+    return built(s, target)
 
 
 def _step_bytes(target: Target) -> int:
@@ -124,10 +130,10 @@ def _copy_kernel(n: int, target: Target) -> Kernel:
     s.annotate(thread, NON_TEMPORAL, "B")
     s.unroll(vector)
     s.vectorize(lane)
-    return _built(s, target)
+    return built(s, target)
 
 
-def _built(s: Schedule, target: Target) -> Kernel:
+def built(s: Schedule, target: Target) -> Kernel:
     kernel = build(s.func, target)
     assert isinstance(kernel, Kernel), "the target is a processor"
     return kernel

@@ -242,6 +242,13 @@ class Event:
         return float(call("cuEventElapsedTime", other._event, self._event)) * 1e-3
 
 
+def _follow(stream: int, other: int) -> None:
+    """Have the later work of a stream wait for the work of another so far."""
+    written = Event()
+    written.record(other)
+    written.block(stream)
+
+
 class Captured:
     """The CUDA graph of some launches, functions of a stream."""
 
@@ -316,9 +323,7 @@ class DeviceArray:
         """A capsule of DLPack; the consumer's stream, the legacy one by default, waits for the stream that writes the array."""
         if stream != -1 and (stream or LEGACY_STREAM) != (self.stream or LEGACY_STREAM):
             with current_context():
-                written = Event()
-                written.record(self.stream)
-                written.block(stream or LEGACY_STREAM)
+                _follow(stream or LEGACY_STREAM, self.stream)
         return capsule(self, self.pointer, self.shape, self.element, ON_DEVICE[0])
 
 
@@ -361,9 +366,7 @@ def array_description(a: Any, stream: int | None = None) -> tuple[int, tuple[int
         shape, strides = tuple(interface["shape"]), interface.get("strides")
         whole = strides is None or is_row_major(shape, strides, dtype.itemsize)
         if stream is not None and (made := interface.get("stream")) and made != (stream or LEGACY_STREAM):
-            written = Event()
-            written.record(made)
-            written.block(stream)
+            _follow(stream, made)
         return int(interface["data"][0] or 0), shape, dtype.name, whole, a
     if not hasattr(a, "__dlpack__"):
         raise TypeError(f"must be on the device, with DLPack or __cuda_array_interface__, got {type(a).__name__}")

@@ -19,7 +19,7 @@ from tir.empty import written_names
 from tir.ir import Buffer, PrimFunc
 from tir.script.outline import signature_text
 
-from ..runtime.arguments import ArgumentError, argument_words
+from ..runtime.arguments import argument_words
 from ..runtime.signature import LibraryOfOne
 from ..runtime.timing import Timing, sampled
 from .banks import excess_sectors, ways
@@ -150,10 +150,7 @@ class CudaKernel(LibraryOfOne):
         return steps
 
     def _address(self, alive: list[Any], stream: int, p: Buffer, a: Any, wanted: tuple[int, ...]) -> int:
-        try:
-            address = checked_address(p, a, wanted, alive, stream)
-        except TypeError as error:
-            raise ArgumentError(f"{self.func.name}: {p.name} {error}") from None
+        address = checked_address(p, a, wanted, alive, stream)
         if p.name in self._written and isinstance(a, DeviceArray):
             a.stream = stream
         return address

@@ -175,6 +175,12 @@ def _scaled_avx512(b: Body, p: Value, n: Value) -> Value | None:
     return b.invoke(name, p.type, p.lanes, p, n, Value("poison", p.type, p.lanes), mask, *rounding)
 
 
+def _nearest(fmt: Format, x: Value, addend: int) -> tuple[Value, Value]:
+    """n + fmt.magic(addend) for the whole number n next to x, and x - n."""
+    t = x + fmt.magic(addend)
+    return t, x - (t - fmt.magic(addend))
+
+
 def _power_of_two(b: Body, fmt: Format, t: Value) -> Value:
     """2^n for a normal result, where `t` is n + fmt.magic(bias)."""
     return b.bitcast(b.bitcast(t, fmt.integer) << fmt.mantissa, fmt.scalar)
@@ -272,9 +278,7 @@ def _capped_exp(b: Body, fmt: Format, x: Value) -> Value:
 
 def _exp2(b: Body, fmt: Format, x: Value) -> Value:
     low, high = fmt.exp_range
-    t = b.at_least(b.at_most(x, high * LOG2E), low * LOG2E)
-    t, r = t + fmt.magic(2 * fmt.bias), t
-    r = r - (t - fmt.magic(2 * fmt.bias))
+    t, r = _nearest(fmt, b.at_least(b.at_most(x, high * LOG2E), low * LOG2E), 2 * fmt.bias)
     table = COEFFICIENTS["pow_exp2" if fmt.dtype == "float32" else "exp2", fmt.dtype]
     return _scaled(b, fmt, b.polynomial((1.0, *table), r), t)
 
@@ -323,9 +327,7 @@ def _erf(b: Body, fmt: Format, x: Value) -> Value:
     a = b.at_most(b.intrinsic("fabs", x), fmt.erf_end)
     near = b.fma(a, b.polynomial(COEFFICIENTS["erf_near", fmt.dtype], a * a), a)
     # far = 1 - 2^g with g = log2(erfc(a)) = n + r
-    g = b.polynomial(COEFFICIENTS["erf_far", fmt.dtype], a)
-    t = g + fmt.magic(fmt.bias)
-    r = g - (t - fmt.magic(fmt.bias))
+    t, r = _nearest(fmt, b.polynomial(COEFFICIENTS["erf_far", fmt.dtype], a), fmt.bias)
     p = b.polynomial((1.0, *COEFFICIENTS["exp2", fmt.dtype]), r)
     far = b.fma(-p, _power_of_two(b, fmt, t), 1.0)
     return b.intrinsic("copysign", b.select(b.compare("olt", a, fmt.erf_split), near, far), x)
@@ -357,9 +359,7 @@ def _pow_float32(b: Body, fmt: Format, a: Value, y: Value) -> Value:
     m, e = _split_normal(b, wide, b.convert("fpext", a, wide.scalar))
     f = m - 1.0
     log2 = b.fma(f, b.polynomial(COEFFICIENTS["pow_log2", "float32"], f), e)
-    exponent = b.at_least(b.at_most(b.convert("fpext", y, wide.scalar) * log2, 200.0), -200.0)
-    t = exponent + wide.magic(wide.bias)
-    r = exponent - (t - wide.magic(wide.bias))
+    t, r = _nearest(wide, b.at_least(b.at_most(b.convert("fpext", y, wide.scalar) * log2, 200.0), -200.0), wide.bias)
     p = b.polynomial((1.0, *COEFFICIENTS["pow_exp2", "float32"]), r)
     return b.convert("fptrunc", p * _power_of_two(b, wide, t), fmt.scalar)
 
@@ -393,9 +393,8 @@ def _pow_float64(b: Body, fmt: Format, a: Value, y: Value) -> Value:
     in_range = b.compare("olt", b.intrinsic("fabs", exponent), 1100.0)
     exponent = b.at_least(b.at_most(exponent, 1100.0), -1100.0)
     rest = b.select(in_range, rest, 0.0)
-    t = exponent + fmt.magic(2 * fmt.bias)
-    r = exponent - (t - fmt.magic(2 * fmt.bias)) + rest
-    return _scaled(b, fmt, b.polynomial((1.0, *COEFFICIENTS["exp2", "float64"]), r), t)
+    t, r = _nearest(fmt, exponent, 2 * fmt.bias)
+    return _scaled(b, fmt, b.polynomial((1.0, *COEFFICIENTS["exp2", "float64"]), r + rest), t)
 
 
 def _rsqrt(b: Body, fmt: Format, x: Value) -> Value:
@@ -443,8 +442,8 @@ def _floordiv(b: Body, fmt: Format, x: Value, y: Value) -> Value:
     return b.select(b.compare("oeq", y, 0.0), ratio, found)
 
 
-def _intrinsic(name: str) -> Callable[[Body, Format, Value], Value]:
-    return lambda b, fmt, x: b.intrinsic(name, x)
+def _intrinsic(name: str) -> Callable[..., Value]:
+    return lambda b, fmt, *x: b.intrinsic(name, *x)
 
 
 def _of_library(name: str) -> Callable[..., Value]:
@@ -477,15 +476,9 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "erf": _erf,
     "sigmoid": _sigmoid,
     "pow": _pow,
-    "sqrt": _intrinsic("sqrt"),
     "rsqrt": _rsqrt,
     "abs": _intrinsic("fabs"),
-    "floor": _intrinsic("floor"),
-    "ceil": _intrinsic("ceil"),
-    "nearbyint": _intrinsic("nearbyint"),
-    "round": _intrinsic("round"),
-    "trunc": _intrinsic("trunc"),
-    "copysign": lambda b, fmt, x, y: b.intrinsic("copysign", x, y),
+    **{name: _intrinsic(name) for name in ("sqrt", "floor", "ceil", "nearbyint", "round", "trunc", "copysign")},
     **{name: _of_library(name) for name in LIBRARY},
     "fmod": _fmod,  # which calls it where quotients are large
 }

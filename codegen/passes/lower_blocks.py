@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 
+from schedule.legality.dataflow import used_buffers
 from tir.arith.bounds import bounds, ranges_of
 from tir.arith.injectivity import counts_once
 from tir.arith.simplify import simplify
@@ -28,7 +29,6 @@ from tir.traverse import (
     rewrite,
     rewrite_statements,
     stored_names,
-    stores,
     substitute,
     variables,
     walk,
@@ -100,7 +100,7 @@ class _Lowering:
 
     def flat(self, block: Block) -> Stmt:
         """The block's body under its predicate, without init and allocations."""
-        written = _written_buffers(block)
+        written = list(used_buffers(block, written=True))  # as `storage_align` numbers them
         for entry in annotation(block.annotations, "buffer_dim_align", ()):
             match entry:
                 case [int(number), *rule] if 0 <= number < len(written):
@@ -194,10 +194,3 @@ def _most(extent: Expr, loop: For, buffer: Buffer) -> Expr:
             f"much memory they need together; give `{buffer.name}` a shape that does not depend on the loop"
         )
     return reduce(lambda a, b: simplify(Binary("max", a, b)), (substitute(extent, {loop.name: Const(n)}) for n in range(count)))
-
-
-def _written_buffers(block: Block) -> list[str]:
-    """The buffers that a block writes, in order."""
-    if block.writes is not None:
-        return [r.buffer.name for r in block.writes]
-    return list(dict.fromkeys(s.buffer.name for part in (block.init, block.body) if part is not None for s in stores(part)))

@@ -15,6 +15,7 @@ from tir.traverse import fresh, loads, map_statements, names, stores, substitute
 from .free_variables import accessed_buffers
 from .gpu_kernels import (
     AXES,
+    GRID_LIMITS,
     RESIDENT,
     TOGETHER,
     GPUError,
@@ -27,7 +28,6 @@ from .gpu_kernels import (
 )
 
 MAX_THREADS_Z = 64  # threads of a block along axis z (CUDA C++ programming guide, technical specifications, as the next)
-MAX_BLOCKS_YZ = 65535  # blocks of a grid along axes y and z
 
 
 def unify_thread_binding(func: PrimFunc, target) -> PrimFunc:
@@ -107,8 +107,8 @@ def _unified(name: str, s: Stmt, axes: dict[str, Var]) -> Stmt:
     grid = {axis: extents.get(axis, [Const(1)])[0] for axis in axes_of("blockIdx")}
     _need_valid_block(name, extents)
     for axis, blocks in list(grid.items())[1:]:
-        if isinstance(blocks, Const) and blocks.value > MAX_BLOCKS_YZ:
-            raise GPUError(f"{name}: {blocks.value} blocks of axis {axis[-1]} are more than {MAX_BLOCKS_YZ}; "
+        if isinstance(blocks, Const) and blocks.value > (most := GRID_LIMITS[axis[-1]]):
+            raise GPUError(f"{name}: {blocks.value} blocks of axis {axis[-1]} are more than {most}; "
                            "bind a smaller loop, or blockIdx.x")  # fmt: skip
     body = substitute(body, {axes[axis]: Const(0) for axis, blocks in grid.items() if blocks.is_one})
     attrs = ((RESIDENT, max(resident)),) if max(resident) > 1 else ()

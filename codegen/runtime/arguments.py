@@ -21,8 +21,8 @@ AddressOf = Callable[[Buffer, Any, tuple[int, ...]], int]
 def argument_words(func: PrimFunc, written: Set[str], arrays: Sequence[Any], address: AddressOf) -> dict[str, int]:
     """The arguments as machine words by parameter name, in order: sizes, and addresses of arrays.
 
-    `address(parameter, array, shape)` gives the address of an array that fits a buffer of that shape; `written` are the buffers
-    that may share no memory with another. Raises ArgumentError, as `address` does.
+    `address(parameter, array, shape)` gives the address of an array that fits a buffer of that shape, or raises TypeError;
+    `written` are the buffers that may share no memory with another. Raises ArgumentError.
     """
     name, params = func.name, func.params
     if len(arrays) != len(params):
@@ -45,7 +45,10 @@ def argument_words(func: PrimFunc, written: Set[str], arrays: Sequence[Any], add
             words[p.name] = int(a)
             continue
         shape = _shape(name, p, sizes)
-        start = words[p.name] = address(p, a, shape)
+        try:
+            start = words[p.name] = address(p, a, shape)
+        except TypeError as error:
+            raise ArgumentError(f"{name}: {p.name} {error}") from None
         end = start + prod(shape) * dtypes.nbytes(p.dtype)
         for other_start, other_end, other in spans:
             if start < other_end and other_start < end and {other, p.name} & written:

@@ -21,7 +21,7 @@ from tir.ir import Buffer, For, Kind, PrimFunc, Stmt, Store, buffer_nbytes, cons
 from tir.script.outline import signature_text
 from tir.traverse import substatements
 
-from .arguments import ArgumentError, argument_words
+from .arguments import argument_words
 from .faults import failure
 from .memory import DECLINED, address, aligned_memory, maker, new_array
 from .signature import LibraryOfOne
@@ -225,23 +225,19 @@ class Kernel(LibraryOfOne):
         return found.array
 
     def _address(self, p: Buffer, a: Any, shape: tuple[int, ...]) -> int:
-        name = self.func.name
-        try:
-            found = host_array(a)
-            if found is None:
-                hint = "; np.asarray makes one" if isinstance(a, (int, float, list, tuple, np.generic, memoryview)) else ""
-                raise TypeError(f"must be an array, got {type(a).__name__}{hint}")
-            refuse_other(found, p.dtype, shape)
-            array = found.array
-            if not array.flags.c_contiguous:
-                raise TypeError(f"must be C-contiguous, got strides {array.strides}; use np.ascontiguousarray")
-            if p.name in self._written:
-                refuse_written(found, a)
-            begin = address(array)
-            if begin % dtypes.nbytes(p.dtype):
-                raise TypeError(f"must be aligned to its {dtypes.nbytes(p.dtype)}-byte elements, address {begin:#x}")
-        except TypeError as error:
-            raise ArgumentError(f"{name}: {p.name} {error}") from None
+        found = host_array(a)
+        if found is None:
+            hint = "; np.asarray makes one" if isinstance(a, (int, float, list, tuple, np.generic, memoryview)) else ""
+            raise TypeError(f"must be an array, got {type(a).__name__}{hint}")
+        refuse_other(found, p.dtype, shape)
+        array = found.array
+        if not array.flags.c_contiguous:
+            raise TypeError(f"must be C-contiguous, got strides {array.strides}; use np.ascontiguousarray")
+        if p.name in self._written:
+            refuse_written(found, a)
+        begin = address(array)
+        if begin % dtypes.nbytes(p.dtype):
+            raise TypeError(f"must be aligned to its {dtypes.nbytes(p.dtype)}-byte elements, address {begin:#x}")
         return begin
 
 

@@ -190,7 +190,7 @@ def tensors(target: str, timeout: float = 120.0) -> str:
 def _tensors(pipe: Connection, target: str) -> None:
     import torch
 
-    from codegen.runtime.kernel import ArgumentError
+    from codegen.runtime.arguments import ArgumentError
     from tir import te
 
     stream, problems = torch.cuda.Stream(), []

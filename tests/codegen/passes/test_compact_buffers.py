@@ -344,6 +344,37 @@ def test_only_the_attribute_of_strides_is_used_up():
     assert "kept" in attrs and ALIGNED not in attrs
 
 
+def test_strides_are_of_the_buffer_that_was_aligned():
+    """A block that allocates a buffer writes it first; its number is that of the next one."""
+    func = parse(
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), D: T.Buffer((7, 13), "float32")):
+            C = T.alloc_buffer((7, 13))
+            for i in range(7):
+                with T.block("rows"):
+                    vi = T.axis.spatial(7, i)
+                    row = T.alloc_buffer((13,))
+                    for j in range(13):
+                        with T.block("row"):
+                            vj = T.axis.spatial(13, j)
+                            row[vj] = A[vi, vj] * 2.0
+                    for j in range(13):
+                        with T.block("C"):
+                            vj = T.axis.spatial(13, j)
+                            C[vi, vj] = row[vj] + 1.0
+            for i, j in T.grid(7, 13):
+                with T.block("D"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    D[vi, vj] = C[vi, vj]
+        """
+    )
+    s = Schedule(func)
+    s.storage_align("rows", "C", 0, 16, 0)
+    assert dict(after(s.func, "lower_blocks").func.attrs)[ALIGNED] == {"C": [[0, 16, 0]]}
+    same(s.func)
+
+
 def test_lanes_have_temporaries_of_their_own():
     """Of each iteration of a vectorised loop, which run side by side; next to each other, so that they are loaded at once."""
     func = parse(
