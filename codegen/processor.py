@@ -157,14 +157,19 @@ def missing_features(mcpu: str, mattr: str, mtriple: str = "") -> str:
     return f"this processor, {host_processor()[0]}, has no {', '.join(missing)}" if missing else ""
 
 
+def _cpuinfo(field: str) -> str:
+    """The value of a field of the first processor, as Linux describes it; empty without the field, and on other systems."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(field)), "")
+
+
 @cache
 def reported_features() -> frozenset[str]:
     """The sets of INSTRUCTION_SETS of this processor as Linux reports them, without LLVM; empty on other systems."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return frozenset()
-    flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), [])
+    flags = _cpuinfo("flags").split()
     found = {flag.replace("_", "") for flag in flags}
     other = {"lzcnt": "abm", "sse3": "pni", "bmi": "bmi1"}  # where Linux has another name than LLVM
     return frozenset(name for name in INSTRUCTION_SETS if other.get(name, re.sub(r"[-.]", "", name)) in found)
@@ -249,13 +254,7 @@ def physical_cores() -> int:
 @cache
 def host_name() -> str:
     """The name of this processor as the system has it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass  # not Linux
-    return platform.processor() or platform.machine()
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
 
 
 @cache

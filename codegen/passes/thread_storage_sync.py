@@ -24,7 +24,7 @@ from tir.analysis.context import accesses
 from tir.arith.bounds import extent_range, ranges_of
 from tir.arith.enumeration import UnknownValue, distinct_rows, evaluate, grid
 from tir.arith.intervals import Interval
-from tir.arith.polynomial import Polynomial, polynomial, to_expr
+from tir.arith.polynomial import add, constant, names_in, polynomial, split_terms, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Allocate, Binary, Buffer, Call, Const, Evaluate, Expr, For, If, Let, PrimFunc, Seq, Stmt, Store, seq
 from tir.memory import SHARED
@@ -309,19 +309,13 @@ def _points(w: Footprint, moving: Mapping[str, int | None], kept: tuple[str, ...
     needed = {*w.threads, *kept}
     fixed, offsets = [], []
     for i in w.indices:
-        constant_terms: Polynomial = {}
-        rest: Polynomial = {}
-        for m, c in polynomial(simplify(i, w.ranges)).items():
-            inner = variables(*m) & set(moving)
-            if inner or not m:
-                rest[m] = c
-                needed |= inner
-            else:
-                constant_terms[m] = c
-            if any(loads(a) or variables(a) & w.lets or (inner and variables(a) - set(moving)) for a in m):
-                return None, None
-        fixed.append(frozenset(constant_terms.items()))
-        offsets.append(rest)
+        mine, around = split_terms(polynomial(simplify(i, w.ranges)), moving)
+        unknown = any(loads(a) or variables(a) & w.lets for m in (*mine, *around) for a in m)
+        if unknown or not names_in(mine) <= moving.keys():
+            return None, None
+        needed |= names_in(mine)
+        offsets.append(add(mine, constant(around.pop((), 0))))
+        fixed.append(frozenset(around.items()))
     usable = [g for g in w.guards if not loads(g) and variables(g) <= needed]
     counts = {name: n for name in sorted(needed) if (n := moving[name]) is not None}
     if len(counts) < len(needed) or (total := prod(counts.values())) > MAX_POINTS:

@@ -18,7 +18,19 @@ from tir.ir.functions import PrimFunc
 from tir.ir.nodes import Node
 from tir.ir.statements import For, If, Let, Seq, Stmt, Store, seq
 from tir.nearest import did_you_mean
-from tir.traverse import blocks, loops, replace_buffers, rewrite, stored_names, substitute, walk, walk_stmts
+from tir.traverse import (
+    blocks,
+    children,
+    loops,
+    map_children,
+    map_statements,
+    replace_buffers,
+    rewrite,
+    stored_names,
+    substitute,
+    walk,
+    walk_stmts,
+)
 
 from ...error import ScheduleError
 from ...intrinsics.tensor_intrin import TensorIntrin, registered
@@ -181,8 +193,6 @@ def _without_blocks(stmt: Stmt) -> Stmt:
         match s:
             case For(var, Const(1), body):
                 return visit(substitute(body, {var.name: Const(0, var.dtype)}))
-            case For():
-                return s.with_(body=visit(s.body))
             case Block():
                 if s.predicate != TRUE:
                     hint = "choose factors that divide the extents, peel the loop, or pad_einsum first"
@@ -197,10 +207,8 @@ def _without_blocks(stmt: Stmt) -> Stmt:
                 return seq(If(conjunction(*s.first_step), init), body)
             case Seq(stmts):
                 return seq(*(visit(x) for x in stmts))
-            case If(condition, then, orelse):
-                return If(condition, visit(then), None if orelse is None else visit(orelse))
             case _:
-                return s
+                return map_statements(s, visit)
 
     return visit(stmt)
 
@@ -254,14 +262,8 @@ class _Matcher:
                 yield from self.all(self.exprs, (x, y), (u, v), m)
                 if op in ("+", "*", "min", "max", "and", "or"):
                     yield from self.all(self.exprs, (x, y), (v, u), m)
-            case Cast(dtype, x), Cast(other, u) if dtype == other:
-                yield from self.exprs(x, u, m)
-            case Unary(op, x), Unary(other, u) if op == other:
-                yield from self.exprs(x, u, m)
-            case Select(c, x, y, lazy), Select(e, u, v, other) if lazy == other:
-                yield from self.all(self.exprs, (c, x, y), (e, u, v), m)
-            case Call(op, args, dtype), Call(other, xs, dtype2) if (op, dtype, len(args)) == (other, dtype2, len(xs)):
-                yield from self.all(self.exprs, args, xs, m)
+            case ((Cast() | Unary() | Select() | Call()), _) if _without_operands(d) == _without_operands(a):
+                yield from self.all(self.exprs, children(d), children(a), m)
             case _ if _is_index(d) and _is_index(a):
                 if simplify(substitute(d, dict(m.loops))) == simplify(a):
                     yield m
@@ -327,6 +329,11 @@ def _view_base(
     if any(as_constant(w) != 0 for w, d in zip(wanted, dims, strict=True) if d is None):
         return None
     return tuple(base)
+
+
+def _without_operands(e: Expr) -> Node:
+    """An operation with nothing in place of its operands."""
+    return map_children(e, lambda operand: TRUE)
 
 
 def _is_index(e: Expr) -> bool:

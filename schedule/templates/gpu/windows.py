@@ -15,13 +15,12 @@ from dataclasses import replace
 from schedule.machine import MAX_ACCESS_BYTES
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent
 from schedule.primitive import find_block
-from schedule.rewriting.index_map import IndexMap
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.ir import Const, Iter, Load, Var
 from tir.traverse import blocks, loads, variables
 
-from ..block_analysis import Contraction, at_axes, counted, epilogue, is_elementwise, stored
+from ..block_analysis import Contraction, at_axes, counted, epilogue, is_elementwise, store_last, stored
 from ..template import Template, Verdict
 from .products import is_matrices, matched_product, product
 
@@ -103,12 +102,10 @@ def put_last(s: OpenSchedule, block: str, factor: Load, axis: str) -> None:
         if not is_elementwise(maker) or not isinstance(own, Var) or len(read) != 1 or own not in read[0].indices:
             break
         reader, x, index = maker.name, read[0], own
-    place = x.indices.index(index)
-    if is_last(x, place):
+    if is_last(x, x.indices.index(index)):
         return
     copy = s.cache_read(reader, x.buffer.name, "global")
-    order = [*(n for n in range(len(x.indices)) if n != place), place]
-    s.transform_layout(copy, ("write", 0), IndexMap.identity(len(order)).permute(*order))
+    store_last(s, copy, x.indices, index.name)
     s.scheduled[copy] = Stage.BOUND  # in a kernel of its own
 
 

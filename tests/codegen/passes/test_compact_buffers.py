@@ -340,8 +340,9 @@ def test_dimensions_are_aligned_from_the_innermost():
 def test_only_the_attribute_of_strides_is_used_up():
     s = Schedule(chain())
     s.storage_align("B", 0, 0, 16, 8)
-    attrs = [name for name, _ in after(s.func.with_(attrs=(*s.func.attrs, ("kept", 1))), "compact_buffers").func.attrs]
-    assert "kept" in attrs and ALIGNED not in attrs
+    stages = after(s.func.with_(attrs=(*s.func.attrs, ("kept", 1))), "compact_buffers").stages
+    before, attrs = ([name for name, _ in stages[stage].attrs] for stage in ("lower_blocks", "compact_buffers"))
+    assert ALIGNED in before and "kept" in attrs and ALIGNED not in attrs
 
 
 def test_strides_are_of_the_buffer_that_was_aligned():
@@ -371,7 +372,7 @@ def test_strides_are_of_the_buffer_that_was_aligned():
     )
     s = Schedule(func)
     s.storage_align("rows", "C", 0, 16, 0)
-    assert dict(after(s.func, "lower_blocks").func.attrs)[ALIGNED] == {"C": [[0, 16, 0]]}
+    assert dict(after(s.func, "lower_blocks").stages["lower_blocks"].attrs)[ALIGNED] == {"C": [[0, 16, 0]]}
     same(s.func)
 
 
