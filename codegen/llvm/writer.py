@@ -229,14 +229,12 @@ class Writer(Instructions):
         self.top.label = go_on
 
     # Methods that the classes of expressions and statements define, and those of memory and threads call.
-
-    def pointer_at(self, buffer: Buffer, offset: Polynomial) -> str:
-        """A pointer to the element at a flat offset."""
-        raise NotImplementedError
-
-    def expr(self, e: Expr) -> Value:
-        """The value of an expression."""
-        raise NotImplementedError
+    pointer_at: Callable[[Buffer, Polynomial], str]
+    expr: Callable[[Expr], Value]
+    operation: Callable[[str, Value, Value, str], Value]
+    stmt: Callable[[Stmt], None]
+    allocate: Callable[[Buffer], None]
+    serial_loop: Callable[..., None]
 
     def index(self, e: Expr) -> Value:
         """An integer expression in 64 bits."""
@@ -317,10 +315,6 @@ class Writer(Instructions):
             self.module.declarations |= declarations
         return self.op(f"call {typed(type, v.lanes)} @{name}({v})", type, v.lanes)
 
-    def operation(self, op: str, x: Value, y: Value, dtype: str) -> Value:
-        """An arithmetic operation on two values of one dtype."""
-        raise NotImplementedError
-
     def identity(self, op: str, dtype: str) -> Value:
         """The identity of an operator, in the type in which `dtype` is computed."""
         low, high = dtypes.limits(dtype)
@@ -356,18 +350,6 @@ class Writer(Instructions):
         for x in stores(s):
             self.versions[x.buffer.name] = self.versions.get(x.buffer.name, 0) + 1
         return writer, passed, parameters
-
-    def stmt(self, s: Stmt) -> None:
-        """Write a statement."""
-        raise NotImplementedError
-
-    def allocate(self, buffer: Buffer) -> None:
-        """Allocate a temporary."""
-        raise NotImplementedError
-
-    def serial_loop(self, s: For, first: Value | None = None, last: Value | None = None, certain: bool = False) -> None:
-        """Write a loop over the iterations from `first` to before `last`, by default all; `certain`: at least one."""
-        raise NotImplementedError
 
     def _uniform(self, e: Expr) -> bool:
         """True where the value is the same in every lane."""
