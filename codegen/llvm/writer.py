@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 from tir import dtypes
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial
-from tir.ir import Buffer, Expr, For, Kind, Stmt
+from tir.ir import Buffer, Expr, Kind, Stmt
 from tir.traverse import stores, variable_names
 
 from ..passes.free_variables import free_names

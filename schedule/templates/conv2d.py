@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from math import ceil, prod
 
 import numpy as np
@@ -37,6 +36,7 @@ from .block_analysis import (
 )
 from .conversion import is_converted, read_converted
 from .division import shares_are_equal
+from .gemm import Sum
 from .marks import UNROLLED_STATEMENTS
 
 NAME = "direct convolution"
@@ -230,13 +230,6 @@ def _partition(c: Convolution, left: int) -> list[int]:
         counts.append(fitting[0] if fitting else n if n < left else 1)
         left = ceil(left / counts[-1])
     return counts
-
-
-class Sum(StrEnum):
-    """A way to run the sum of a convolution."""
-
-    WHOLE = ""
-    IN_PARTS = ", the sum in parts"
 
 
 def variants(c: Convolution, processor: CPU) -> list[Sum]:

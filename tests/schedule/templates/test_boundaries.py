@@ -157,7 +157,7 @@ def test_a_panel_that_just_fills_its_part_of_l2_is_summed_whole():
         t, usual = conv2d._seed(c, known)
         panel = 32 * 9 * t.columns * 4
         assert conv2d.variants(c, known)[0] == usual
-        assert (conv2d.Sum.IN_PARTS in conv2d.variants(c, known)) == (panel > known.l2_reuse_bytes or usual != conv2d.Sum.WHOLE)
+        assert (gemm.Sum.IN_PARTS in conv2d.variants(c, known)) == (panel > known.l2_reuse_bytes or usual != gemm.Sum.WHOLE)
 
 
 @pytest.mark.parametrize(("function", "fetched"), [(te.exp, True), (te.sqrt, False), (te.abs, False)])
