@@ -27,18 +27,4 @@ __all__ = [
     "UnsupportedProcessor", "backend", "build", "dump", "lower", "pass_names", "stage_names",
 ]  # fmt: skip
 
-_NAMES = {
-    **dict.fromkeys(("BACKENDS", "Backend", "backend"), ".backend"),
-    **dict.fromkeys(("build", "dump", "lower", "pass_names", "stage_names"), ".build"),
-    "ArgumentError": ".runtime.arguments",
-    "ExportError": ".export",
-    "Kernel": ".runtime.kernel",
-    "NoOpenMP": ".runtime.openmp",
-    "ObjectCache": ".cache",
-    "Report": ".report",
-    "Target": ".target",
-    "Timing": ".runtime.timing",
-    "UnsupportedProcessor": ".processor",
-}
-
-__getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

@@ -9,8 +9,13 @@ animation shows the order of iterations, accesses, hits and misses of a simulate
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tir.lazy_names import lazy_names
 
-# What simulates, reads answers and draws nests runs where nothing can be compiled, as in a browser; the page measures, too.
-__getattr__ = lazy_names(__name__, {"explore": ".page"})
+if TYPE_CHECKING:  # as what simulates, reads answers and draws nests runs where nothing can be compiled, such as in a browser
+    from .page import explore
+
 __all__ = ["explore"]
+
+__getattr__ = lazy_names(__name__)

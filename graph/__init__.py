@@ -27,25 +27,9 @@ if TYPE_CHECKING:
     from .tuning import tune_graph
     from .variants import OpenModel
 
-_NAMES = {
-    **dict.fromkeys(("Call", "Graph", "GraphError", "Value"), ".ir"),
-    **dict.fromkeys(("composite", "operator"), ".ops"),
-    "Builder": ".builder",
-    "Model": ".model",
-    "Network": ".network",
-    "OpenGraph": ".sizes",
-    "OpenModel": ".variants",
-    "compile": ".compilation",
-    "load": ".saved",
-    "load_onnx": ".onnx",
-    "quantise": ".quantisation.quantise",
-    "tune_graph": ".tuning",
-}
-
 __all__ = [
     "Builder", "Call", "Graph", "GraphError", "Model", "Network", "OpenGraph", "OpenModel", "Value", "compile", "composite",
     "load", "load_onnx", "operator", "quantise", "tune_graph",
 ]  # fmt: skip
 
-
-__getattr__ = lazy_names(__name__, _NAMES)
+__getattr__ = lazy_names(__name__)

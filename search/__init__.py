@@ -10,10 +10,9 @@ Names are imported when first used, so that a worker process starts quickly.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tir.nearest import no_attribute
+from tir.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer
@@ -30,30 +29,10 @@ if TYPE_CHECKING:
     from .tuning.autotune import NothingFound, Result, autotune
     from .tuning.task_scheduler import TasksResult, WeightedFunction, tune_tasks
 
-_NAMES = {
-    **dict.fromkeys(("Candidate", "Limits", "LocalMeasurer", "Measurement", "Measurer"), "measure"),
-    **dict.fromkeys(("NearHit", "NoRecord", "Record", "Records", "RecordsError", "best_schedule"), "records"),
-    **dict.fromkeys(("NothingFound", "Result", "autotune"), "tuning.autotune"),
-    **dict.fromkeys(("TasksResult", "WeightedFunction", "tune_tasks"), "tuning.task_scheduler"),
-    "DaskMeasurer": "measure.distributed.measurer",
-    "Evolution": "policy.evolution",
-    "NamedWorkload": "measure.reference",
-    "Policy": "policy.protocol",
-    "RandomSearch": "policy.random_search",
-    "Sketch": "space.sketch",
-    "Task": "task",
-    "default_schedule": "policy.default_schedule",
-    "generate": "space.generation",
-}
-
 __all__ = [
     "Candidate", "DaskMeasurer", "Evolution", "Limits", "LocalMeasurer", "Measurement", "Measurer", "NamedWorkload", "NearHit",
     "NoRecord", "NothingFound", "Policy", "RandomSearch", "Record", "Records", "RecordsError", "Result", "Sketch", "Task",
     "TasksResult", "WeightedFunction", "autotune", "best_schedule", "default_schedule", "generate", "tune_tasks",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        return getattr(import_module(f".{_NAMES[name]}", __name__), name)
-    raise no_attribute(__name__, name, __all__)
+__getattr__ = lazy_names(__name__)

@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING
 from .lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    import puzzles
-    import workloads
     from codegen import Kernel, Target
     from codegen.build import build, dump
     from explorer import explore
     from graph import Graph, GraphError, compile, load, load_onnx, quantise, tune_graph
     from graph.torch import from_torch, torch_backend
-    from schedule import Schedule, ScheduleError, TensorIntrin, replay
+    from schedule import IndexMap, Schedule, ScheduleError, TensorIntrin, replay
     from search import NothingFound, Records, autotune, best_schedule, default_schedule, tune_tasks
     from search.equivalence import equivalent
     from search.experiments.comparison import compare
     from search.experiments.study import study
     from search.jit import jit
 
-    from . import analysis, dtypes, interpreter, ir, script, te, traverse
+    from . import analysis, dtypes, interpreter, ir, puzzles, script, te, traverse, workloads
+    from . import tune as tune
     from .arith.simplify import simplify
     from .interpreter import run
     from .ir import Axis, Block, Buffer, Const, Expr, For, Kind, Node, PrimFunc, Stmt, Var
@@ -35,45 +34,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("analysis", "dtypes", "interpreter", "ir", "puzzles", "script", "te", "traverse", "tune", "workloads")
-
-_NAMES = {
-    name: module
-    for module, names in {
-        "tir.ir": ("Axis", "Block", "Buffer", "Const", "Expr", "For", "Kind", "Node", "PrimFunc", "Stmt", "Var"),
-        "tir.arith.simplify": ("simplify",),
-        "tir.interpreter": ("run",),
-        "tir.verify": ("verify",),
-        "tir.script.diff": ("diff",),
-        "tir.structural": ("structural_equal",),
-        "search.experiments.comparison": ("compare",),
-        "search.equivalence": ("equivalent",),
-        "search.experiments.study": ("study",),
-        "schedule.error": ("ScheduleError",),
-        "schedule.intrinsics.tensor_intrin": ("TensorIntrin",),
-        "schedule.rewriting.index_map": ("IndexMap",),
-        "schedule.schedule": ("Schedule", "replay"),
-        "explorer.page": ("explore",),
-        "graph.compilation": ("compile",),
-        "graph.ir": ("Graph", "GraphError"),
-        "graph.onnx": ("load_onnx",),
-        "graph.quantisation.quantise": ("quantise",),
-        "graph.saved": ("load",),
-        "graph.torch": ("from_torch", "torch_backend"),
-        "graph.tuning": ("tune_graph",),
-        "codegen.build": ("build", "dump"),
-        "codegen.runtime.kernel": ("Kernel",),
-        "codegen.target": ("Target",),
-        "search.policy.default_schedule": ("default_schedule",),
-        "search.records": ("Records", "best_schedule"),
-        "search.tuning.autotune": ("NothingFound", "autotune"),
-        "search.tuning.task_scheduler": ("tune_tasks",),
-        "search.jit": ("jit",),
-        "tir.specialize": ("specialize",),
-    }.items()
-    for name in names
-}
-
 __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Graph", "GraphError", "IndexMap", "Kernel", "Kind", "Node",
     "NothingFound", "PrimFunc", "Records", "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var",
@@ -83,9 +43,4 @@ __all__ = [
     "tune_tasks", "verify", "workloads",
 ]  # fmt: skip
 
-
-__getattr__ = lazy_names(__name__, _NAMES, _MODULES)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES, *_NAMES})
+__getattr__ = lazy_names(__name__)

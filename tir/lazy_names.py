@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -11,32 +12,45 @@ from typing import Any
 from .nearest import attributes_of, no_attribute
 
 
-def lazy_names(package: str, names: Mapping[str, str], modules: Collection[str] = ()) -> Callable[[str], Any]:
-    """The `__getattr__` of a package. It imports each of `names` from the module that it stands for, and submodules.
+def lazy_names(package: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a package: it imports what the package's source imports for type checkers, when that is first used.
 
     A submodule, once imported, does not take the place of a name that is the same. A misspelt name of a public submodule is an
     error with the nearest one.
     """
+    module = sys.modules[package]
+    names = cache(lambda: _typed_names(module))  # read at the first use of one, so that the package itself is imported quickly
 
     class Package(ModuleType):
         def __setattr__(self, name: str, value: Any) -> None:
-            if isinstance(value, ModuleType):
-                if name in names:
+            if isinstance(value, ModuleType) and name in names():
+                if names()[name] != ".":
                     return
-                if name in modules:
-                    vars(value).setdefault("__getattr__", attributes_of(value.__name__))
+                vars(value).setdefault("__getattr__", attributes_of(value.__name__))
             super().__setattr__(name, value)
 
-    module = sys.modules[package]
+        def __dir__(self) -> list[str]:
+            return sorted({*vars(self), *names()})
+
     module.__class__ = Package
 
     def found(name: str) -> Any:
-        if name in modules:
+        if name not in names():
+            raise no_attribute(package, name, names())
+        if names()[name] == ".":
             return import_module(f"{package}.{name}")
-        if name in names:
-            value = getattr(import_module(names[name], package), name)
-            setattr(module, name, value)
-            return value
-        raise no_attribute(package, name, (*modules, *names))
+        value = getattr(import_module(names()[name], package), name)
+        setattr(module, name, value)
+        return value
 
     return found
+
+
+def _typed_names(package: ModuleType) -> dict[str, str]:
+    """The names that the source of a package imports under `if TYPE_CHECKING`, each with its module; "." for a submodule."""
+    import ast
+
+    source = package.__loader__.get_source(package.__name__)  # type: ignore[union-attr]
+    (block,) = (s for s in ast.parse(source).body if isinstance(s, ast.If))
+    imports = (s for s in block.body if isinstance(s, ast.ImportFrom))
+    return {a.name: "." * s.level + (s.module or "") for s in imports for a in s.names}

@@ -31,6 +31,4 @@ __all__ = [
     "LocalMeasurer", "Measurement", "Measurer", "Origin", "Outcome", "Parent", "WorkerError", "count",
 ]  # fmt: skip
 
-_MODULES = {"Limits": ".limits", "LocalMeasurer": ".local", "WorkerError": ".process", "Measurer": ".protocol"}
-
-__getattr__ = lazy_names(__name__, dict.fromkeys(__all__, ".outcome") | _MODULES)
+__getattr__ = lazy_names(__name__)

@@ -21,11 +21,7 @@ __all__ = [
     "show", "signature_text", "stmt_text",
 ]  # fmt: skip
 
-_found = lazy_names(__name__, {
-    "parse": ".parser", "ScriptError": ".error", "Module": ".module", "ir_module": ".ir", "read_condition": ".conditions",
-    **dict.fromkeys(("outline_text", "signature_text"), ".outline"),
-    **dict.fromkeys(("expr_text", "func_text", "show", "stmt_text"), ".printer"),
-})  # fmt: skip
+_found = lazy_names(__name__)
 
 
 def __getattr__(name: str) -> Any:
