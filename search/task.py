@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from codegen.target import Target
 from tir import dtypes
 from tir.ir import ARITHMETIC, Binary, Block, Call, Const, Expr, For, Load, Node, PrimFunc, Store, Unary, const_shape, need_func
 from tir.script import parse
@@ -13,9 +14,6 @@ from tir.traverse import children, loads, walk
 
 from .keys import key
 from .measure.reference import NamedWorkload
-
-if TYPE_CHECKING:
-    from codegen import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +35,6 @@ class Task:
     ) -> Task:
         """The task of tuning `func`. ValueError for a bad target, a symbolic size, or arrays that differ from the
         `workload`'s."""
-        from codegen.target import Target
-
         func = need_func(func, "tuning")
         if workload is not None:
             _check_workload(func, workload)

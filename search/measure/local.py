@@ -22,6 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import workloads
+from codegen.backend import backend
+from codegen.processor import host_cores, physical_cores
+from codegen.target import Target
 
 from . import wire
 from .limits import Limits
@@ -93,10 +96,6 @@ class LocalMeasurer(Measurer):
         lock: DeviceLock | None = None,
         builds: bool = False,
     ):
-        from codegen import Target
-        from codegen.backend import backend
-        from codegen.processor import host_cores, physical_cores
-
         found, target = backend(task.target), Target(task.target)
         self._device = found.device is not None
         if not self._device and not builds and (missing := found.missing(target)):

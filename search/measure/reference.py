@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+import workloads
 from tir import dtypes
 from tir.arrays import content, from_float, read, to_float
 from tir.ir import Buffer, PrimFunc, const_shape
@@ -22,9 +23,6 @@ from workloads.workload import max_error
 from .exact import largest_integers
 from .ranges import index_bounds, meaningful
 from .rounding import MAX_BOUND, Expected, Reference
-
-if TYPE_CHECKING:
-    from workloads import Instance
 
 EXACT_FILE = "exact"  # a file beside the data that marks a function without rounding
 CANARY_BYTE = 0xA5
@@ -71,9 +69,7 @@ class NamedWorkload:
         """The workload of its `dataclasses.asdict` data."""
         return cls(data["name"], tuple(data["shape"]), data["dtype"])
 
-    def instance(self) -> Instance:
-        import workloads
-
+    def instance(self) -> workloads.Instance:
         return workloads.make(self.name, self.shape, self.dtype)
 
 

@@ -46,6 +46,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from codegen.build import build
+from codegen.cache import Collected, users_cache
+from codegen.target import Target
+from schedule.error import ScheduleError
 from tir.ir import PrimFunc, need_func
 from tir.script import parse
 
@@ -102,8 +106,6 @@ class Worker:
         except Exception as error:  # the outermost frame: an exception of the candidate, or of this code
             said, frames = _describe(error), traceback.extract_tb(error.__traceback__)
             if builds:
-                from schedule.error import ScheduleError
-
                 return {"outcome": "illegal" if isinstance(error, ScheduleError) else "build_error", "message": said}
             if any(frame.filename == timing.__file__ for frame in frames):  # a call of a kernel
                 self._lost = True  # the state of the device and of this process may be damaged
@@ -159,9 +161,6 @@ class Worker:
         return {"outcome": "ok", "digest": digest, "built": id in self._kernels, "build_seconds": time.perf_counter() - start}
 
     def _objects(self, trace: Any) -> wire.Message:
-        from codegen import Target, build
-        from codegen.cache import Collected, users_cache
-
         self.send(event="running")
         start = time.perf_counter()
         known = users_cache()

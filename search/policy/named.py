@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,11 +32,9 @@ from ..task import Task
 from ..tuning.options import check_names
 from .evolution import Evolution
 from .plan import NoTemplate, Plan
+from .protocol import Policy
 from .random_search import RandomSearch
 from .shared_model import SharedModel
-
-if TYPE_CHECKING:
-    from .protocol import Policy
 
 MAX_FIRST_SEEDS = 4  # sketches whose seeds are measured first, at most
 Start = tuple[Sketch, np.ndarray]  # a sketch and a row of it

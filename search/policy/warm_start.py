@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
+from codegen.target import Target
 from tir.script.error import ScriptError
 
 from ..measure import Candidate, Measurement
@@ -30,8 +31,6 @@ def examples(records: Records, task: Task, taught: Collection[str] = ()) -> Iter
     A row counts only if today's rules make the recorded trace from it. After `MAX_SECONDS` seconds no other function is read, so
     a busy machine may learn from fewer.
     """
-    from codegen.target import Target
-
     from ..space.generation import generate
 
     own = fingerprint(task.target)

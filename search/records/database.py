@@ -15,8 +15,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from codegen.target import Target
+from tir import script
 from tir.ir import PrimFunc, need_func
 
 from ..keys import size_free_key
@@ -26,9 +28,6 @@ from ..task import Task
 from . import exchange
 from .schema import RecordsError, connect, transaction
 from .standing import Standing, standings
-
-if TYPE_CHECKING:
-    from codegen import Target
 
 
 class FaultyRecord(UserWarning):
@@ -259,8 +258,6 @@ class Records:
 
     def fingerprint(self, target: str | Target) -> str:
         """The fingerprint of the target and its device."""
-        from codegen.target import Target
-
         resolved = Target(target)
         return self.devices.get(resolved) or fingerprint(resolved)
 
@@ -319,8 +316,6 @@ class Records:
 
     def func(self, key: str) -> PrimFunc:
         """The function with this key, parsed from its script. KeyError if none is recorded."""
-        from tir import script
-
         found = self._rows("SELECT script FROM workloads WHERE key = ?", key)
         if not found:
             raise KeyError(key)

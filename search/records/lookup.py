@@ -7,19 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from codegen.target import Target
+from schedule import Schedule, ScheduleError, replay_json
 from tir.ir import PrimFunc, need_func
 from tir.nearest import near_file
 from tir.notices import degraded
 
 from ..keys import key
 from ..measure.provenance import device
+from ..task import target_text
 from .database import FaultyRecord, Record, Records, Summary
-
-if TYPE_CHECKING:
-    from codegen import Target
-    from schedule import Schedule
 
 MAX_TITLES = 5  # of recorded functions in a message
 
@@ -48,10 +47,6 @@ def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
     Nearness compares, in this order, the target, the number of threads, the processor and the time. Records whose schedules do
     not apply are skipped, with the warning FaultyRecord.
     """
-    from codegen.target import Target
-
-    from ..task import target_text
-
     target, own = Target(target), key(func)
     asked = f"{func.name} for {target} on {device(target)}"
     record = _applicable(func, records, own, records.fingerprint(target))
@@ -143,8 +138,6 @@ def recorded_schedule(func: PrimFunc, found: Lookup) -> Schedule:
 
 def _replayed(func: PrimFunc, record: Record) -> Schedule:
     """The schedule of a record. NoRecord if it does not apply to the function."""
-    from schedule import ScheduleError, replay_json
-
     try:
         return replay_json(func, record.measurement.candidate.trace)
     except (ScheduleError, ValueError) as error:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 
+from codegen.target import Target
+from costmodel import CostModel
+from schedule import OpenSchedule
 from tir.ir import PrimFunc
 
 from ..measure import Candidate, Limits, Measurer
@@ -16,6 +19,7 @@ from ..measure.reference import NamedWorkload, given_inputs
 from ..policy.protocol import Policy
 from ..records import Records
 from ..sizes import Sizes
+from ..space.rules import Rule
 from ..task import Task
 from .budget import Budget
 from .events import Callback, Event
@@ -23,13 +27,6 @@ from .options import Options, check_budget, check_options
 from .result import NothingFound, Result
 from .session import default_candidate, drive, sessions
 from .sizes import SizesResult, tune_sizes
-
-if TYPE_CHECKING:
-    from codegen import Target
-    from costmodel import CostModel
-    from schedule import OpenSchedule
-
-    from ..space.rules import Rule
 
 __all__ = ["NothingFound", "Result", "Policy", "autotune", "default_candidate"]
 

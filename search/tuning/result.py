@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from codegen.runtime.timing import duration
+from schedule import Schedule, replay_json
 from tir.display import bundle, html_table, preformatted, tally
 from tir.script.outline import signature_text
 
@@ -24,7 +25,6 @@ from .history import History, history
 if TYPE_CHECKING:
     from codegen import Kernel
     from codegen.cuda.kernel import CudaKernel
-    from schedule import Schedule
 
     from ..policy.lineage import Generation
     from ..space.sketch import Sketch
@@ -140,8 +140,6 @@ class Result:
     @cached_property
     def schedule(self) -> Schedule:
         """The best schedule, replayed on the function."""
-        from schedule import replay_json
-
         return replay_json(self.task.func, self.trace)
 
     @cached_property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from codegen.target import Target
 from tir.ir import PrimFunc
 from tir.specialize import specialize
 
@@ -17,7 +18,7 @@ from .result import Result
 from .task_scheduler import TasksResult, tune_tasks
 
 if TYPE_CHECKING:
-    from codegen import Kernel, Target
+    from codegen import Kernel
     from codegen.cuda import CudaKernel
 
 
@@ -59,8 +60,6 @@ def geometric_mean(seconds: Sequence[float]) -> float:
 
 def tune_sizes(func: PrimFunc, target: str | Target, sizes: Sizes | None, **options: Any) -> SizesResult:
     """Tune `func` at each combination of `sizes`, with equal weights; the options are those of `tune_tasks`."""
-    from codegen import Target
-
     rows = combinations(func, sizes)
     found = tune_tasks([specialize(func, row) for row in rows], target, objective=geometric_mean, **options)
     return SizesResult(func, Target(target), tuple(rows), found)

@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from codegen.target import Target
+from costmodel import CostModel
 from tir.ir import PrimFunc
 
 from ..measure import Candidate, Limits, Measurer, WorkerError
 from ..measure.reference import NamedWorkload
+from ..policy.named import shared_models
 from ..policy.protocol import Policy
 from ..records import Records
 from ..task import Task
@@ -24,11 +26,6 @@ from .gradient_allocation import Allocation, Objective, TaskHistory, choose, exp
 from .options import Options, check_budget, check_options
 from .result import NothingFound, Result
 from .session import Session, Turn, drive, sessions
-
-if TYPE_CHECKING:
-    from codegen import Target
-    from costmodel import CostModel
-
 
 MIN_ROUND = 4  # candidates of a round, if the budget allows
 MIN_ROUNDS = 4  # a task, on average, at least
@@ -127,10 +124,6 @@ def tune_tasks(
     budget = Budget(trials, seconds, race=(limits or Limits()).race, tasks=len(unique), certain=known.count(None))
     labelled = [[partial(callback, task) for callback in callbacks] for task in unique]
     if policy is None or isinstance(policy, str):
-        from codegen.target import Target
-
-        from ..policy.named import shared_models
-
         options = replace(options, model=shared_models(model, Target(target), policy or "evolution"))
     with sessions(unique, budget, options, labelled) as tuned:
         scheduler = _Scheduler(tuned, known, budget, value, strategy, allocation or Allocation(), seed)
