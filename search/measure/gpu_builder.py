@@ -7,19 +7,18 @@ ends the worker (`search.measure.worker`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from codegen.build import build
+from codegen.cuda import CudaKernel
+from codegen.cuda.compile import available
+from codegen.cuda.driver import DeviceArray, architecture, attribute, synchronize
+from codegen.runtime.timing import Timing
+from codegen.target import Target
 from schedule.machine import GPU
 from tir.ir import PrimFunc
 
 from .builder import schedule
-
-if TYPE_CHECKING:
-    from codegen.cuda import CudaKernel
-    from codegen.cuda.driver import DeviceArray
-    from codegen.runtime.timing import Timing
 
 __all__ = ["DeviceKernel", "compile", "peak", "schedule", "warm_up"]
 
@@ -33,8 +32,6 @@ class DeviceKernel:
         self._held: list[np.ndarray] = []
 
     def __call__(self, *arrays: np.ndarray) -> None:
-        from codegen.cuda.driver import synchronize
-
         given = self._given(arrays, fresh=True)
         self._kernel(*given)
         synchronize()
@@ -51,8 +48,6 @@ class DeviceKernel:
 
     def _given(self, arrays: tuple[np.ndarray, ...], fresh: bool = False) -> list[DeviceArray]:
         """The arrays on the device: copied now, or the copies of the last call of the same arrays."""
-        from codegen.cuda.driver import DeviceArray
-
         same = len(self._held) == len(arrays) and all(a is b for a, b in zip(self._held, arrays, strict=True))
         if fresh or not same:
             self._device, self._held = [], list(arrays)
@@ -62,15 +57,11 @@ class DeviceKernel:
 
 def compile(func: PrimFunc, target: str) -> DeviceKernel:
     """The program as CUDA kernels for the target's architecture."""
-    import codegen
-
-    return DeviceKernel(codegen.build(func, codegen.Target(target)))  # type: ignore[arg-type]
+    return DeviceKernel(build(func, Target(target)))  # type: ignore[arg-type]
 
 
 def peak(dtype: str) -> float | None:
     """Floating-point operations a second of the device, a multiply-add a clock on each float32 core; None for other types."""
-    from codegen.cuda.driver import architecture, attribute
-
     if dtype != "float32":
         return None
     cores = attribute("MULTIPROCESSOR_COUNT") * GPU.of(architecture()).lanes
@@ -79,9 +70,6 @@ def peak(dtype: str) -> float | None:
 
 def warm_up(target: str) -> None:
     """Load the compiler, so that the first candidate's build time excludes it."""
-    import codegen
-    from codegen.cuda.compile import available
-
     if missing := available():
         raise ImportError(missing)
-    codegen.Target(target)
+    Target(target)

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from codegen.backend import backend
 from codegen.processor import host_cores, physical_cores
 from codegen.target import Target
 
+from ..task import Task
 from . import wire
 from .limits import Limits
 from .lock import DeviceLock
@@ -34,9 +35,6 @@ from .outcome import BASELINE, NO_BASELINE, Baseline, Candidate, Comparison, Mea
 from .process import GUARD, WorkerError, WorkerProcess, waited
 from .protocol import Measurer
 from .reference import DISTRIBUTIONS, given_file, given_inputs
-
-if TYPE_CHECKING:
-    from ..task import Task
 
 CALIBRATION_SHAPE = (192, 192, 192)  # of a matrix product: short, and within the caches
 MAX_WORKERS = 4  # that build at once, by default

@@ -3,13 +3,14 @@
 `generation` asks the backend of a target for its spaces, which `derivation` defines; so its names are imported at first use.
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
-from tir.nearest import no_attribute
+from typing import TYPE_CHECKING
 
-from .derivation import GPU_SPACES, SPACES, Derivation, Space, best_first, departures
+from tir.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .derivation import GPU_SPACES, SPACES, Derivation, Space, best_first, departures
     from .generation import generate, named, opened
 
 __all__ = [
@@ -17,10 +18,4 @@ __all__ = [
     "opened",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from . import generation
-
-        return getattr(generation, name)
-    raise no_attribute(__name__, name, __all__)
+__getattr__ = lazy_names(__name__)

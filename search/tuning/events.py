@@ -15,13 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..measure import Measurement
 from ..task import Task
-
-if TYPE_CHECKING:
-    from .result import Result
+from .result import Result
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from tir.ir import PrimFunc
 
 from ..measure import Candidate, Limits, Measurer, WorkerError
 from ..measure.reference import NamedWorkload
-from ..policy.named import shared_models
 from ..policy.protocol import Policy
 from ..records import Records
 from ..task import Task
@@ -124,6 +123,8 @@ def tune_tasks(
     budget = Budget(trials, seconds, race=(limits or Limits()).race, tasks=len(unique), certain=known.count(None))
     labelled = [[partial(callback, task) for callback in callbacks] for task in unique]
     if policy is None or isinstance(policy, str):
+        from ..policy.named import shared_models
+
         options = replace(options, model=shared_models(model, Target(target), policy or "evolution"))
     with sessions(unique, budget, options, labelled) as tuned:
         scheduler = _Scheduler(tuned, known, budget, value, strategy, allocation or Allocation(), seed)
