@@ -138,7 +138,8 @@ class Builder:
         """
         need_tensors(inputs)
         given = trimmed(inputs)
-        found.check(given, attributes)
+        if reason := found.misfit(given, attributes):
+            raise ValueError(reason)
         version = 0 if found == find(found.name) else opset
         call = Call(found.name, tuple(given), (), tuple(sorted(attributes.items())), version, self.node)
         types = result_types(call)

@@ -15,7 +15,7 @@ from codegen.steps import Copy, Invoke, Place, Repeat, Step, invokes, resolved
 from search.measure.error_analysis import NoBound
 from search.measure.rounding import MAX_BOUND, Expected, Reference
 from tir import dtypes
-from tir.arrays import to_float
+from tir.arrays import content, to_float
 from tir.ir import PrimFunc
 
 from .arguments import arranged
@@ -112,15 +112,15 @@ class _Memory:
         self._graph, self._plan, self._model = graph, model.plan, model
         self._steps: dict[str, int] = {}  # of the loops around the current kernel
         self.bases: dict[str, np.ndarray] = {**model.weights, ARENA: aligned_memory(model.plan.nbytes)}
-        self.bases |= {input_base(n): _bytes(a) for n, a in enumerate(inputs)}
+        self.bases |= {input_base(n): content(a) for n, a in enumerate(inputs)}
         self.bases |= {output_base(n): aligned_memory(v.nbytes) for n, v in enumerate(graph.outputs)}
-        self._kept = {v: _bytes(a).copy() for v, a in zip(graph.inputs, inputs, strict=True)}
+        self._kept = {v: content(a).copy() for v, a in zip(graph.inputs, inputs, strict=True)}
 
     def read(self, value: Value, written: bool = True) -> np.ndarray:
         """The elements of a value. Raises GraphError if they are overwritten; unless `written`, this is not checked."""
         place = self._plan.places[value]
         if (constant := self._graph.constants.get(place.root.name)) is not None:
-            return elements(value, _bytes(constant)[place.offset :])
+            return elements(value, content(constant)[place.offset :])
         if place.root not in self._kept:  # what a loop reads or makes
             return elements(value, self._at(value).copy())
         wanted = self._kept[place.root][place.offset : place.offset + value.nbytes]
@@ -170,7 +170,3 @@ class _Memory:
                         yield from ordered(after)
 
         yield from ordered(self._model.steps)
-
-
-def _bytes(array: np.ndarray) -> np.ndarray:
-    return np.require(array, requirements=("C", "A")).reshape(-1).view(np.uint8)

@@ -10,7 +10,7 @@ from importlib import import_module
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -49,7 +49,7 @@ from .planned import NotPlanned, OpenPlan, Program, Sample, Survey, is_planned
 from .prepare import Constants, filled, prepared
 from .saved import restored
 from .sizes import OpenGraph
-from .tables import ROOM, Planned, nearest
+from .tables import ROOM
 from .variants import OpenModel
 
 if TYPE_CHECKING:
@@ -64,40 +64,31 @@ Cache = ObjectCache | Literal["user"] | None
 Computation = PrimFunc | Sequence[Tensor | Var]  # a function, or the parameters of one as `te` has them, outputs last
 
 
+class Options(TypedDict, total=False):
+    """The options of `compile` for functions and networks."""
+
+    records: str | Path | Records | None
+    cache: Cache
+    plan: Plan
+
+
+class NetworkOptions(Options, total=False):
+    """The options of `compile` for networks."""
+
+    winograd: bool
+    precision: Precision | None
+    donate: Mapping[str, str] | None
+
+
+@overload
+def compile(computation: Graph, target: str | Target | None = None, **options: Unpack[NetworkOptions]) -> Model: ...
 @overload
 def compile(
-    computation: Graph,
-    target: str | Target | None = None,
-    *,
-    records: str | Path | Records | None = None,
-    cache: Cache = "user",
-    plan: Plan = "estimate",
-    winograd: bool = True,
-    donate: Mapping[str, str] | None = None,
-    precision: Precision | None = None,
-) -> Model: ...
-@overload
-def compile(
-    computation: OpenGraph,
-    target: str | Target | None = None,
-    *,
-    records: str | Path | Records | None = None,
-    cache: Cache = "user",
-    plan: Plan = "estimate",
-    winograd: bool = True,
-    precision: Precision | None = None,
-    sizes: Sizes | None = None,
-    donate: Mapping[str, str] | None = None,
+    computation: OpenGraph, target: str | Target | None = None, *, sizes: Sizes | None = None, **options: Unpack[NetworkOptions]
 ) -> OpenModel: ...
 @overload
 def compile(
-    computation: Computation,
-    target: str | Target | None = None,
-    *,
-    records: str | Path | Records | None = None,
-    cache: Cache = "user",
-    plan: Plan = "estimate",
-    sizes: Sizes | None = None,
+    computation: Computation, target: str | Target | None = None, *, sizes: Sizes | None = None, **options: Unpack[Options]
 ) -> Kernel | CudaKernel: ...
 
 
@@ -228,10 +219,6 @@ class _Variants:
                 self.programs.append(self._program(plan))
         self.samples.clear()
         self.surveys.clear()
-
-    def planned(self, row: Row) -> Planned | None:
-        """The network at these sizes by a plan; None where no plan covers them."""
-        return nearest(self.programs, row)
 
     def read(self, graph: OpenGraph, row: Row) -> Network:
         """The network read anew at these sizes: by a plan that gives what was read, or else compiled."""

@@ -170,8 +170,7 @@ class Graph:
         """Print the graph."""
         print(self.text())
 
-    def __str__(self) -> str:
-        return self.text()
+    __str__ = text
 
 
 def constant(name: str, array: np.ndarray) -> Value:

@@ -85,14 +85,15 @@ def read_once(call: Call, value: Value) -> bool:
 def is_product(call: Call, rounded: bool = False) -> bool:
     """True where a call is one contraction of two operands read at plain axes, each of which lacks an axis of the result. With
     `rounded`, its results may be converted to another type."""
-    func = function(call)
-    return len(call.outputs) == 1 and (rounded or len([*blocks(func)]) == 1) and _multiplies(func)
+    return _product(call, rounded) is not None
 
 
 def left_operand(call: Call, rounded: bool = False) -> Value | None:
     """The left operand of a product if its dimensions are batches, rows and the reduction axis, in this order; else None."""
-    number = _left_operand_number(function(call)) if is_product(call, rounded) else None
-    return None if number is None else _different(call)[number]
+    c = _product(call, rounded)
+    if c is None or not attention.by_rows(c):
+        return None
+    return next(v for v, b in zip(_different(call), function(call).buffers, strict=False) if b == c.left.buffer)
 
 
 def rows_from(call: Call) -> list[Value]:
@@ -102,7 +103,8 @@ def rows_from(call: Call) -> list[Value]:
 
 def work(call: Call) -> int:
     """The number of iterations of a call's blocks."""
-    return _iterations(function(call))
+    extents = ([it.extent for it in block.iters] for block in blocks(function(call)))
+    return sum(prod(int(e.value) for e in own if isinstance(e, Const)) for own in extents)
 
 
 def _different(call: Call) -> list[Value]:
@@ -200,17 +202,11 @@ def _contraction(func: PrimFunc) -> Contraction | None:
     return found if len(others) == 1 and last.value == Cast(last.buffer.dtype, Load(found.store.buffer, last.indices)) else None
 
 
-@lru_cache(MAX_KNOWN_CALLS)
-def _multiplies(func: PrimFunc) -> bool:
-    found = _contraction(func)
-    return found is not None and at_axes(found.left) and at_axes(found.right) and bool(found.rows) and bool(found.columns)
-
-
-@lru_cache(MAX_KNOWN_CALLS)
-def _left_operand_number(func: PrimFunc) -> int | None:
-    c = _contraction(func)
-    number = None if c is None else next(n for n, b in enumerate(func.buffers) if b == c.left.buffer)
-    return number if c is not None and attention.by_rows(c) else None
+def _product(call: Call, rounded: bool) -> Contraction | None:
+    """The contraction that a call is, if it is a product (see `is_product`)."""
+    func = function(call)
+    c = _contraction(func) if len(call.outputs) == 1 and (rounded or len([*blocks(func)]) == 1) else None
+    return c if c is not None and at_axes(c.left) and at_axes(c.right) and c.rows and c.columns else None
 
 
 @lru_cache(MAX_KNOWN_CALLS)
@@ -222,8 +218,3 @@ def _by_rows(func: PrimFunc) -> frozenset[int]:
     read = {n: [x for x in blocks(func) if _reads(func, x, n)] for n in range(len(func.buffers) - 1)}
     own = {n for n, readers in read.items() if all(rowwise.own_row(x, func.buffers[n].name, rows.rank) for x in readers)}
     return frozenset(n for n in own if len(func.buffers[n].shape) == rows.rank + 1)
-
-
-@lru_cache(MAX_KNOWN_CALLS)
-def _iterations(func: PrimFunc) -> int:
-    return sum(prod(int(it.extent.value) for it in block.iters if isinstance(it.extent, Const)) for block in blocks(func))

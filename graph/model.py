@@ -83,21 +83,11 @@ class Model(Network):
         nodes = " and ".join(f"`{name}`" for name in _nodes_of(self.groups[step]))
         return failure(self.kernels[step].kernel.main.lowered, status, name=f"{self.name}: {self.labels[step]}, of {nodes}")
 
-    def _kernel_keys(self) -> Sequence[PrimFunc]:
-        return [k.func for k in self.kernels]
-
-    def _func_of(self, key: Any) -> PrimFunc | None:
-        return key
-
-    def _nodes(self) -> Sequence[tuple[Any, ...]]:
+    def _about(self) -> Sequence[tuple[PrimFunc | None, tuple[Any, ...]]]:
         operations = {func: flop(func) for func in {k.func for k in self.kernels}}
         return [
-            (
-                _nodes_of(group),
-                operations[kernel.func],
-                sum(v.nbytes for v in (*group.inputs, *group.outputs)),
-            )
-            for group, kernel in zip(self.groups, self.kernels, strict=True)
+            (k.func, (_nodes_of(g), operations[k.func], sum(v.nbytes for v in (*g.inputs, *g.outputs))))
+            for g, k in zip(self.groups, self.kernels, strict=True)
         ]
 
     def save(self, path: str | Path, *, compiler: str | None = None) -> Path:

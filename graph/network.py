@@ -311,25 +311,18 @@ class Network:
         for row in laps:
             self._called_at(arrays, [new() for new in self._new_outputs], row)
         typical = (1e-9 * np.quantile(laps[1:, :, 0], 0.25, axis=0)).tolist()
-        found: dict[Any, tuple[str, float, int]] = {}
-        for key, label, seconds, count in zip(self._kernel_keys(), self.labels, typical, laps[-1, :, 1].tolist(), strict=False):
-            _, total, calls = found.get(key, (label, 0.0, 0))  # copies come after them
-            found[key] = label, total + seconds, calls + count
-        rows = [KernelTime(label, seconds, calls, self._func_of(key)) for key, (label, seconds, calls) in found.items()]
-        counts = laps[-1, :, 1].tolist()
-        nodes = [NodeTime(*call, *about) for *call, about in zip(self.labels, typical, counts, self._nodes(), strict=False)]
+        counts, about = laps[-1, :, 1].tolist(), self._about()
+        found: dict[tuple[str, PrimFunc | None], tuple[float, int]] = {}
+        for label, (func, _), seconds, count in zip(self.labels, about, typical, counts, strict=False):  # copies come after them
+            total, calls = found.get((label, func), (0.0, 0))
+            found[label, func] = total + seconds, calls + count
+        rows = [KernelTime(label, seconds, calls, func) for (label, func), (seconds, calls) in found.items()]
+        nodes = [NodeTime(*call, *known) for *call, (_, known) in zip(self.labels, typical, counts, about, strict=False)]
         return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), sum(typical[len(self.labels) :]), tuple(nodes))
 
-    def _nodes(self) -> Sequence[tuple[Any, ...]]:
-        """The last fields of a `NodeTime` of each call of a kernel, as far as they are known."""
-        return [()] * len(self.labels)
-
-    def _kernel_keys(self) -> Sequence[Any]:
-        """Keys that tell apart the kernels of a profile, one for each of `labels`."""
-        return self.labels
-
-    def _func_of(self, key: Any) -> PrimFunc | None:
-        return None
+    def _about(self) -> Sequence[tuple[PrimFunc | None, tuple[Any, ...]]]:
+        """The function of each call of a kernel and the last fields of its `NodeTime`, as far as they are known."""
+        return [(None, ())] * len(self.labels)
 
 
 def _readable(array: np.ndarray) -> np.ndarray:

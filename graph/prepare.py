@@ -151,5 +151,4 @@ def elements(value: Value, memory: np.ndarray) -> np.ndarray:
 def _constant(graph: Graph, plan: MemoryPlan, value: Value) -> np.ndarray:
     """The elements of a value that lies in a constant of the graph."""
     place = plan.places[value]
-    array = np.require(graph.constants[place.root.name], requirements=("C", "A"))
-    return elements(value, array.reshape(-1).view(np.uint8)[place.offset :])
+    return elements(value, content(graph.constants[place.root.name])[place.offset :])

@@ -31,7 +31,7 @@ from .growth import GrowingGraph, Growth
 from .ir import Graph, GraphError, Value
 from .network import Entry, Network
 from .sizes import OpenGraph, OpenInput
-from .tables import Formulas, Planned, TableProgram, Tables, nearest
+from .tables import Formulas, TableProgram, Tables
 
 if TYPE_CHECKING:
     from .variants import OpenModel
@@ -215,9 +215,6 @@ class _SavedVariants:
         if found is None:
             raise self._missing(graph, row)
         return found
-
-    def planned(self, row: Mapping[str, int]) -> Planned | None:
-        return nearest(self.programs, row)
 
     def read(self, graph: OpenGraph, row: Mapping[str, int]) -> Network:
         raise self._missing(graph, row)

@@ -75,12 +75,6 @@ def ones_of(row: Row, free: Collection[str] = ()) -> frozenset[str]:
     return frozenset(name for name, size in row.items() if size == 1 and name not in free)
 
 
-def octagon(sizes: Sequence[int]) -> list[int]:
-    """The sizes, and the sums and differences of each two. Their bounds describe sizes below a limit, or one size below another
-    (octagons: Mine, Higher-Order and Symbolic Computation 19, 2006)."""
-    return [*sizes, *(n for a, b in combinations(sizes, 2) for n in (a + b, a - b))]
-
-
 @dataclass(frozen=True)
 class Coverage:
     """The sizes that a plan covers, none without `least`. Those named in `ones` are 1; the others have an `octagon` between
@@ -106,7 +100,10 @@ class Coverage:
         return within and all(row[name] <= self.limits.get(name, row[name]) for name in self.open)
 
     def octagon(self, row: Row) -> list[int]:
-        return octagon([row[name] for name in self.open])
+        """The open sizes, and the sums and differences of each two. Their bounds describe sizes below a limit, or one size below
+        another (octagons: Mine, Higher-Order and Symbolic Computation 19, 2006)."""
+        sizes = [row[name] for name in self.open]
+        return [*sizes, *(n for a, b in combinations(sizes, 2) for n in (a + b, a - b))]
 
     def distance(self, row: Row) -> float:
         """The distance to the nearest sample: the sum of the magnitudes of the logarithms of the ratios of sizes, each plus 1."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
-
-import numpy as np
 
 from tir.arrays import host_array
 
@@ -17,7 +16,7 @@ from .growth import GrowingGraph
 from .ir import GraphError
 from .network import Network, Profile
 from .sizes import OpenGraph
-from .tables import ROOM, Planned
+from .tables import ROOM, Planned, TableProgram, nearest
 
 MAX_KEPT_VARIANTS = 64  # variants of sizes that were not named; the one made first is dropped first
 
@@ -27,9 +26,10 @@ Key = tuple[int, ...]
 class Variants(Protocol):
     """The compilation of a network of open sizes at some of them (see `compilation`), or a file of what was compiled."""
 
-    def model(self, graph: OpenGraph, row: Mapping[str, int], named: bool) -> Network: ...
+    @property
+    def programs(self) -> Sequence[TableProgram]: ...
 
-    def planned(self, row: Mapping[str, int]) -> Planned | None: ...
+    def model(self, graph: OpenGraph, row: Mapping[str, int], named: bool) -> Network: ...
 
     def read(self, graph: OpenGraph, row: Mapping[str, int]) -> Network: ...
 
@@ -60,25 +60,20 @@ class OpenModel:
 
     def at(self, sizes: Mapping[str, int]) -> Any:
         """The `Model` for these sizes alone, made at the first call unless they were named. Raises as `OpenGraph.at` does."""
-        key = self._key(sizes) if sizes.keys() == set(self.graph.sizes) else ()
-        if (model := self.named.get(key)) is not None:
-            return model
-        with self._lock:
-            found = self._others.get(key)
-            if found is None or isinstance(found, Planned):
-                found = self._variants.model(self.graph, sizes, False)
-                self._keep(key, found)
-        return found
+        return self._found(self._key(sizes) if sizes.keys() == set(self.graph.sizes) else (), sizes, alone=True)
 
-    def _network(self, sizes: Mapping[str, int]) -> Network:
-        """The network for these sizes: a model if they were named, else one by a plan that covers them, else read anew."""
-        key = self._key(sizes)
+    def _found(self, key: Key, sizes: Mapping[str, int], alone: bool) -> Network:
+        """The network for these sizes: a model if they were named or if it is to be for them `alone`, else one by a plan that
+        covers them, else read anew."""
         if (model := self.named.get(key)) is not None:
             return model
         with self._lock:
             found = self._others.get(key)
-            if found is None:
-                found = self._variants.planned(sizes) or self._variants.read(self.graph, sizes)
+            if found is None or (alone and isinstance(found, Planned)):
+                if alone:
+                    found = self._variants.model(self.graph, sizes, False)
+                else:
+                    found = nearest(self._variants.programs, sizes) or self._variants.read(self.graph, sizes)
                 self._keep(key, found)
         return found
 
@@ -92,11 +87,11 @@ class OpenModel:
         for shapes in [s for s, m in list(self._by_shapes.items()) if any(m is n for n in gone)]:  # other threads add some
             del self._by_shapes[shapes]
 
-    def _variant(self, inputs: tuple) -> tuple[Network, Sequence[Any]]:
-        """The network for the shapes of these inputs, and the inputs in order."""
-        given = given_in_order(self.graph, inputs)
-        shapes = []
-        for value, a in zip(self.graph.inputs, given, strict=True):
+    def _variant(self, inputs: tuple) -> tuple[Network, Sequence[Any], Callable[[list[Any]], list[Any]] | None]:
+        """The network for the shapes of these inputs, and the inputs in order. Of caches that grow they are whole buffers, and a
+        function gives outputs as views."""
+        graph, given, shapes = self.graph, given_in_order(self.graph, inputs), []
+        for value, a in zip(graph.inputs, given, strict=True):
             shape = getattr(a, "shape", None)
             if shape is None:
                 found = host_array(a)
@@ -104,43 +99,33 @@ class OpenModel:
                     raise GraphError(f"input `{value.name}` must be an array, got {type(a).__name__}")
                 shape = found.array.shape
             shapes.append(tuple(map(int, shape)))
-        model = self._by_shapes[tuple(shapes)] = self._network(self.graph.sizes_of(shapes))
-        return model, given
-
-    def _in_room(self, graph: GrowingGraph, inputs: tuple) -> tuple[Network, list[Any], Callable[[list[Any]], list[Any]]]:
-        """The network for these inputs, they with whole buffers in place of views, and a function that gives outputs as views."""
-        given = given_in_order(graph, inputs)
-        sizes = graph.sizes_of([tuple(np.shape(a)) for a in given])
-        whole, room = graph.buffers(given, sizes)
-        return self._network(sizes | {ROOM: room}), whole, lambda outputs: graph.views(given, sizes, outputs)
+        sizes = graph.sizes_of(shapes)
+        if isinstance(graph, GrowingGraph):
+            whole, room = graph.buffers(given, sizes)
+            sizes |= {ROOM: room}
+            return self._found(self._key(sizes), sizes, alone=False), whole, partial(graph.views, given, sizes)
+        model = self._by_shapes[tuple(shapes)] = self._found(self._key(sizes), sizes, alone=False)
+        return model, given, None
 
     def __call__(self, *inputs, out: Any = None) -> list[Any]:
         """The outputs for inputs of any sizes; otherwise as `Model.__call__`."""
-        if isinstance(self.graph, GrowingGraph):
-            network, whole, views = self._in_room(self.graph, inputs)
-            return views(network(*whole, out=out))
         try:
             model = self._by_shapes[tuple([a.shape for a in inputs])]
         except (AttributeError, KeyError, TypeError):
-            model, given = self._variant(inputs)
-            return model(*given, out=out)
+            model, given, views = self._variant(inputs)
+            outputs = model(*given, out=out)
+            return outputs if views is None else views(outputs)
         return model(*inputs, out=out)
 
     def bind(self, *inputs, outputs: Any = None) -> Callable[[], list[Any]]:
         """The call with these arrays as a function without arguments, as `Model.bind`."""
-        if isinstance(self.graph, GrowingGraph):
-            network, whole, views = self._in_room(self.graph, inputs)
-            call = network.bind(*whole, outputs=outputs)
-            return lambda: views(list(call()))
-        model, given = self._variant(inputs)
-        return model.bind(*given, outputs=outputs)
+        model, given, views = self._variant(inputs)
+        call = model.bind(*given, outputs=outputs)
+        return call if views is None else lambda: views(list(call()))
 
     def profile(self, *inputs, runs: int = 10) -> Profile:
         """The profile of a call, as `Model.profile`."""
-        if isinstance(self.graph, GrowingGraph):
-            network, whole, _ = self._in_room(self.graph, inputs)
-            return network.profile(*whole, runs=runs)
-        model, given = self._variant(inputs)
+        model, given, _ = self._variant(inputs)
         return model.profile(*given, runs=runs)
 
     def save(self, path: str | Path, *, compiler: str | None = None) -> Path:

@@ -176,8 +176,8 @@ def _of_library(a: Any) -> tuple[np.ndarray, bool]:
 
 
 def content(array: np.ndarray) -> np.ndarray:
-    """The bytes of an array, in its memory if that has no gaps."""
-    return np.require(array, requirements=("C",)).reshape(-1).view(np.uint8)
+    """The bytes of an array, in its memory if that has no gaps and is aligned to elements."""
+    return np.require(array, requirements=("C", "A")).reshape(-1).view(np.uint8)
 
 
 def to_float(array: np.ndarray, dtype: str) -> np.ndarray:

@@ -55,28 +55,8 @@ def with_stated_shape(
     return results
 
 
-def _shaped(apply: Apply, shape: Shape, x: Value, _: Value, **attributes: Any) -> Value:
-    return apply("Reshape", x, shape=shape, allowzero=1)
-
-
-def _expanded(apply: Apply, shape: Shape, x: Value, _: Value) -> Value:
-    return apply("Expand", x, shape=shape)
-
-
-def _tiled(apply: Apply, shape: Shape, x: Value, _: Value) -> Value:
-    return apply("Tile", x, repeats=tuple(n // max(1, own) for n, own in zip(shape, x.shape, strict=True)))
-
-
-def _first_elements(apply: Apply, shape: Shape, x: Value, _: Value, *, axis: int = -1, **attributes: Any) -> tuple[Value, ...]:
-    return apply("TopK", x, k=shape[axis], axis=axis, **attributes)
-
-
 def _filled(apply: Apply, shape: Shape, _: Value, *, value: Any = None) -> Value:
     return apply.constant(np.zeros(shape, "float32") if value is None else np.full(shape, value.item(), value.dtype))
-
-
-def _range(apply: Apply, shape: Shape, start: Value, _: Value, step: Value) -> Value:
-    return apply("Add", start, apply("Mul", apply.constant(np.arange(*shape), start.dtype), step))
 
 
 def _sliced(
@@ -137,6 +117,16 @@ def _known(apply: Apply, name: str, value: Value) -> np.ndarray:
 
 
 _RULES: dict[str, Callable[..., Any]] = {
-    "ConstantOfShape": _filled, "Expand": _expanded, "Pad": _padded, "Range": _range, "Reshape": _shaped, "Slice": _sliced,
-    "Tile": _tiled, "TopK": _first_elements,
-}  # fmt: skip
+    "ConstantOfShape": _filled,
+    "Expand": lambda apply, shape, x, _: apply("Expand", x, shape=shape),
+    "Pad": _padded,
+    "Range": lambda apply, shape, start, _, step: apply(
+        "Add", start, apply("Mul", apply.constant(np.arange(*shape), start.dtype), step)
+    ),
+    "Reshape": lambda apply, shape, x, _, **attributes: apply("Reshape", x, shape=shape, allowzero=1),
+    "Slice": _sliced,
+    "Tile": lambda apply, shape, x, _: apply(
+        "Tile", x, repeats=tuple(n // max(1, own) for n, own in zip(shape, x.shape, strict=True))
+    ),
+    "TopK": lambda apply, shape, x, _, *, axis=-1, **attributes: apply("TopK", x, k=shape[axis], axis=axis, **attributes),
+}

@@ -109,15 +109,13 @@ class Importer(Builder):
         scope = NodeScope({"": None, **values}, self.opsets, self.read)
         for number in self.order:
             node = self.proto.node[number]
-            missing = scope.missing(node)
             self.node = node.name or next(iter(node.output), "")
-            if missing is None:
-                try:
-                    self.write(node, scope)
-                except (TypeError, ValueError) as error:
-                    self.problems.append(f"{self._node_text(node, number)}: {error}")
-            elif not self.problems:  # otherwise it waits for a node that could not be imported
-                self.problems.append(f"{self._node_text(node, number)}: reads `{missing}`, which nothing defines")
+            if self.problems and scope.missing(node) is not None:  # it waits for a node that could not be imported
+                continue
+            try:
+                self.write(node, scope)
+            except (TypeError, ValueError) as error:
+                self.problems.append(f"{self._node_text(node, number)}: {error}")
         self._raise_problems()
         return self.graph(*(self._output(o.name, scope) for o in self.proto.output))
 
@@ -343,10 +341,6 @@ class NodeBody:
     scope: NodeScope
     prefix: str
     graph: onnx.GraphProto
-
-    @property
-    def inputs(self) -> int:
-        return len(self.graph.input)
 
     @property
     def outputs(self) -> int:

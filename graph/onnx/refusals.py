@@ -74,10 +74,4 @@ def misfit(node: onnx.NodeProto, found: Operator, known: Container[str]) -> str:
         if node.input[n] not in known:
             return f"its {attribute}, `{node.input[n]}`, must be constant"
     given = {a.name for a in node.attribute if a.name not in UNUSED} | {a for _, a in operands}
-    if unknown := found.unknown(given):
-        return f"the attribute {unknown[0]} is not supported"
-    if missing := [a for a in found.required if a not in given]:
-        return f"the attribute {missing[0]} is missing"
-    inputs = trimmed([node.input[n] for n in tensors])
-    least, most = found.arity()
-    return f"it has {len(inputs)} input(s)" if not least <= len(inputs) <= most or not all(inputs[:least]) else ""
+    return found.misfit(trimmed([node.input[n] for n in tensors]), given)

@@ -10,8 +10,8 @@ import numpy as np
 
 from tir import dtypes
 
-from ..ir import GraphError, typed
-from ..ops.narrow import NARROW, narrow_name
+from ..ir import GraphError
+from ..ops.narrow import narrow_name
 
 if TYPE_CHECKING:
     import onnx
@@ -26,15 +26,6 @@ def weights(graph: onnx.GraphProto, name: str, folder: Path) -> dict[str, np.nda
     if graph.sparse_initializer:
         raise GraphError(f"{name}: the constant `{graph.sparse_initializer[0].values.name}` is sparse, which is not supported")
     return {t.name: _array(t, f"{name}: the constant `{t.name}`", folder) for t in graph.initializer}
-
-
-def as_onnx(array: np.ndarray, dtype: str) -> np.ndarray:
-    """An array of numbers of an element type in ONNX's dtype for it."""
-    import onnx
-
-    if dtype in NARROW:
-        return array.astype(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(dtype.upper())))
-    return typed(array, dtype)
 
 
 def _array(tensor: onnx.TensorProto, what: str, folder: Path) -> np.ndarray:

@@ -25,16 +25,16 @@ def attended(
     query: Value,
     key: Value,
     value: Value,
-    scale: float,
-    masks: Sequence[Value | None] = (),
+    scale: float | None,
+    masks: Sequence[Value | None],
     first: int | None = None,
 ) -> tuple[Value, Value]:
-    """softmax(scale query key^T) value, of the last two dimensions, and the softmax.
+    """softmax(scale query key^T) value, of the last two dimensions, and the softmax. Of H numbers a scale of None is 1 / sqrt(H).
 
     A mask is an addend of the scores, or a condition that lets through where it holds. Where the place of the `first` query is
     given, keys after that of a query are hidden from it.
     """
-    rank = len(key.shape)
+    rank, scale = len(key.shape), query.shape[-1] ** -0.5 if scale is None else scale
     scores = apply("MatMul", query, apply("Transpose", key, perm=(*range(rank - 2), rank - 1, rank - 2)))
     scores = apply("Mul", scores, apply.constant(float(scale), scores.dtype))
     none = apply.constant(float("-inf"), scores.dtype)
@@ -70,10 +70,8 @@ def _hidden(apply: Apply, mask: Value, rows: int, columns: int, filter_value: fl
         places = apply.constant(np.arange(columns), mask.dtype)
         through = apply("Less", places, apply("Reshape", mask, shape=(n, 1)))
         through = apply("Reshape", through, shape=(n, 1, 1, columns))
-    elif mask.shape == (n, columns):
-        through = apply("Reshape", apply("Cast", mask, to="bool"), shape=(n, 1, 1, columns))
-    elif mask.shape == (n, rows, columns):
-        through = apply("Reshape", apply("Cast", mask, to="bool"), shape=(n, 1, rows, columns))
+    elif mask.shape in ((n, columns), (n, rows, columns)):
+        through = apply("Reshape", apply("Cast", mask, to="bool"), shape=(n, 1, *(mask.shape[1:-1] or (1,)), columns))
     else:
         raise ValueError(f"a mask of {list(mask.shape)} for {rows} queries and {columns} keys is not supported")
     return apply("Where", through, apply.constant(0, dtype), apply.constant(filter_value, dtype))
@@ -97,8 +95,7 @@ def attention(
         key, value = (apply("Concat", old, new, axis=2) for old, new in zip(before, (key, value), strict=True))
     rows, columns = query.shape[2], key.shape[2]
     hidden = None if mask is None else _hidden(apply, mask, rows, columns, mask_filter_value, query.dtype)
-    factor = scale or query.shape[-1] ** -0.5
-    found, _ = attended(apply, query, key, value, factor, (added, hidden), columns - rows if unidirectional else None)
+    found, _ = attended(apply, query, key, value, scale or None, (added, hidden), columns - rows if unidirectional else None)
     present = None
     if key.shape == value.shape:
         present = apply("Concat", *(apply("Unsqueeze", v, axes=(0,)) for v in (key, value)), axis=0)
@@ -133,8 +130,7 @@ def multi_head_attention(
     if past_key is not None and past_value is not None:
         key, value = apply("Concat", past_key, key, axis=2), apply("Concat", past_value, value, axis=2)
     hidden = None if mask is None else _hidden(apply, mask, query.shape[2], key.shape[2], mask_filter_value, query.dtype)
-    factor = scale or query.shape[-1] ** -0.5
-    found, _ = attended(apply, query, key, value, factor, (added, hidden), before if unidirectional else None)
+    found, _ = attended(apply, query, key, value, scale or None, (added, hidden), before if unidirectional else None)
     return _joined(apply, found), key, value
 
 
@@ -246,6 +242,5 @@ def group_query_attention(
         through = apply("LessOrEqual", places, last)
         low = apply.constant(float(dtypes.limits(query.dtype)[0]) / 2, query.dtype)
         hidden = apply("Where", through, apply.constant(0, query.dtype), low)
-    factor = scale or width**-0.5
-    found, _ = attended(apply, query, keys, values, factor, (hidden,), 0 if first is None else None)
+    found, _ = attended(apply, query, keys, values, scale or None, (hidden,), 0 if first is None else None)
     return _joined(apply, apply("Reshape", found, shape=(n, num_heads, rows, width))), key, value

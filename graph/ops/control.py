@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir import Value
 from .loops import MIN_LOOPED_STEPS, looped
-from .registry import Apply, Body, composite, scalar
+from .registry import Apply, Body, composite, known_number
 from .sequences import joined
 
 T = TypeVar("T")
@@ -19,15 +19,11 @@ MAX_NUMBERS = 1 << 16  # steps whose numbers are a constant, of 8 bytes each; be
 UNBOUNDED = (1 << 63) - 1  # the count of a loop that its condition alone ends
 
 
-@composite("If", operands={0: "condition"})
-def branch(apply, *, condition, then_branch, else_branch):
-    """The branch that a constant condition chooses."""
-    return then_branch() if scalar("the condition", condition) else else_branch()
-
-
 @composite("If")
-def both_branches(apply, condition, *, then_branch, else_branch):
-    """The results of the branch that a condition chooses; both branches run."""
+def branch(apply, condition, *, then_branch, else_branch):
+    """The branch that a condition chooses. Of one that is not constant both branches run."""
+    if (known := known_number(apply, "the condition", condition)) is not None:
+        return then_branch() if known else else_branch()
     both = zip(then_branch(), else_branch(), strict=True)
     return tuple(_chosen(apply, condition, a, b, "the branches") for a, b in both)
 
@@ -100,21 +96,18 @@ def _first_possible(as_loop: Callable[[], T], written_out: Callable[[], T], step
             raise other if str(other) == str(error) else ValueError(f"{other}; as a loop, {error}") from None
 
 
-@composite("Loop", operands={0: "count"})
-def loop(apply, condition=None, *states, body, count=None):
+@composite("Loop")
+def loop(apply, count=None, condition=None, *states, body):
     """The steps of a loop, until its condition is false. Without a count there are as many as that says."""
-    steps = UNBOUNDED if count is None else int(scalar("the count", count))
+    number = UNBOUNDED if count is None else known_number(apply, "the count", count)
+    if number is None:
+        return _looped(apply, condition, states, body, apply("Reshape", apply("Cast", count, to="int64"), shape=()))
+    steps = int(number)
     return _first_possible(
         lambda: _looped(apply, condition, states, body, max(steps, 0)),
         lambda: _written_out(apply, condition, states, body, steps),
         steps,
     )
-
-
-@composite("Loop")
-def loop_of_open_count(apply, count, condition=None, *states, body):
-    """The steps of a loop whose count is computed."""
-    return _looped(apply, condition, states, body, apply("Reshape", apply("Cast", count, to="int64"), shape=()))
 
 
 def _looped(apply: Apply, condition: Value | None, states: Sequence[Value], body: Body, count: int | Value) -> tuple[Any, ...]:

@@ -36,12 +36,10 @@ def prelu(apply, x, slope):
 
 composite("Gemm", 1, 6)(lambda apply, a, b, c, *, broadcast=0, **attributes: apply("Gemm", a, b, c, **attributes))
 composite("Selu", 1, 5)(lambda apply, x, *, alpha=1.6732, gamma=1.0507: apply("Selu", x, alpha=alpha, gamma=gamma))
+composite("Pad", 1, 1)(
+    lambda apply, x, *, paddings, mode="constant", value=0.0: apply("Pad", x, pads=paddings, mode=mode, value=value)
+)
 composite("Concat", 1, 3)(lambda apply, *xs, axis=1: apply("Concat", *xs, axis=axis))
-
-
-@composite("Pad", 1, 1)
-def pad(apply, x, *, paddings, mode="constant", value=0.0):
-    return apply("Pad", x, pads=paddings, mode=mode, value=value)
 
 
 @composite("Tile", 1, 5, operands={1: "tiles", 2: "axis"})

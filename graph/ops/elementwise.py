@@ -69,14 +69,12 @@ def like(x: Expr, value: float) -> Expr:
     return te.const(value, x.dtype)
 
 
-def larger(x: Expr, y: Expr) -> Expr:
-    """The larger of two numbers, or a NaN where one is."""
-    return te.select(te.isnan(y), y, te.maximum(x, y)) if dtypes.is_float(x.dtype) else te.maximum(x, y)
+def _or_nan(chosen: Formula) -> Formula:
+    """A choice of two numbers, or a NaN where one is."""
+    return lambda x, y: te.select(te.isnan(y), y, chosen(x, y)) if dtypes.is_float(x.dtype) else chosen(x, y)
 
 
-def smaller(x: Expr, y: Expr) -> Expr:
-    """The smaller of two numbers, or a NaN where one is."""
-    return te.select(te.isnan(y), y, te.minimum(x, y)) if dtypes.is_float(x.dtype) else te.minimum(x, y)
+larger, smaller = _or_nan(te.maximum), _or_nan(te.minimum)
 
 
 def unary(name: str, since: int, formula: Formula, dtype: str | None = "float", called: str = "") -> None:
@@ -112,33 +110,17 @@ unary("Abs", 1, lambda x: x if dtypes.TABLE[x.dtype].kind == "uint" else te.abs(
 unary("Neg", 1, lambda x: -x, "number")
 unary("Sign", 9, _sign, "number")
 unary("Reciprocal", 1, lambda x: one(x) / x)
-unary("Ceil", 1, te.ceil)
-unary("Floor", 1, te.floor)
 unary("Round", 11, te.nearbyint)
-unary("Sqrt", 1, te.sqrt)
-unary("Exp", 1, te.exp)
-unary("Log", 1, te.log)
-unary("Erf", 9, te.erf)
-unary("Sin", 7, te.sin)
-unary("Cos", 7, te.cos)
-unary("Tan", 7, te.tan)
-unary("Asin", 7, te.asin)
-unary("Acos", 7, te.acos)
-unary("Atan", 7, te.atan)
-unary("Sinh", 9, te.sinh)
-unary("Cosh", 9, te.cosh)
-unary("Tanh", 1, te.tanh)
-unary("Asinh", 9, te.asinh)
-unary("Acosh", 9, te.acosh)
-unary("Atanh", 9, te.atanh)
+# Operators whose formula is the function of that name in `te`, by their first version.
+for _name, _since in {
+    "Acos": 7, "Acosh": 9, "Asin": 7, "Asinh": 9, "Atan": 7, "Atanh": 9, "Ceil": 1, "Cos": 7, "Cosh": 9, "Erf": 9, "Exp": 1,
+    "Expm1": NEWEST, "Floor": 1, "Log": 1, "Log10": NEWEST, "Log1p": NEWEST, "Log2": NEWEST, "Sin": 7, "Sinh": 9, "Sqrt": 1,
+    "Tan": 7, "Tanh": 1, "Trunc": NEWEST,
+}.items():  # fmt: skip
+    unary(_name, _since, getattr(te, _name.lower()))
 unary("Not", 1, te.logical_not, "bool")
 unary("BitwiseNot", 18, lambda x: te.bit_xor(x, like(x, _ones(x.dtype))), "integer")
 unary("IsNaN", 9, lambda x: te.not_equal(x, x))
-unary("Trunc", NEWEST, te.trunc)
-unary("Expm1", NEWEST, te.expm1)
-unary("Log1p", NEWEST, te.log1p)
-unary("Log2", NEWEST, te.log2)
-unary("Log10", NEWEST, te.log10)
 
 
 def _is_infinite(x: Expr, *, detect_negative=1, detect_positive=1) -> Expr:

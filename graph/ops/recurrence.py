@@ -207,17 +207,16 @@ class _Recurrence:
             raise ValueError(f"hidden_size {hidden_size} contradicts the weights, {list(shape_of(r))}")
         self.live = self._live(sequence_lens)
 
-    def _live(self, lengths: Any) -> Value | None:
+    def _live(self, lengths: Value | None) -> Value | None:
         """The mask (T, N) of the steps of each sequence, from their `lengths`; None where all sequences have all steps."""
-        count = self.sequences if lengths is None else lengths.shape[0] if isinstance(lengths, Value) else len(lengths)
-        known = () if isinstance(lengths, Value) else lengths or (self.steps,)
-        if count != self.sequences or not all(0 <= length <= self.steps for length in known):
-            raise ValueError(
-                f"sequence_lens {list(known) or count} do not fit {self.sequences} sequence(s) of {self.steps} steps"
-            )
-        if known and min(known) == self.steps:
+        if lengths is None:
             return None
-        return self.apply("SequenceMask", self.apply.constant(known, "int32") if known else lengths, steps=self.steps)
+        known = self.apply.known(lengths)
+        short = known is None or known.min(initial=self.steps) < self.steps
+        if lengths.shape != (self.sequences,) or (known is not None and not all(0 <= n <= self.steps for n in known)):
+            found = lengths.shape[0] if known is None else known.tolist()
+            raise ValueError(f"sequence_lens {found} do not fit {self.sequences} sequence(s) of {self.steps} steps")
+        return self.apply("SequenceMask", lengths, steps=self.steps) if short else None
 
     def with_layout(self, x: Any) -> Any:
         """`x` with its first two dimensions exchanged if the layout is 1."""
@@ -309,10 +308,10 @@ class _Recurrence:
         return {"activations": tuple(names[first:end]), "alphas": share(alphas, ALPHA), "betas": share(betas, BETA)}
 
 
-@composite("RNN", operands={4: "sequence_lens"})
+@composite("RNN")
 def rnn(
-    apply, x, w, r, b=None, initial_h=None, *, activations=None, activation_alpha=(), activation_beta=(), clip=None,
-    direction="forward", hidden_size=None, layout=0, sequence_lens=None,
+    apply, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activations=None, activation_alpha=(), activation_beta=(),
+    clip=None, direction="forward", hidden_size=None, layout=0,
 ):  # fmt: skip
     """x (T, N, ...), w (directions, H, ...), r (directions, H, H), b (directions, 2 H) -> y (T, directions, N, H), the last h."""
     recurrence = _Recurrence(apply, x, w, r, b, 1, direction, hidden_size, sequence_lens, layout, initial_h)
@@ -326,10 +325,10 @@ def rnn(
     return recurrence.run(start)
 
 
-@composite("GRU", operands={4: "sequence_lens"})
+@composite("GRU")
 def gru(
-    apply, x, w, r, b=None, initial_h=None, *, activations=None, activation_alpha=(), activation_beta=(), clip=None,
-    direction="forward", hidden_size=None, layout=0, linear_before_reset=0, sequence_lens=None,
+    apply, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activations=None, activation_alpha=(), activation_beta=(),
+    clip=None, direction="forward", hidden_size=None, layout=0, linear_before_reset=0,
 ):  # fmt: skip
     """As RNN, with the weights of three gates one after the other; `linear_before_reset` multiplies before it resets."""
     recurrence = _Recurrence(apply, x, w, r, b, 3, direction, hidden_size, sequence_lens, layout, initial_h)
@@ -346,10 +345,10 @@ def gru(
     return recurrence.run(start)
 
 
-@composite("LSTM", operands={4: "sequence_lens"})
+@composite("LSTM")
 def lstm(
-    apply, x, w, r, b=None, initial_h=None, initial_c=None, p=None, *, activations=None, activation_alpha=(), activation_beta=(),
-    clip=None, direction="forward", hidden_size=None, input_forget=0, layout=0, sequence_lens=None,
+    apply, x, w, r, b=None, sequence_lens=None, initial_h=None, initial_c=None, p=None, *, activations=None, activation_alpha=(),
+    activation_beta=(), clip=None, direction="forward", hidden_size=None, input_forget=0, layout=0,
 ):  # fmt: skip
     """As RNN, with the weights of four gates one after the other, and p (directions, 3 H); also gives the last c."""
     recurrence = _Recurrence(apply, x, w, r, b, 4, direction, hidden_size, sequence_lens, layout, initial_h, initial_c, p=p)
@@ -365,15 +364,3 @@ def lstm(
         return bias, step
 
     return recurrence.run(start)
-
-
-def _of_open_lengths(name: str, define: Callable[..., tuple[Any, ...]]) -> None:
-    @composite(name)
-    def recurrence(apply, x, w, r, b=None, sequence_lens=None, initial_h=None, *others, **attributes):
-        """The recurrence with lengths of sequences that are not constant."""
-        return define(apply, x, w, r, b, initial_h, *others, sequence_lens=sequence_lens, **attributes)
-
-
-_of_open_lengths("RNN", rnn)
-_of_open_lengths("GRU", gru)
-_of_open_lengths("LSTM", lstm)

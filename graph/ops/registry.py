@@ -19,7 +19,7 @@ of the domain, a dot, and their own: `com.microsoft.BiasGelu`. Versions are thos
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from math import prod
@@ -69,7 +69,6 @@ class Apply(Protocol):
 class Body(Protocol):
     """A graph that a call of a composite holds, as a branch or the body of a loop. A call of it adds its calls."""
 
-    inputs: int
     outputs: int
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
@@ -128,17 +127,17 @@ class Operator:
             return []
         return sorted(set(given) - {p.name for p in self._parameters if p.kind is p.KEYWORD_ONLY} - self._tensors)
 
-    def check(self, inputs: Sequence[Value | None], attributes: Iterable[str]) -> None:
-        """Refuse a wrong number of inputs, and attributes that it does not take, or lacks."""
+    def misfit(self, inputs: Sequence[Any], attributes: Collection[str]) -> str:
+        """The reason why it does not take so many inputs, or these attributes; empty if it does."""
         least, most = self.arity()
-        if not least <= len(inputs) <= most:
-            raise ValueError(f"it has {len(inputs)} input(s)")
-        if None in inputs[:least]:
-            raise ValueError(f"its input {inputs.index(None)} is missing")
         if unknown := self.unknown(attributes):
-            raise ValueError(f"the attribute {unknown[0]} is not supported")
+            return f"the attribute {unknown[0]} is not supported"
         if missing := [a for a in self.required if a not in attributes]:
-            raise ValueError(f"the attribute {missing[0]} is missing")
+            return f"the attribute {missing[0]} is missing"
+        if not least <= len(inputs) <= most:
+            return f"it has {len(inputs)} input(s)"
+        omitted = next((n for n, given in enumerate(inputs[:least]) if not given), None)
+        return "" if omitted is None else f"its input {omitted} is missing"
 
     def taken(self, given: Sequence[Any], constant: Callable[[Any], bool]) -> tuple[list[tuple[int, str]], list[int]]:
         """The inputs that become attributes, with the names of these, and those that are tensors; by their positions."""
@@ -374,6 +373,12 @@ def scalar(what: str, value: Any) -> Any:
             raise ValueError(f"{what} must be one number, got {list(value)}")
         return value[0]
     return value
+
+
+def known_number(apply: Apply, what: str, value: Value) -> Any:
+    """The number of an operand of one element; None where it is not constant."""
+    array = apply.known(value)
+    return None if array is None else scalar(what, tuple(array.reshape(-1).tolist()))
 
 
 def element(what: str, given: Any, dtype: str) -> Any:

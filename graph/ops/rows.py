@@ -126,28 +126,25 @@ def reduce_log_sum_exp(x, *, axes=None, keepdims=1, noop_with_empty_axes=0):
 
 
 def _arg_extreme(name: str, reducer: Callable[..., Expr]) -> None:
-    """Register an operator that gives the index along an axis of the largest, or the smallest, element."""
+    """Register an operator that gives the index along an axis of the largest, or the smallest, element: of several the first, or
+    the last."""
     label = name.lower()
 
     @operator(name)
     def define(x, *, axis=0, keepdims=1, select_last_index=0):
         need("the input", x, dtype="number")
-        return arg_extreme(x, axis, reducer, bool(keepdims), bool(select_last_index), label)
+        rows = Rows(x, [axis])
+        (along,) = rows.axes
+        if not rows.count and 0 not in replaced(shape_of(x), along):
+            raise ValueError(f"there is no element to choose along axis {axis} of {list(shape_of(x))}")
+        top = rows.reduce(reducer, lambda *i: x[i], "top")
+        pick, other = (te.max, 0) if select_last_index else (te.min, rows.count - 1)
+        nowhere = te.const(other, "int64")
 
+        def index(*i: Expr) -> Expr:
+            return te.select(te.equal(x[i], top[rows.outer(i)]), i[along].astype("int64"), nowhere)
 
-def arg_extreme(x: te.Tensor, axis: int, reducer: Callable[..., Expr], keepdims: bool, last: bool, name: str) -> te.Tensor:
-    """The index along an axis of the element that a reducer picks: the first of several, or the last."""
-    rows = Rows(x, [axis])
-    (along,) = rows.axes
-    if not rows.count and 0 not in replaced(shape_of(x), along):
-        raise ValueError(f"there is no element to choose along axis {axis} of {list(shape_of(x))}")
-    top = rows.reduce(reducer, lambda *i: x[i], "top")
-    nowhere, pick = (te.const(0, "int64"), te.max) if last else (te.const(shape_of(x)[along] - 1, "int64"), te.min)
-
-    def index(*i: Expr) -> Expr:
-        return te.select(te.equal(x[i], top[rows.outer(i)]), i[along].astype("int64"), nowhere)
-
-    return rows.reduce(pick, index, name, keepdims)
+        return rows.reduce(pick, index, label, bool(keepdims))
 
 
 _arg_extreme("ArgMax", te.max)
@@ -196,21 +193,15 @@ _scan("CumSum", 11, lambda x, y: x + y, 0)
 _scan("CumProd", 26, lambda x, y: x * y, 1)
 
 
-def _softmax(x, *, axis=-1):
-    """exp(x - max) / sum(exp(x - max)) along an axis; of halves the sum is made in float32."""
-    need("the input", x, dtype="float")
-    rows = Rows(x, [axis])
-    top = rows.reduce(te.max, lambda *i: x[i], "top")
+def _softmax(x: te.Tensor, rows: Rows, top: te.Tensor) -> te.Tensor:
+    """exp(x - max) / sum(exp(x - max)); of halves the sum is made in float32."""
     power = te.compute(x.shape, lambda *i: te.exp(wide(x[i]) - wide(top[rows.outer(i)])), name="power")
     total = rows.reduce(te.sum, lambda *i: power[i], "sum")
     return te.compute(x.shape, lambda *i: (power[i] / total[rows.outer(i)]).astype(x.dtype), name="softmax")
 
 
-def _log_softmax(x, *, axis=-1):
-    """x - max - log(sum(exp(x - max))) along an axis; of halves in float32."""
-    need("the input", x, dtype="float")
-    rows = Rows(x, [axis])
-    top = rows.reduce(te.max, lambda *i: x[i], "top")
+def _log_softmax(x: te.Tensor, rows: Rows, top: te.Tensor) -> te.Tensor:
+    """x - max - log(sum(exp(x - max))); of halves in float32."""
     total = rows.reduce(te.sum, lambda *i: te.exp(wide(x[i]) - wide(top[rows.outer(i)])), "sum")
 
     def formula(*i: Expr) -> Expr:
@@ -219,12 +210,9 @@ def _log_softmax(x, *, axis=-1):
     return te.compute(x.shape, formula, name="log_softmax")
 
 
-def _hardmax(x, *, axis=-1):
-    """1 at the first largest element along an axis, 0 elsewhere."""
-    need("the input", x, dtype="float")
-    rows = Rows(x, [axis])
+def _hardmax(x: te.Tensor, rows: Rows, top: te.Tensor) -> te.Tensor:
+    """1 at the first largest element, 0 elsewhere."""
     (along,) = rows.axes
-    top = rows.reduce(te.max, lambda *i: x[i], "top")
 
     def first(*i: Expr) -> Expr:
         return te.select(te.equal(x[i], top[rows.outer(i)]), i[along], te.const(rows.count - 1))
@@ -234,9 +222,15 @@ def _hardmax(x, *, axis=-1):
     return te.compute(x.shape, lambda *i: te.select(te.equal(i[along], where[rows.outer(i)]), one, zero), name="hardmax")
 
 
-def _along_axis(name: str, define: Callable[..., te.Tensor]) -> None:
-    """Register an operator along one axis; before version 13 it is along all axes from `axis` on, as the columns of a matrix."""
-    operator(name, 13)(define)
+def _along_axis(name: str, result: Callable[[te.Tensor, Rows, te.Tensor], te.Tensor]) -> None:
+    """Register an operator along one axis, by its result for a tensor, its rows and the largest element of each; before version
+    13 it is along all axes from `axis` on, as the columns of a matrix."""
+
+    @operator(name, 13)
+    def define(x, *, axis=-1):
+        need("the input", x, dtype="float")
+        rows = Rows(x, [axis])
+        return result(x, rows, rows.reduce(te.max, lambda *i: x[i], "top"))
 
     @composite(name, 1, 12)
     def along_all(apply, x, *, axis=1):

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir import TensorSequence, Value
-from .registry import Apply, composite, scalar
+from .registry import Apply, composite, known_number, scalar
 from .rows import normal_axes
-
-
-def sliced(apply: Apply, x: Value, axis: int, begin: int, end: int) -> Value:
-    """The part from `begin` to `end` along an axis."""
-    return apply("Slice", x, starts=(begin,), ends=(end,), axes=(axis,))
 
 
 def joined(apply: Apply, tensors: Sequence[Value], axis: int) -> Value:
@@ -28,7 +23,9 @@ def split_to_sequence(apply, x, *, split=None, axis=0, keepdims=1):
     if sum(sizes) != extent:
         raise ValueError(f"an extent of {extent} cannot be split into {list(sizes)}")
     begins = [sum(sizes[:n]) for n in range(len(sizes))]
-    parts = [sliced(apply, x, axis, begin, begin + size) for begin, size in zip(begins, sizes, strict=True)]
+    parts = [
+        apply("Slice", x, starts=(begin,), ends=(begin + size,), axes=(axis,)) for begin, size in zip(begins, sizes, strict=True)
+    ]
     if split is None and not keepdims:
         parts = [apply("Squeeze", part, axes=(axis,)) for part in parts]
     return TensorSequence(tuple(parts))
@@ -38,14 +35,11 @@ composite("SequenceConstruct", 11)(lambda apply, *xs: TensorSequence(xs))
 composite("SequenceEmpty", 11)(lambda apply, *, dtype="float32": TensorSequence(()))
 
 
-@composite("SequenceAt", 11, operands={1: "position"})
-def sequence_at(apply, sequence, *, position):
-    return sequence.tensors[_index(sequence, position, 0)]
-
-
 @composite("SequenceAt", 11)
-def sequence_at_open(apply, sequence, position):
-    """The tensor at a position that is not constant, of a sequence of equal types."""
+def sequence_at(apply, sequence, position):
+    """The tensor at a position, which must be constant unless all have one type."""
+    if (number := known_number(apply, "the position", position)) is not None:
+        return sequence.tensors[_index(sequence, number, 0)]
     if not sequence.tensors or len({(x.shape, x.dtype) for x in sequence.tensors}) > 1:
         raise ValueError("its position must be constant, as the tensors of the sequence differ in type")
     return apply("Gather", joined(apply, sequence.tensors, 0), apply("Reshape", position, shape=()), axis=0)

@@ -12,8 +12,8 @@ from math import isclose, pi, sqrt
 
 from tir import dtypes
 
-from ..ir import Attribute, Call, Graph, Value
-from .rewriting import Rewriting, rewrite
+from ..ir import Attribute, Call, Value
+from .rewriting import Rewriting, each_call
 
 Polynomial = dict[tuple[int, int], float]  # factors, by the exponents of x and of E
 Values = dict[Value, Polynomial]
@@ -52,12 +52,9 @@ _FUNCTIONS = tuple(dict.fromkeys(f.function for f in FORMS))
 _DEFAULTS: dict[str, Attribute] = {"beta": 0.5}  # of omitted attributes; no form has another default
 
 
-def recognise_activations(graph: Graph) -> Graph:
+@each_call
+def recognise_activations(r: Rewriting, call: Call) -> Value | None:
     """GELU (with erf, or as tanh approximates it), hard sigmoid, hard swish and 1 / (1 + exp(-x)) become one call each."""
-    return rewrite(graph, _rule)
-
-
-def _rule(r: Rewriting, call: Call) -> Value | None:
     if call.operator not in ("Add", "Mul", "Div", "Reciprocal") or not dtypes.is_float(call.outputs[0].dtype):
         return None
     if (x := _logistic(r, call)) is not None:

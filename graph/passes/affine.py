@@ -6,14 +6,15 @@ import numpy as np
 
 from tir import dtypes
 
-from ..ir import Call, Graph, Value, rounded
+from ..ir import Call, Value, rounded
 from ..ops import definition
-from .rewriting import Rewriting, parted, rewrite
+from .rewriting import Rewriting, each_call, parted
 
 ONE, ZERO = np.ones(()), np.zeros(())
 
 
-def fold_affine(graph: Graph) -> Graph:
+@each_call
+def fold_affine(r: Rewriting, call: Call) -> Value | None:
     """Fold constant factors and addends of output channels into the weights and the bias of the convolution or product before
     them. They come from a batch normalisation, or from products and sums with constants:
 
@@ -22,10 +23,6 @@ def fold_affine(graph: Graph) -> Graph:
     f scales each output channel of W; of a batch normalisation it is scale / sqrt(variance + epsilon), and g is bias - mean f. It
     is computed in float64 and rounded once. A batch normalisation after anything else becomes a product and a sum.
     """
-    return rewrite(graph, _rule)
-
-
-def _rule(r: Rewriting, call: Call) -> Value | None:
     if (affine := _affine(r, call)) is None:
         return None
     source, factor, shift = affine

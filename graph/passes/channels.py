@@ -12,17 +12,11 @@ from tir.arrays import to_float
 
 from ..ir import Call, Graph, Value
 from ..kinds import elementwise, moves
-from .integers import Choice, along, attributes_of, quantised
-from .rewriting import Rewriting, fits_elementwise, rewrite, windows_of
+from .integers import Choice, along, quantised
+from .rewriting import Rewriting, attributes_of, each_call, fits_elementwise, rewrite, windows_of
 
 TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # the orders of dimensions that move the channels of images
 PHASES = (0, 3, 4, 1, 5, 2)  # the order that moves phases (down, right, channels, height, width) beside their pixels
-
-
-def keep_channels_last(graph: Graph) -> Graph:
-    """f(x with its channels moved first) becomes f'(x), moved, whatever else reads x: for elementwise calls, concatenations,
-    parts, phases of a transposed convolution, pooling, means of images, and convolutions of each channel by itself."""
-    return rewrite(graph, _rule)
 
 
 def convolve_channels_last(graph: Graph, choose: Choice) -> Graph:
@@ -57,7 +51,10 @@ def _ended(write: Rewriting, sums: Value, bias: Sequence[Value], call: Call) -> 
     return write("Cast", sums, to=call.outputs[0].dtype)
 
 
-def _rule(write: Rewriting, call: Call) -> Value | None:
+@each_call
+def keep_channels_last(write: Rewriting, call: Call) -> Value | None:
+    """f(x with its channels moved first) becomes f'(x), moved, whatever else reads x: for elementwise calls, concatenations,
+    parts, phases of a transposed convolution, pooling, means of images, and convolutions of each channel by itself."""
     if call.operator == "Transpose" and call.attribute("perm") == TO_LAST:
         source = _last(write, call.values[0])
         return None if source is None else write("Reshape", source, shape=source.shape)

@@ -6,23 +6,20 @@ import numpy as np
 
 from ..ir import Call, Graph, Value
 from .integers import along, quantised
-from .rewriting import Rewriting, rewrite
+from .rewriting import Rewriting, each_call, rewrite
 
 
-def transpose_dequantised(graph: Graph) -> Graph:
+@each_call
+def transpose_dequantised(r: Rewriting, call: Call) -> list[Call] | None:
     """Read a dequantised transpose of a constant matrix in place of a transpose of the dequantised matrix."""
-
-    def rule(r: Rewriting, call: Call) -> list[Call] | None:
-        made = r.producer(call.values[0], "DequantizeLinear") if call.operator == "Transpose" else None
-        if made is None or len(made.values[0].shape) != 2:
-            return None
-        if call.attribute("perm", (1, 0)) != (1, 0) or any(len(v.shape) == 2 and r.known(v) is None for v in made.values):
-            return None
-        turned = [r.transposed(v) if len(v.shape) == 2 else v for v in made.values]
-        attributes = dict(made.attributes) | {"axis": 1 - made.attribute("axis", 1) % 2}
-        return [r.call("DequantizeLinear", turned, [call.outputs[0]], **attributes)]
-
-    return rewrite(graph, rule)
+    made = r.producer(call.values[0], "DequantizeLinear") if call.operator == "Transpose" else None
+    if made is None or len(made.values[0].shape) != 2:
+        return None
+    if call.attribute("perm", (1, 0)) != (1, 0) or any(len(v.shape) == 2 and r.known(v) is None for v in made.values):
+        return None
+    turned = [r.transposed(v) if len(v.shape) == 2 else v for v in made.values]
+    attributes = dict(made.attributes) | {"axis": 1 - made.attribute("axis", 1) % 2}
+    return [r.call("DequantizeLinear", turned, [call.outputs[0]], **attributes)]
 
 
 def fold_dequantised(graph: Graph) -> Graph:

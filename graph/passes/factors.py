@@ -6,20 +6,17 @@ from math import prod
 
 import numpy as np
 
-from ..ir import Call, Graph, Value, rounded
+from ..ir import Call, Value, rounded
 from ..ops import definition
-from .rewriting import FULL_RANGE, Rewriting, parted, rewrite
+from .rewriting import FULL_RANGE, Rewriting, each_call, parted
 
 
-def move_factors(graph: Graph) -> Graph:
+@each_call
+def move_factors(r: Rewriting, call: Call) -> Value | None:
     """f(a * x, b * y) becomes f(x, y) * (a b), for a linear f, and (x * a) * b becomes x * (a b), for numbers a and b.
 
     Not for float16: with its range the product may be finite only because of the factor.
     """
-    return rewrite(graph, _rule)
-
-
-def _rule(r: Rewriting, call: Call) -> Value | None:
     if call.outputs[0].dtype not in FULL_RANGE:
         return None
     if definition(call).linear and len(call.values) == 2:

@@ -13,7 +13,7 @@ from tir import dtypes
 from ..ir import Call, Graph, Value
 from ..kinds import elementwise, moves
 from ..ops import definition
-from .rewriting import Rewriting, fits_elementwise, other, reads_padding, rewrite, windows_of
+from .rewriting import Rewriting, attributes_of, fits_elementwise, other, reads_padding, rewrite, windows_of
 
 
 def canonicalise(graph: Graph) -> Graph:
@@ -128,14 +128,8 @@ def _without_padding_taps(r: Rewriting, call: Call) -> Value | None:
         return None
     fewer = [w.of_taps(taps) for taps, w in zip(kept, moved, strict=True)]
     cut = weight[(slice(None), slice(None), *(slice(taps.start, taps.stop) for taps in kept))]
-    attributes = {
-        "dilations": tuple(w.dilation for w in fewer),
-        "pads": (*(w.before for w in fewer), *(w.after for w in fewer)),
-        "strides": tuple(w.stride for w in fewer),
-        "group": call.attribute("group", 1),
-    }
     inputs = [call.inputs[0], r.constant(np.ascontiguousarray(cut), name=f"{call.values[1].name}_taps"), *call.inputs[2:]]
-    return r("Conv", *inputs, **attributes)
+    return r("Conv", *inputs, group=call.attribute("group", 1), **attributes_of(fewer))
 
 
 def _layer(r: Rewriting, x: Value, weight: Value, bias: Sequence[Value], transposed: bool) -> Value:

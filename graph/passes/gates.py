@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from ..ir import Call, Graph, Value
-from .rewriting import FULL_RANGE, Rewriting, parted, reads_padding, rewrite
+from ..ir import Call, Value
+from .rewriting import FULL_RANGE, Rewriting, each_call, parted, reads_padding
 
 MIN_IMAGE_TO_WEIGHTS = 4  # least ratio of the sizes of image and weights for which scaling the weights at each call pays
 
 
-def move_gates(graph: Graph) -> Graph:
+@each_call
+def move_gates(r: Rewriting, call: Call) -> Value | None:
     """Conv(g * x, w) becomes Conv(x, g * w) for one image x, a number g for each channel, as in squeeze-and-excite, and weights
     that are enough smaller than x.
 
     Not for float16, whose products may overflow; and not where zeros surround the image, which an infinite g would make NaN.
     """
-    return rewrite(graph, _rule)
-
-
-def _rule(r: Rewriting, call: Call) -> Value | None:
     gated, weights = (*call.inputs, None)[:2] if call.operator == "Conv" else (None, None)
     scaled = r.producer(gated, "Mul")
     if scaled is None or gated is None or weights is None or not r.read_once(gated) or gated.dtype not in FULL_RANGE:

@@ -28,7 +28,7 @@ from ..ops import definition
 from ..ops.channels_last import CHANNELS_OF_PIXEL, SIGN_OFFSET
 from ..ops.convolution import SlidingWindow
 from ..ops.winograd import exact_for, transformed_weights
-from .rewriting import Rewriting, rewrite, windows_of
+from .rewriting import Rewriting, attributes_of, rewrite, windows_of
 from .winograd import filterable, least_cycles, tiles
 
 if TYPE_CHECKING:
@@ -262,12 +262,6 @@ def _of_one_group(call: Call, groups: int) -> Call:
     images, channels, *spatial = call.outputs[0].shape
     result = replace(call.outputs[0], shape=(images, channels // groups, *spatial))
     return Call("Conv", (x, weight), (result,), tuple((n, a) for n, a in call.attributes if n != "group"))
-
-
-def attributes_of(moved: Sequence[SlidingWindow]) -> dict[str, Attribute]:
-    """The attributes that say how windows move."""
-    pads = (*(w.before for w in moved), *(w.after for w in moved))
-    return {"strides": tuple(w.stride for w in moved), "dilations": tuple(w.dilation for w in moved), "pads": pads}
 
 
 def _product(write: Rewriting, call: Call, a: Quantised, b: Quantised, choose: Choice, pairs: bool) -> Value | None:

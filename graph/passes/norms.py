@@ -9,21 +9,18 @@ import numpy as np
 
 from tir import dtypes
 
-from ..ir import Call, Graph, Value, rounded
-from .rewriting import Rewriting, other, rewrite
+from ..ir import Call, Value, rounded
+from .rewriting import Rewriting, each_call, other
 
 
-def recognise_norms(graph: Graph) -> Graph:
+@each_call
+def recognise_norms(r: Rewriting, call: Call) -> Value | list[Call] | None:
     """The steps of a softmax, a layer norm or an RMS norm become one call, with the scale and the shift that follow:
 
     exp(x - max(x)) / sum(exp(x - max(x)))                          Softmax
     (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon)           LayerNormalization, along the last axes
     x / sqrt(mean(x^2) + epsilon)                                   RMSNormalization, along the last axes
     """
-    return rewrite(graph, _rule)
-
-
-def _rule(r: Rewriting, call: Call) -> Value | list[Call] | None:
     if not dtypes.is_float(call.outputs[0].dtype):
         return None
     softmax = _softmax(r, call) if call.operator == "Div" else None

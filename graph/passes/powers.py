@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from tir import dtypes
 
-from ..ir import Call, Graph, Value
-from .rewriting import Rewriting, rewrite
+from ..ir import Call, Value
+from .rewriting import Rewriting, each_call
 
 
-def expand_powers(graph: Graph) -> Graph:
+@each_call
+def expand_powers(r: Rewriting, call: Call) -> Value | None:
     """x ** 2 becomes x * x and x ** 3 becomes x * x * x, where the exponent is one constant number.
 
     x ** 0.5 stays: the square root of -0 and of -inf is another.
     """
-    return rewrite(graph, _product)
-
-
-def _product(r: Rewriting, call: Call) -> Value | None:
-    """The product of a power, if its exponent is 2 or 3 and changes neither shape nor type; else None."""
     if call.operator != "Pow":
         return None
     base, exponent = call.values

@@ -13,7 +13,7 @@ from ..ops import definition
 from .channels import keep_channels_last
 from .identities import remove_identities
 from .integers import SUMS, Choice, multiply_integers
-from .rewriting import Rewriting, rewrite
+from .rewriting import Rewriting, each_call, rewrite
 
 
 def stay_quantised(graph: Graph, choose: Choice, pairs: bool = False) -> Graph:
@@ -25,14 +25,11 @@ def stay_quantised(graph: Graph, choose: Choice, pairs: bool = False) -> Graph:
     return rewrite(remove_identities(keep_channels_last(products)), _scaled_before)
 
 
-def keep_quantised(graph: Graph) -> Graph:
+@each_call
+def keep_quantised(r: Rewriting, call: Call) -> list[Call] | None:
     """f(dequantised x) becomes dequantised f(x), for an f that moves or compares, and a single scale above 0. A result that is
     quantised again by the same numbers is x, and other quantisation by known numbers multiplies instead of dividing, with one
     rounding more."""
-    return rewrite(graph, _rule)
-
-
-def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     if keeps_elements(call):
         return _sunk(r, call, [call.values[0]])
     if call.operator == "Concat":

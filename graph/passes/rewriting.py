@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
 from ..builder import Builder
-from ..ir import Call, Graph, Value
+from ..ir import Attribute, Call, Graph, Value
 from ..kinds import elementwise
 from ..ops import function_name, result_types
 from ..ops.convolution import SlidingWindow, windows
@@ -36,6 +37,16 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     if len(calls) == len(graph.calls) and all(a is b for a, b in zip(calls, graph.calls, strict=True)):
         return graph
     return remove_unread(graph.with_(calls=tuple(calls), constants=rewriting.constants))
+
+
+def each_call(rule: Rule) -> Callable[[Graph], Graph]:
+    """The pass that rewrites a graph by a rule, with its name and description."""
+
+    @wraps(rule)
+    def run(graph: Graph) -> Graph:
+        return rewrite(graph, rule)
+
+    return run
 
 
 class Rewriting(Builder):
@@ -127,3 +138,9 @@ def windows_of(call: Call) -> list[SlidingWindow]:
     given = {name: call.attribute(name, None) for name in ("strides", "dilations", "pads")}
     x, weight = call.values[:2]
     return windows(x.shape[2:], weight.shape[2:], **given, auto_pad=call.attribute("auto_pad", "NOTSET"))
+
+
+def attributes_of(moved: Sequence[SlidingWindow]) -> dict[str, Attribute]:
+    """The attributes that say how windows move."""
+    pads = (*(w.before for w in moved), *(w.after for w in moved))
+    return {"strides": tuple(w.stride for w in moved), "dilations": tuple(w.dilation for w in moved), "pads": pads}

@@ -11,18 +11,15 @@ from math import prod
 
 import numpy as np
 
-from ..ir import Call, Graph, Value
+from ..ir import Call, Value
 from ..kinds import elementwise, moves, widens
-from .rewriting import Rewriting, fits_elementwise, rewrite
+from .rewriting import Rewriting, each_call, fits_elementwise
 
 
-def sink_layouts(graph: Graph) -> Graph:
+@each_call
+def sink_layouts(r: Rewriting, call: Call) -> list[Call] | None:
     """f(reshape(x), y) becomes reshape(f(x, reshape(y))), and f(transpose(x), transpose(y)) transpose(f(x, y)), for elementwise
     f. x must be the result of a call, and a transposed value have no other reader."""
-    return rewrite(graph, _rule)
-
-
-def _rule(r: Rewriting, call: Call) -> list[Call] | None:
     if not elementwise(call) or moves(call):
         return None
     return next((calls for v in dict.fromkeys(call.values) if (calls := _sunk(r, call, v)) is not None), None)

@@ -14,14 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import Call, Graph, Value
+from ..ir import Call, Value
 from ..ops.convolution import SlidingWindow, transposed_windows
-from .rewriting import Rewriting, rewrite
-
-
-def expand_transposed(graph: Graph) -> Graph:
-    """ConvTranspose with a constant weight becomes Conv and the moves that interleave its phases."""
-    return rewrite(graph, _rule)
+from .rewriting import Rewriting, each_call
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,9 @@ class Phases:
         return cls(stride, taps, last - first + 1, before, after, w.before - stride * first)
 
 
-def _rule(r: Rewriting, call: Call) -> Value | None:
+@each_call
+def expand_transposed(r: Rewriting, call: Call) -> Value | None:
+    """ConvTranspose with a constant weight becomes Conv and the moves that interleave its phases."""
     if call.operator != "ConvTranspose" or any(r.known(v) is None for v in call.values[1:]):
         return None
     x, weight, *bias = call.values

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import ordered
 from ..ir import Graph, GraphError, Value
 
 Sample = dict[str, np.ndarray]
@@ -18,8 +19,7 @@ def samples_of(graph: Graph, data: Data) -> Samples:
     """The inputs of each sample. `data` are arrays by the names of inputs, whose samples lie along a dimension in front or along
     the first one; or mappings of the inputs of single samples. Raises GraphError for data that does not fit the graph."""
     if isinstance(data, Mapping):
-        each = {v.name: _divided(graph, v, _named(graph, data, v.name)) for v in graph.inputs}
-        _known(graph, data)
+        each = {v.name: _divided(graph, v, a) for v, a in zip(graph.inputs, ordered(graph, data), strict=True)}
         counts = {name: len(arrays) for name, arrays in each.items()}
         if len(set(counts.values())) > 1:
             numbers = ", ".join(f"`{name}` {count}" for name, count in counts.items())
@@ -30,8 +30,8 @@ def samples_of(graph: Graph, data: Data) -> Samples:
         for n, sample in enumerate(_iterated(graph, data)):
             if not isinstance(sample, Mapping):
                 raise GraphError(f"{graph.name}: sample {n} must be arrays by the names of inputs, got {type(sample).__name__}")
-            _known(graph, sample)
-            found.append({v.name: _fitting(graph, v, _named(graph, sample, v.name), v.shape) for v in graph.inputs})
+            given = zip(graph.inputs, ordered(graph, sample), strict=True)
+            found.append({v.name: _fitting(graph, v, a, v.shape) for v, a in given})
     if not found:
         raise GraphError(f"{graph.name}: calibration needs at least one sample, got none")
     return found
@@ -45,18 +45,6 @@ def _iterated(graph: Graph, data: Any) -> Iterable[Any]:
             f"got {type(data).__name__}"
         )
     return data
-
-
-def _known(graph: Graph, given: Mapping[str, Any]) -> None:
-    names = [v.name for v in graph.inputs]
-    if unknown := [name for name in given if name not in names]:
-        raise GraphError(f"{graph.name}: the inputs are {', '.join(names)}; got {', '.join(f'`{n}`' for n in unknown)}")
-
-
-def _named(graph: Graph, given: Mapping[str, Any], name: str) -> Any:
-    if name not in given:
-        raise GraphError(f"{graph.name}: the data has no arrays of the input `{name}`, but of {', '.join(given) or 'none'}")
-    return given[name]
 
 
 def _divided(graph: Graph, value: Value, given: Any) -> list[np.ndarray]:

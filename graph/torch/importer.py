@@ -16,7 +16,7 @@ import torch
 from tir import dtypes
 
 from ..builder import Builder, Writer, first_fitting
-from ..ir import GraphError, Value, type_text
+from ..ir import GraphError, Value, type_text, typed
 from ..ops import Operator, alternatives
 from ..passes.integers import BYTES
 from ..sizes import OpenInput
@@ -262,9 +262,7 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if dtype_name(tensor.dtype) != "bfloat16":
         return tensor.numpy()
-    import ml_dtypes
-
-    return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return typed(tensor.view(torch.int16).numpy(), "bfloat16")
 
 
 def _is_like(value: Any, tensor: Any) -> bool:

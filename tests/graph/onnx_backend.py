@@ -11,15 +11,17 @@ from onnx import numpy_helper
 from onnx.backend.base import Backend, BackendRep
 
 from graph.compilation import compile
-from graph.ir import Graph, GraphError
+from graph.ir import Graph, GraphError, typed
 from graph.model import Model
 from graph.onnx import load_onnx
 from graph.onnx.functions import ordered
 from graph.onnx.inputs import element_type
 from graph.onnx.refusals import MEASURES, OF_CONSTANTS
-from graph.onnx.weights import as_onnx
 from graph.ops import alternatives
 from graph.ops.narrow import NARROW, held_as, narrow_name
+
+# The inputs, by operator, on which the calls that it is written out as depend.
+DECIDING = {"If": (0,), "Loop": (0,), "SequenceAt": (1,), "RNN": (4,), "GRU": (4,), "LSTM": (4,)}
 
 
 class PreparedModel(BackendRep):
@@ -43,7 +45,7 @@ class PreparedModel(BackendRep):
         numbers = [o.type.tensor_type.elem_type for o in self.model.graph.output]
         wanted = [element_type(n, "an output") if n else "" for n in numbers]
         rows = zip(model.graph.outputs, found, wanted, strict=True)
-        return tuple(as_onnx(a, kind if kind in NARROW else v.dtype) for v, a, kind in rows)
+        return tuple(_as_onnx(a, kind if kind in NARROW else v.dtype) for v, a, kind in rows)
 
     def graph(self, arrays: dict[str, np.ndarray]) -> Graph:
         """The graph for these inputs by name, with those that must be constant as constants."""
@@ -109,9 +111,17 @@ def _operands(graph: onnx.GraphProto, opset: int, wanted: set[str]) -> set[str]:
         ours = node.domain in ("", "ai.onnx")
         found = alternatives(node.op_type, opset) if ours else []
         wanted |= {node.input[n] for o in found[:1] for n, _ in o.taken(node.input, lambda _: False)[0]}
+        wanted |= {node.input[n] for n in DECIDING.get(node.op_type, ()) if ours and n < len(node.input)}
         makes_shape = ours and node.op_type in OF_CONSTANTS
         if makes_shape or (node.op_type not in MEASURES and any(name in wanted for name in node.output)):
             wanted |= set(node.input)
             for inner in (a.g for a in node.attribute if a.HasField("g")):
                 wanted |= _operands(inner, opset, {o.name for o in inner.output})
     return wanted
+
+
+def _as_onnx(array: np.ndarray, dtype: str) -> np.ndarray:
+    """An array of numbers of an element type in ONNX's dtype for it."""
+    if dtype in NARROW:
+        return array.astype(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(dtype.upper())))
+    return typed(array, dtype)

@@ -165,7 +165,7 @@ def test_samples_lie_in_front_or_in_place_of_the_batch():
 
 SHAPE = f"[samples, 1, 3, {EXTENT}, {EXTENT}]"
 REFUSED = [
-    ({"data": {}}, "test: the data has no arrays of the input `image`, but of none"),
+    ({"data": {}}, "test: the inputs are image; `image` is missing"),
     ({"data": []}, "test: calibration needs at least one sample, got none"),
     ({"data": {"image": images(0)}}, "test: calibration needs at least one sample, got none"),
     ({"data": {"image": images(1), "mask": 1}}, "test: the inputs are image; got `mask`"),

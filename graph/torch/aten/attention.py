@@ -26,14 +26,16 @@ def seen(
     mask: Value | None,
     causal: bool,
     scale: float | None,
-    grouped: bool = False,
+    grouped: bool,
+    dropout: float,
 ) -> Value:
     """Attention, in which a query that sees no key gives 0. Where heads of queries are `grouped`, several read one of keys and
-    values."""
+    values. Refuses a dropout."""
+    if dropout:
+        raise ValueError("dropout is not supported: call model.eval()")
     if grouped and query.shape[-3] != key.shape[-3]:
         key, value = (_repeated(apply, v, query.shape[-3] // v.shape[-3]) for v in (key, value))
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
-    found, _ = attended(apply, query, key, value, factor, (mask,), 0 if causal else None)
+    found, _ = attended(apply, query, key, value, scale, (mask,), 0 if causal else None)
     if mask is None:
         return found
     through = mask
@@ -54,28 +56,20 @@ def _repeated(apply: Apply, x: Value, times: int) -> Value:
 
 @aten("scaled_dot_product_attention")
 def attention(apply, query, key, value, mask=None, dropout=0.0, causal=False, *, scale=None, enable_gqa=False):
-    _need_inference(dropout)
-    return seen(apply, query, key, value, mask, causal, scale, enable_gqa)
+    return seen(apply, query, key, value, mask, causal, scale, enable_gqa, dropout)
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu")
 def flash_attention(apply, query, key, value, dropout=0.0, causal=False, *, attn_mask=None, scale=None):
     """The result, and the logarithms of the sums of rows, which inference does not read."""
-    _need_inference(dropout)
-    return seen(apply, query, key, value, attn_mask, causal, scale, True), _unread(apply, query)
+    return seen(apply, query, key, value, attn_mask, causal, scale, True, dropout), _unread(apply, query)
 
 
 @aten("_scaled_dot_product_attention_math", "_scaled_dot_product_attention_math_for_mps")
 def plain_attention(
     apply, query, key, value, mask=None, dropout=0.0, causal=False, dropout_mask=None, *, scale=None, enable_gqa=False
 ):
-    _need_inference(dropout)
-    return seen(apply, query, key, value, mask, causal, scale, enable_gqa), _unread(apply, query)
-
-
-def _need_inference(dropout: float) -> None:
-    if dropout:
-        raise ValueError("dropout is not supported: call model.eval()")
+    return seen(apply, query, key, value, mask, causal, scale, enable_gqa, dropout), _unread(apply, query)
 
 
 def _unread(apply: Apply, query: Value) -> Value:
@@ -106,7 +100,7 @@ def _multi_head(
             mask = reshaped(apply, mask, (n, 1, 1, columns))
         mask = apply("Not", mask) if mask.dtype == "bool" else mask  # which hides where it holds
     q, k, v = by_head
-    found, weights = attended(apply, q, k, v, (width // heads) ** -0.5, (mask,))
+    found, weights = attended(apply, q, k, v, None, (mask,))
     return reshaped(apply, apply("Transpose", found, perm=(0, 2, 1, 3)), (n, query.shape[1], width)), weights
 
 

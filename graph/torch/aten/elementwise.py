@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tir import dtypes
@@ -11,38 +12,42 @@ from ...ir import Value
 from ...ops.registry import Apply
 from .types import Table, aten, cast, floating, promoted, together
 
-OF_FLOATS = {  # of integers, too, which then are floats
-    "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh", "cos": "Cos",
-    "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "expm1": "Expm1", "log": "Log", "log10": "Log10", "log1p": "Log1p",
-    "log2": "Log2", "reciprocal": "Reciprocal", "sigmoid": "Sigmoid", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt",
-    "tan": "Tan", "tanh": "Tanh",
-}  # fmt: skip
+# Operators of ONNX whose names in torch have small letters.
+OF_FLOATS = (  # of integers, too, which then are floats
+    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Erf", "Exp", "Expm1", "Log", "Log10", "Log1p", "Log2",
+    "Reciprocal", "Sigmoid", "Sin", "Sinh", "Sqrt", "Tan", "Tanh",
+)  # fmt: skip
+OF_NUMBERS = ("Abs", "Neg", "Relu")
+ROUNDINGS = ("Ceil", "Floor", "Round", "Trunc")  # which leave integers alone
 SELU = {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}  # ONNX's defaults are those of float32
-OF_NUMBERS = {"abs": "Abs", "neg": "Neg", "relu": "Relu"}
-ROUNDINGS = {"ceil": "Ceil", "floor": "Floor", "round": "Round", "trunc": "Trunc"}  # which leave integers alone
 COMPARISONS = {"eq": "Equal", "ge": "GreaterOrEqual", "gt": "Greater", "le": "LessOrEqual", "lt": "Less"}
 FLOAT16_ENDS = 2.0**-25, 65520.0  # numbers up to the first are 0 in float16, from the second on infinite
-BITS = {"bitwise_and": ("BitwiseAnd", "And"), "bitwise_or": ("BitwiseOr", "Or"), "bitwise_xor": ("BitwiseXor", "Xor")}
+OF_BITS = ("And", "Or", "Xor")
+
+
+def _or_of_bools(operator: str, of_bools: str) -> Callable[..., Value]:
+    """An operator of two operands of one element type, or another one of bools."""
+
+    def define(apply, x, y):
+        a, b = together(apply, x, y)
+        return apply(of_bools if a.dtype == "bool" else operator, a, b)
+
+    return define
 
 
 def _register() -> None:
-    for name, operator in OF_FLOATS.items():
-        aten(name)(lambda apply, x, operator=operator: apply(operator, cast(apply, x, floating(x.dtype))))
-    for name, operator in OF_NUMBERS.items():
-        aten(name)(lambda apply, x, operator=operator: x if x.dtype == "bool" else apply(operator, x))
-    for name, operator in ROUNDINGS.items():
-        aten(name)(lambda apply, x, operator=operator: apply(operator, x) if dtypes.is_float(x.dtype) else x)
+    for operator in OF_FLOATS:
+        aten(operator.lower())(lambda apply, x, operator=operator: apply(operator, cast(apply, x, floating(x.dtype))))
+    for operator in OF_NUMBERS:
+        aten(operator.lower())(lambda apply, x, operator=operator: x if x.dtype == "bool" else apply(operator, x))
+    for operator in ROUNDINGS:
+        aten(operator.lower())(lambda apply, x, operator=operator: apply(operator, x) if dtypes.is_float(x.dtype) else x)
     for name, operator in COMPARISONS.items():
         aten(f"{name}.Tensor", f"{name}.Scalar")(lambda apply, x, y, operator=operator: compared(apply, operator, x, y))
-    for name, operators in BITS.items():
-
-        def bits(apply, x, y, operators=operators):
-            dtype = promoted(x, y)
-            return apply(operators[dtype == "bool"], *together(apply, x, y, dtype=dtype))
-
-        aten(f"{name}.Tensor", f"{name}.Scalar", f"{name}.Scalar_Tensor")(bits)
-    for name, operator in {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}.items():
-        aten(name)(lambda apply, x, y, operator=operator: apply(operator, *together(apply, x, y, dtype="bool")))
+    for operator in OF_BITS:
+        bitwise, logical = f"bitwise_{operator.lower()}", f"logical_{operator.lower()}"
+        aten(f"{bitwise}.Tensor", f"{bitwise}.Scalar", f"{bitwise}.Scalar_Tensor")(_or_of_bools(f"Bitwise{operator}", operator))
+        aten(logical)(lambda apply, x, y, operator=operator: apply(operator, *together(apply, x, y, dtype="bool")))
 
 
 _register()
@@ -186,46 +191,26 @@ def hypotenuse(apply, x, y):
     return apply("Where", infinite, apply.constant(math.inf, a.dtype), found)
 
 
-@aten("exp2")
-def power_of_two(apply, x):
-    x = cast(apply, x, floating(x.dtype))
-    return apply("Pow", apply.constant(2, x.dtype), x)
+maximum, minimum = _or_of_bools("Max", "Or"), _or_of_bools("Min", "And")
 
 
-@aten("fmax")
-def maximum_number(apply, x, y):
-    """The larger of two numbers; of a number and a NaN the number."""
-    a, b = together(apply, x, y)
-    return maximum(apply, a, b) if not dtypes.is_float(a.dtype) else _without_nan(apply, "Max", a, b)
+def _without_nan(chosen: Callable[..., Value]) -> Callable[..., Value]:
+    """A choice of two numbers; of a number and a NaN the number."""
 
+    def define(apply, x, y):
+        a, b = together(apply, x, y)
+        found = chosen(apply, a, b)
+        if not dtypes.is_float(a.dtype):
+            return found
+        return apply("Where", apply("IsNaN", a), b, apply("Where", apply("IsNaN", b), a, found))
 
-@aten("fmin")
-def minimum_number(apply, x, y):
-    a, b = together(apply, x, y)
-    return minimum(apply, a, b) if not dtypes.is_float(a.dtype) else _without_nan(apply, "Min", a, b)
-
-
-def _without_nan(apply: Apply, operator: str, a: Value, b: Value) -> Value:
-    found = apply("Where", apply("IsNaN", b), a, apply(operator, a, b))
-    return apply("Where", apply("IsNaN", a), b, found)
+    return define
 
 
 @aten("round.decimals")
 def round_decimals(apply, x, *, decimals=0):
     factor = apply.constant(10.0**decimals, x.dtype)
     return apply("Div", apply("Round", apply("Mul", x, factor)), factor)
-
-
-@aten("maximum")
-def maximum(apply, x, y):
-    a, b = together(apply, x, y)
-    return apply("Or", a, b) if a.dtype == "bool" else apply("Max", a, b)
-
-
-@aten("minimum")
-def minimum(apply, x, y):
-    a, b = together(apply, x, y)
-    return apply("And", a, b) if a.dtype == "bool" else apply("Min", a, b)
 
 
 @aten("clamp")
@@ -301,17 +286,6 @@ def log_sigmoid(apply, x):
     return apply("Neg", apply("Softplus", apply("Neg", x)))
 
 
-@aten("hardshrink")
-def hard_shrink(apply, x, lambd=0.5):
-    inside = compared(apply, "LessOrEqual", apply("Abs", x), lambd)
-    return apply("Where", inside, apply.constant(0, x.dtype), x)
-
-
-@aten("threshold")
-def threshold(apply, x, threshold, value):
-    return apply("Where", compared(apply, "LessOrEqual", x, threshold), cast(apply, value, x.dtype), x)
-
-
 @aten("softshrink")
 def soft_shrink(apply, x, lambd=0.5):
     """x nearer to 0 by a number, and 0 in between; a NaN stays."""
@@ -358,6 +332,11 @@ OPERATORS: Table = {
     "floor_divide floor_divide.Scalar": lambda apply, x, y: divide_rounded(apply, x, y, rounding_mode="floor"),
     "fmod.Tensor fmod.Scalar": lambda apply, x, y: apply("Mod", *together(apply, x, y), fmod=1),
     "rsqrt": lambda apply, x: apply("Reciprocal", apply("Sqrt", cast(apply, x, floating(x.dtype)))),
+    "exp2": lambda apply, x: apply("Pow", cast(apply, 2, floating(x.dtype)), cast(apply, x, floating(x.dtype))),
+    "maximum": maximum,
+    "minimum": minimum,
+    "fmax": _without_nan(maximum),
+    "fmin": _without_nan(minimum),
     "square": lambda apply, x: apply("Mul", x, x),
     "atan2": lambda apply, y, x: apply("Atan2", *together(apply, y, x, dtype=floating(promoted(y, x)))),
     "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Scalar __lshift__.Tensor": _shifted("LEFT"),
@@ -383,6 +362,12 @@ OPERATORS: Table = {
     "leaky_relu": lambda apply, x, negative_slope=0.01: apply("LeakyRelu", x, alpha=float(negative_slope)),
     "hardsigmoid": lambda apply, x: apply("HardSigmoid", x, alpha=1 / 6, beta=0.5),
     "hardswish": lambda apply, x: apply("HardSwish", x),
+    "hardshrink": lambda apply, x, lambd=0.5: apply(
+        "Where", compared(apply, "LessOrEqual", apply("Abs", x), lambd), apply.constant(0, x.dtype), x
+    ),
+    "threshold": lambda apply, x, threshold, value: apply(
+        "Where", compared(apply, "LessOrEqual", x, threshold), cast(apply, value, x.dtype), x
+    ),
     "relu6": lambda apply, x: clamp(apply, x, 0, 6),
     # The result, and a buffer that inference does not read.
     "log_sigmoid_forward": lambda apply, x: (log_sigmoid(apply, x), x),

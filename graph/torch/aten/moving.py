@@ -94,21 +94,6 @@ def select(apply, x, dim, index):
     return apply("Gather", x, apply.constant(index % x.shape[axis], "int64"), axis=axis)
 
 
-@aten("sym_size.int")
-def size(apply, x, dim):
-    return x.shape[axis_of(x, dim)]
-
-
-@aten("sym_numel")
-def count(apply, x):
-    return prod(x.shape)
-
-
-@aten("sym_stride.int")
-def stride(apply, x, dim):
-    return prod(x.shape[axis_of(x, dim) + 1 :])
-
-
 @aten("split_with_sizes", "split_with_sizes_copy")
 def split_with_sizes(apply, x, sizes, dim=0):
     parts = apply("Split", x, axis=axis_of(x, dim), split=tuple(sizes))
@@ -272,6 +257,9 @@ def diagonal_scatter(apply, x, source, offset=0, first=0, second=1):
 
 
 OPERATORS: Table = {
+    "sym_size.int": lambda apply, x, dim: x.shape[axis_of(x, dim)],
+    "sym_numel": lambda apply, x: prod(x.shape),
+    "sym_stride.int": lambda apply, x, dim: prod(x.shape[axis_of(x, dim) + 1 :]),
     "alias clone contiguous detach lift_fresh lift_fresh_copy prims.device_put resolve_conj resolve_neg": lambda apply, x: x,
     "t t_copy numpy_T": lambda apply, x: permute(apply, x, range(len(x.shape))[::-1]),
     "narrow narrow_copy": lambda apply, x, dim, start, length: slice_(apply, x, dim, start, start + length),

@@ -52,12 +52,6 @@ def group_norm(apply, x, weight, bias, n, c, size, groups, eps):
     return result, *statistics
 
 
-@aten("group_norm")
-def group_norm_alone(apply, x, groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
-    n, c, *rest = x.shape
-    return group_norm(apply, x, weight, bias, n, c, prod(rest), groups, eps)[0]
-
-
 @aten("_native_batch_norm_legit_no_training", "native_batch_norm")
 def batch_norm(apply, x, weight, bias, mean, variance, *training_momentum_eps):
     """Channels normalised by given statistics."""
@@ -85,6 +79,9 @@ def instance_norm(apply, x, weight, bias, training, momentum, eps):
 
 
 OPERATORS: Table = {
+    "group_norm": lambda apply, x, groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True: group_norm(
+        apply, x, weight, bias, *x.shape[:2], prod(x.shape[2:]), groups, eps
+    )[0],
     "layer_norm": lambda apply, x, shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True: layer_norm(
         apply, x, shape, weight, bias, eps
     )[0],

@@ -23,6 +23,16 @@ def _window(dims: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ce
     }  # fmt: skip
 
 
+def _largest(apply: Apply, x: Value, dims: int, **window: Any) -> tuple[Value, Value]:
+    """The largest elements, and the index of each in its image."""
+
+    def pool(image: Value) -> tuple[Value, Value]:
+        top, where = apply("MaxPool", image, **window)
+        return top, apply("Mod", where, apply.constant(prod(image.shape[2:]), "int64"))
+
+    return of_images(apply, x, dims, pool)
+
+
 def _register(dims: int) -> None:
     """The pools of images of so many dimensions."""
 
@@ -32,14 +42,7 @@ def _register(dims: int) -> None:
 
     @aten(f"max_pool{dims}d_with_indices")
     def with_indices(apply, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
-        """The largest elements, and the index of each in its image."""
-        window = _window(dims, kernel, stride, padding, dilation, ceil_mode)
-
-        def pool(image: Value) -> tuple[Value, Value]:
-            top, where = apply("MaxPool", image, **window)
-            return top, apply("Mod", where, apply.constant(prod(image.shape[2:]), "int64"))
-
-        return of_images(apply, x, dims, pool)
+        return _largest(apply, x, dims, **_window(dims, kernel, stride, padding, dilation, ceil_mode))
 
     @aten(f"avg_pool{dims}d")
     def average(apply, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
@@ -97,12 +100,7 @@ def adaptive_max(apply, x, size):
     if any(s is None or s < 1 or e % s for e, s in zip(extents, size, strict=True)):
         raise ValueError(f"parts of different sizes, {list(extents)} in {list(size)}, are not supported")
     kernel = tuple(e // s for e, s in zip(extents, size, strict=True))
-
-    def pool(image: Value) -> tuple[Value, Value]:
-        top, where = apply("MaxPool", image, kernel_shape=kernel, strides=kernel)
-        return top, apply("Mod", where, apply.constant(prod(extents), "int64"))
-
-    return of_images(apply, x, dims, pool)
+    return _largest(apply, x, dims, kernel_shape=kernel, strides=kernel)
 
 
 @aten("im2col")

@@ -40,7 +40,7 @@ def recurrence(
             b = _stacked(apply, both)
         states = [apply("Slice", s, starts=(begin,), ends=(begin + directions,), axes=(0,)) for s in initial]
         named = {"direction": "bidirectional" if bidirectional else "forward", **attributes}
-        y, *ends = apply(operator, x, w, r, b, *states, **named)
+        y, *ends = apply(operator, x, w, r, b, None, *states, **named)
         for found, end in zip(last, ends, strict=True):
             found.append(end)
         steps, _, rows, units = y.shape

@@ -32,11 +32,6 @@ def _smooth(apply: Apply, x: Value, size: Any, align_corners: bool, factors: Any
     return resized(apply, x, size, factors, mode=mode, coordinate_transformation_mode=corners, antialias=antialias)
 
 
-@aten("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec")
-def linear(apply, x, size, align_corners, factors):
-    return _smooth(apply, x, size, align_corners, factors, "linear")
-
-
 @aten("upsample_bicubic2d.vec")
 def bicubic(apply, x, size, align_corners, factors):
     return _smooth(apply, x, size, align_corners, factors, "cubic")
@@ -50,11 +45,7 @@ def bicubic_sized(apply, x, size, align_corners, *factors):
     return bicubic(apply, x, size, align_corners, None)
 
 
-@aten("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")
-def grid_sampler(apply, x, grid, mode, padding, align_corners):
-    modes, paddings = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")
-    return apply("GridSample", x, grid, mode=modes[mode], padding_mode=paddings[padding], align_corners=int(align_corners))
-
+GRID_MODES, GRID_PADDINGS = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")  # by torch's numbers
 
 OPERATORS: Table = {
     "upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec": lambda apply, x, size, factors: resized(
@@ -62,6 +53,12 @@ OPERATORS: Table = {
     ),
     "_upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec _upsample_nearest_exact3d.vec": lambda apply, x, size, factors: (
         resized(apply, x, size, factors, mode="nearest", nearest_mode="round_prefer_ceil")
+    ),
+    "upsample_linear1d.vec upsample_bilinear2d.vec upsample_trilinear3d.vec": lambda apply, x, size, align_corners, factors: (
+        _smooth(apply, x, size, align_corners, factors, "linear")
+    ),
+    "grid_sampler_2d grid_sampler_3d grid_sampler": lambda apply, x, grid, mode, padding, align_corners: apply(
+        "GridSample", x, grid, mode=GRID_MODES[mode], padding_mode=GRID_PADDINGS[padding], align_corners=int(align_corners)
     ),
     "_upsample_bilinear2d_aa.vec": lambda apply, x, size, align_corners, factors: _smooth(
         apply, x, size, align_corners, factors, "linear", 1
