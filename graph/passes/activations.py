@@ -91,9 +91,7 @@ def _logistic(r: Rewriting, call: Call) -> Value | None:
 def _functions(r: Rewriting, call: Call) -> Iterator[Call]:
     """The calls of the table's functions that a call depends on by sums and products."""
     for value in _before(call, call.outputs[0]):
-        if (function := r.producer(value, *_FUNCTIONS)) is not None:
-            yield function
-        for inner in _leading_to(r, value, MAX_STEPS):
+        for inner in (value, *_leading_to(r, value, MAX_STEPS)):
             if (function := r.producer(inner, *_FUNCTIONS)) is not None:
                 yield function
 

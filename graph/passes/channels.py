@@ -60,19 +60,22 @@ def keep_channels_last(write: Rewriting, call: Call) -> Value | None:
         return None if source is None else write("Reshape", source, shape=source.shape)
     if len(call.outputs) > 1 or len(call.outputs[0].shape) != 4:
         return None
+    image = _last(write, next(iter(call.inputs), None))
     match call.operator:
         case "Concat":
-            made = _concatenation(write, call)
+            parts = [_last(write, v) for v in call.values]
+            made = None if None in parts else write("Concat", *parts, axis=TO_LAST.index(call.attribute("axis") % 4))
         case "Reshape":
             made = _interleaved(write, call)
-        case "Slice":
-            made = _part(write, call)
-        case "MaxPool" | "AveragePool":
-            made = _pool(write, call)
-        case "ReduceMean" if sorted(axis % 4 for axis in call.attribute("axes") or ()) == [2, 3]:
-            made = _mean(write, call)
+        case "Slice" if image is not None and (axes := call.attribute("axes")) is not None:
+            how = {n: a for n, a in call.attributes if n != "axes"}
+            made = write("Slice", image, axes=tuple(TO_LAST.index(axis % 4) for axis in axes), **how)
+        case "MaxPool" | "AveragePool" if image is not None:
+            made = _pool(write, call, image)
+        case "ReduceMean" if image is not None and sorted(axis % 4 for axis in call.attribute("axes") or ()) == [2, 3]:
+            made = write("ReduceMean", image, axes=(1, 2))
         case "Conv":
-            made = _depthwise(write, call)
+            made = _depthwise(write, call, image)
         case _:
             made = _elementwise(write, call)
     return None if made is None else write("Transpose", made, perm=TO_FIRST)
@@ -106,11 +109,6 @@ def _elementwise(write: Rewriting, call: Call) -> Value | None:
     return new.outputs[0]
 
 
-def _concatenation(write: Rewriting, call: Call) -> Value | None:
-    parts = [_last(write, v) for v in call.values]
-    return None if None in parts else write("Concat", *parts, axis=TO_LAST.index(call.attribute("axis") % 4))
-
-
 def _interleaved(write: Rewriting, call: Call) -> Value | None:
     """The phases of a transposed convolution, side by side in the channels, as one image; see `transposed`."""
     moved = write.producer(call.values[0], "Transpose")
@@ -126,19 +124,8 @@ def _interleaved(write: Rewriting, call: Call) -> Value | None:
     return write("Reshape", rows, shape=(n, height * down, width * right, channels))
 
 
-def _part(write: Rewriting, call: Call) -> Value | None:
-    image, axes = _last(write, call.values[0]), call.attribute("axes", None)
-    if image is None or axes is None:
-        return None
-    how = {n: a for n, a in call.attributes if n != "axes"}
-    return write("Slice", image, axes=tuple(TO_LAST.index(axis % 4) for axis in axes), **how)
-
-
-def _pool(write: Rewriting, call: Call) -> Value | None:
+def _pool(write: Rewriting, call: Call, image: Value) -> Value:
     """A pool of images as one of volumes, whose third dimension, the channels, it leaves alone."""
-    image = _last(write, call.values[0])
-    if image is None:
-        return None
     (n, h, w, c), (_, _, oh, ow) = image.shape, call.outputs[0].shape
     longer = {"kernel_shape": (1,), "strides": (1,), "dilations": (1,)}
     attributes = {name: (*value, *longer.get(name, ())) if isinstance(value, tuple) else value for name, value in call.attributes}
@@ -149,16 +136,11 @@ def _pool(write: Rewriting, call: Call) -> Value | None:
     return write("Reshape", write(call.operator, volume, **attributes), shape=(n, oh, ow, c))
 
 
-def _mean(write: Rewriting, call: Call) -> Value | None:
-    image = _last(write, call.values[0])
-    return None if image is None else write("ReduceMean", image, axes=(1, 2))
-
-
-def _depthwise(write: Rewriting, call: Call) -> Value | None:
+def _depthwise(write: Rewriting, call: Call, image: Value | None) -> Value | None:
     """A convolution of each channel of a quantised image, or one of halves, by constant weights of its own."""
     outputs, each, *_ = call.values[1].shape
-    image, own = _last(write, call.values[0]), each == 1 and call.attribute("group", 1) == outputs
-    half, how = write.known(call.values[1]), attributes_of(windows_of(call))
+    own, how = each == 1 and call.attribute("group", 1) == outputs, attributes_of(windows_of(call))
+    half = write.known(call.values[1])
     if own and half is not None and image is not None and image.dtype == "bfloat16" and image.shape[3] == outputs:
         real = to_float(half, image.dtype)[:, 0].transpose(1, 2, 0)
         taps = write.constant(np.ascontiguousarray(real), "float32")

@@ -36,14 +36,19 @@ def _softmax(r: Rewriting, call: Call) -> Value | None:
     reduction, exponential = r.producer(total, "ReduceSum"), r.producer(power, "Exp")
     if reduction is None or exponential is None or reduction.values[0] != power:
         return None
-    difference = r.producer(exponential.values[0], "Sub")
-    top = None if difference is None else r.producer(difference.inputs[1], "ReduceMax")
-    if difference is None or top is None or top.values[0] != difference.values[0]:
+    if (top := _subtracted(r, exponential.values[0], "ReduceMax")) is None:
         return None
     axes = [_axes(c) for c in (reduction, top)]
     if axes[0] is None or axes[0] != axes[1] or len(axes[0]) != 1:
         return None
     return r("Softmax", top.values[0], axis=axes[0][0])
+
+
+def _subtracted(r: Rewriting, value: Value, reduction: str) -> Call | None:
+    """The reduction of x, if a value is x less that."""
+    difference = r.producer(value, "Sub")
+    found = None if difference is None else r.producer(difference.inputs[1], reduction)
+    return found if found is not None and difference is not None and found.values[0] == difference.values[0] else None
 
 
 def _axes(reduction: Call) -> tuple[int, ...] | None:
@@ -67,7 +72,8 @@ def _norm(r: Rewriting, call: Call) -> Value | None:
         axes, shape = _axes(square), centred.shape
         if axes is None or axes != tuple(range(axes[0], len(shape))) or shape != call.outputs[0].shape:
             continue
-        x = _centred_from(r, centred, axes)
+        mean_of = _subtracted(r, centred, "ReduceMean")
+        x = mean_of.values[0] if mean_of is not None and _axes(mean_of) == axes else None
         dtype = call.outputs[0].dtype
         ones = r.constant(rounded(np.ones(shape[axes[0] :]), dtype), name=f"{call.outputs[0].name}_scale")
         operator = "RMSNormalization" if x is None else "LayerNormalization"
@@ -106,15 +112,6 @@ def _mean_square(r: Rewriting, value: Value, of: Value) -> tuple[Call, float] | 
         if square.values[-1] == of if square.operator == "Mul" else r.number(square.values[-1]) == 2:
             return call, number
     return None
-
-
-def _centred_from(r: Rewriting, centred: Value, axes: tuple[int, ...]) -> Value | None:
-    """x, if a value is x less its mean along axes."""
-    difference = r.producer(centred, "Sub")
-    mean = None if difference is None else r.producer(difference.inputs[1], "ReduceMean")
-    if difference is None or mean is None or mean.values[0] != difference.values[0] or _axes(mean) != axes:
-        return None
-    return difference.values[0]
 
 
 def _scaled_norm(r: Rewriting, call: Call) -> list[Call] | None:

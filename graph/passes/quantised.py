@@ -30,10 +30,8 @@ def keep_quantised(r: Rewriting, call: Call) -> list[Call] | None:
     """f(dequantised x) becomes dequantised f(x), for an f that moves or compares, and a single scale above 0. A result that is
     quantised again by the same numbers is x, and other quantisation by known numbers multiplies instead of dividing, with one
     rounding more."""
-    if keeps_elements(call):
-        return _sunk(r, call, [call.values[0]])
-    if call.operator == "Concat":
-        return _sunk(r, call, list(call.values))
+    if keeps_elements(call) or call.operator == "Concat":
+        return _sunk(r, call)
     return _quantised(r, call) if call.operator == "QuantizeLinear" else None
 
 
@@ -44,9 +42,9 @@ def keeps_elements(call: Call) -> bool:
     return same and (o.view or o.moves or o.monotone)
 
 
-def _sunk(r: Rewriting, call: Call, operands: list[Value]) -> list[Call] | None:
+def _sunk(r: Rewriting, call: Call) -> list[Call] | None:
     """A call before the DequantizeLinear of its operands, which must be the same for all of them."""
-    made = [r.producer(v, "DequantizeLinear") for v in operands]
+    made = [r.producer(v, "DequantizeLinear") for v in call.values]
     first, result = made[0], call.outputs[0]
     if first is None or any(m is None or _parameters(r, m) != _parameters(r, first) for m in made) or not _parameters(r, first):
         return None

@@ -25,9 +25,13 @@ def samples_of(graph: Graph, data: Data) -> Samples:
             numbers = ", ".join(f"`{name}` {count}" for name, count in counts.items())
             raise GraphError(f"{graph.name}: inputs must have as many samples each, got {numbers}")
         found = [dict(zip(each, arrays, strict=True)) for arrays in zip(*each.values(), strict=True)]
+    elif isinstance(data, np.ndarray) or not isinstance(data, Iterable):
+        names = ", ".join(f"`{v.name}`" for v in graph.inputs)
+        kinds = f"a mapping of input names ({names}) to arrays, or an iterable of them"
+        raise GraphError(f"{graph.name}: data must be {kinds}, got {type(data).__name__}")
     else:
         found = []
-        for n, sample in enumerate(_iterated(graph, data)):
+        for n, sample in enumerate(data):
             if not isinstance(sample, Mapping):
                 raise GraphError(f"{graph.name}: sample {n} must be arrays by the names of inputs, got {type(sample).__name__}")
             given = zip(graph.inputs, ordered(graph, sample), strict=True)
@@ -35,16 +39,6 @@ def samples_of(graph: Graph, data: Data) -> Samples:
     if not found:
         raise GraphError(f"{graph.name}: calibration needs at least one sample, got none")
     return found
-
-
-def _iterated(graph: Graph, data: Any) -> Iterable[Any]:
-    if isinstance(data, np.ndarray) or not isinstance(data, Iterable):
-        names = ", ".join(f"`{v.name}`" for v in graph.inputs)
-        raise GraphError(
-            f"{graph.name}: data must be a mapping of input names ({names}) to arrays, or an iterable of them, "
-            f"got {type(data).__name__}"
-        )
-    return data
 
 
 def _divided(graph: Graph, value: Value, given: Any) -> list[np.ndarray]:
