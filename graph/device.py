@@ -35,7 +35,7 @@ from codegen.cuda.kernel import ARRAY_ALIGNMENT, checked_address
 from codegen.steps import Copy, Invoke, Place, Step, resolved
 from search.compilation import scheduled
 from search.planning import Plan, measure
-from search.records import Lookup, Records
+from search.records import Records
 from tir import dtypes
 from tir.arrays import result_conversion
 from tir.display import aligned_columns
@@ -84,12 +84,10 @@ class DeviceReport:
 
 @dataclass(frozen=True, eq=False)
 class DeviceKernel:
-    """The function of some groups, compiled as `name`. `lookup` is the result of the search in the records."""
+    """The function of some groups, compiled as `name`."""
 
     func: PrimFunc
     name: str
-    target: Target
-    lookup: Lookup | None
     kernel: CudaKernel
 
     @property
@@ -134,7 +132,7 @@ def assembled(
     if plan == "measure" and records is not None:
         measure((g.func for g in groups), target, records)
     jobs, found = compiled_jobs(DeviceJob, (g.func for g in groups), target, records, cache)
-    made = {f: DeviceKernel(f, job.name, target, job.lookup, pickle.loads(found[f])) for f, job in jobs.items()}
+    made = {f: DeviceKernel(f, job.name, pickle.loads(found[f])) for f, job in jobs.items()}
     kernels = [made[g.func] for g in groups]
     inside, taken = places(graph), graph.names()
     for n, (group, kernel) in enumerate(zip(groups, kernels, strict=True)):

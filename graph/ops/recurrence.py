@@ -193,7 +193,7 @@ class _Recurrence:
         need("the input", x, ranks=(3,))
         need("the weights of states", r, ranks=(3,))
         self.apply, self.layout, self.backward = apply, layout, directions[direction]
-        self.w, self.r, self.b, self.initial = w, r, b, initial
+        self.w, self.b, self.initial = w, b, initial
         self.x = self.with_layout(x)
         self.steps, self.sequences, inputs = shape_of(self.x)
         self.units, count = shape_of(r)[-1], len(self.backward)
