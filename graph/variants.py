@@ -62,6 +62,9 @@ class OpenModel:
         """The `Model` for these sizes alone, made at the first call unless they were named. Raises as `OpenGraph.at` does."""
         return self._found(self._key(sizes) if sizes.keys() == set(self.graph.sizes) else (), sizes, alone=True)
 
+    def _network(self, sizes: Mapping[str, int]) -> Network:
+        return self._found(self._key(sizes), sizes, alone=False)
+
     def _found(self, key: Key, sizes: Mapping[str, int], alone: bool) -> Network:
         """The network for these sizes: a model if they were named or if it is to be for them `alone`, else one by a plan that
         covers them, else read anew."""
@@ -102,9 +105,8 @@ class OpenModel:
         sizes = graph.sizes_of(shapes)
         if isinstance(graph, GrowingGraph):
             whole, room = graph.buffers(given, sizes)
-            sizes |= {ROOM: room}
-            return self._found(self._key(sizes), sizes, alone=False), whole, partial(graph.views, given, sizes)
-        model = self._by_shapes[tuple(shapes)] = self._found(self._key(sizes), sizes, alone=False)
+            return self._network(sizes | {ROOM: room}), whole, partial(graph.views, given, sizes)
+        model = self._by_shapes[tuple(shapes)] = self._network(sizes)
         return model, given, None
 
     def __call__(self, *inputs, out: Any = None) -> list[Any]:

@@ -385,7 +385,7 @@ def test_models_of_old_sizes_go_while_others_call(monkeypatch):
 
     monkeypatch.setattr("graph.variants.MAX_KEPT_VARIANTS", 1500)
     graph = OpenGraph("network", (OpenInput("x", ("n",), "float32"),), ("y",), lambda shapes: shapes)
-    variants = SimpleNamespace(planned=lambda sizes: Named(sizes["n"]))
+    variants = SimpleNamespace(programs=(), read=lambda graph, sizes: Named(sizes["n"]))
     network = OpenModel(graph, variants, [])
     arrays = [np.empty(n, "float32") for n in range(3000)]
 
