@@ -3,7 +3,7 @@
 A row of the population has the register tiles of a block, the steps of a part of the sum, the loop order, and which operands are
 packed. Its cycles are those of its arithmetic and of its lines from L2, L3 and memory, which hide each other (Low et al.,
 Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43(2), 2016). Arithmetic hides no copies of operands, no results
-of parts, and no rows in memory that lie apart. The busiest thread counts.
+of parts, no columns from L3 or memory, and not the latency of rows where a prefetcher begins. The busiest thread counts.
 """
 
 from __future__ import annotations
@@ -16,13 +16,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .machine import CACHE_LINE_BYTES, CACHE_SHARE, CPU, L2_WAY_BYTES, PAGE_BYTES, Amount
+from .machine import CACHE_LINE_BYTES, CACHE_SHARE, CPU, EXPOSED_LOADS, L2_WAY_BYTES, PAGE_BYTES, Amount
 from .register_tiles import RegisterTile
 
 # Share of the fewer cycles, of arithmetic or of the lines that move meanwhile, that the others do not hide. It breaks ties: on a
 # Zen 4, blocks chosen so of 24 products with some 28 blocks each take 1.037 x the best, without it 1.052 x.
 EXPOSED_SHARE = 0.02
-TLB_PAGES = 64  # pages of the first TLB of most x86 cores
+# Share of the cycles of rows from L3 that arithmetic does not hide. On a Zen 3, rows that came for each vector of columns made
+# products with 2000 and 3072 steps 7 to 9 % slower than blocks of several vectors.
+EXPOSED_ROWS = 0.1
+# Lines that most cores fetch at once from L3 or memory, 10 to 24: `Memory.row` times so many is the latency.
+MISSES_IN_FLIGHT = 12
+TLB_PAGES, TLB2_PAGES = 64, 2048  # pages of the first and the second TLB of most x86 cores
 # Cycles of a load that misses the first TLB, of about seven, which a core does not hide. Without it, blocks of the products above
 # take 1.12 x the best.
 PAGE_CYCLES = 1.0
@@ -78,6 +83,12 @@ class GemmTile(NamedTuple):
 def overlapped(arithmetic: Amount, moved: Amount) -> Amount:
     """Cycles of arithmetic together with those of the lines that move meanwhile."""
     return np.maximum(arithmetic, moved) + EXPOSED_SHARE * np.minimum(arithmetic, moved)
+
+
+def lost(used: Amount, capacity: int) -> Amount:
+    """The share of what fills a cache or a TLB that is gone when it is used again: nothing of what leaves some of the capacity to
+    other data, and all of what does not fit, as the oldest goes first."""
+    return np.clip((np.asarray(used) / capacity - CACHE_SHARE) / (1 - CACHE_SHARE), 0, 1)
 
 
 def busiest(units: Amount, threads: int) -> Amount:
@@ -137,6 +148,7 @@ class Blocks:
         self.left, self.right, self.columns_first = left, right, columns_first
         self.mr, self.nr, _ = tile
         self.line, self.row = np.array(processor.memory.line), np.array(processor.memory.row)
+        self.latency = MISSES_IN_FLIGHT * self.row * (np.arange(len(self.row)) > 0)  # arithmetic hides that of L2
         self.row_tiles, self.column_tiles = ceil(p.M / self.mr), ceil(p.N / self.nr)
         self.row_blocks, self.column_blocks = np.ceil(self.row_tiles / mc), np.ceil(self.column_tiles / nc)
         self.parts, self.depth = np.ceil((p.steps or 1) / kc), kc * p.K / (p.steps or 1)
@@ -146,16 +158,15 @@ class Blocks:
         self.m, self.n = np.where(columns_first, p.M, np.minimum(mc * self.mr, p.M)), np.minimum(nc * self.nr, p.N)
         self.rows = self.m * self.depth * np.where(left, p.left.packed, p.left.element)  # bytes of a block
         self.columns = self.n * self.depth * np.where(right, p.right.packed, p.right.element)
-        self.held = self.columns + np.where((self.column_blocks > 1) & ~columns_first, self.rows, 0)
+        self.held = self.columns + self.rows * self.mr / self.m  # between two uses of columns
         self.columns_shared, self.inside = columns_first | ~by_rows, ~columns_first & by_rows  # rows are packed in their blocks
 
     def cycles(self) -> np.ndarray:
         """Cycles of the busiest thread; infinite for blocks that L2 does not hold, if it holds any."""
-        moved, apart = self.of_columns()
-        front, own = self.copies()
-        alone = apart + self.results() + self.foreign() + own
+        (columns, fetched), (rows, waits), (front, own) = self.of_columns(), self.of_rows(), self.copies()
+        alone = fetched + waits + self.results() + self.foreign() + own
         share, same_rows = self.share()
-        total = share * (overlapped(self.arithmetic(), moved + self.of_rows()) + alone + same_rows) + front / self.threads
+        total = share * (overlapped(self.arithmetic(), columns + rows) + alone + same_rows) + front / self.threads
         fits = self.held <= max(CACHE_SHARE * self.processor.l2, self.held.min())  # where none fits, the smallest does
         return np.where(fits, self.p.outer * total, np.inf)
 
@@ -183,33 +194,53 @@ class Blocks:
         return np.asarray(count * self.parts * (self.depth * step + processor.entry_cycles(self.mr * panel)))
 
     def of_columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """Cycles of the lines of columns, and of those in rows that lie apart in memory, which arithmetic does not hide. A block
-        of columns is read for each tile of rows."""
+        """Cycles of the lines of columns, and of those from L3 or memory that arithmetic does not hide: of all blocks of rows but
+        the first, and of rows in memory that lie apart. A block of columns is read for each tile of rows."""
         p, row, line = self.p, self.row, self.line
         apart = ~self.right & (self.nr * p.right.element < p.right.row)  # the rows of a panel are not contiguous
         crowded = ~self.right & (self.depth * gcd(p.right.row, L2_WAY_BYTES) > self.processor.l2)  # the rows use few sets of L2
         fetched = np.where(self.columns_first, 0, self.row_blocks)
         kept = np.maximum(self.processor.home(self.held), crowded)
-        far = self.B * fetched * np.where(apart, row[self.at_B], line[self.at_B])
-        exposed = np.where(apart & (self.at_B == len(row) - 1), far, 0.0)
-        return far - exposed + self.B * (self.row_tiles - fetched) * np.where(apart, row[kept], line[kept]), exposed
+        far, near = (self.B * np.where(apart, row[level], line[level]) for level in (self.at_B, kept))
+        hidden = np.where(apart & (self.at_B == len(row) - 1), 0, np.minimum(fetched, 1 if self.at_B else fetched))
+        return far * hidden + near * (self.row_tiles - fetched), far * (fetched - hidden)
 
-    def of_rows(self) -> np.ndarray:
-        """Cycles of the lines of rows. A block of rows is read for each block of columns."""
+    def of_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Cycles of the lines of rows, and of those and the latencies that arithmetic does not hide. A block of rows is read for
+        each block of columns. A prefetcher begins anew at each part of a row, and at each page in memory."""
         p, processor, line = self.p, self.processor, self.line
-        nearest = line[processor.home(self.rows + self.columns)]
-        first = line[processor.level(p.M * p.K * p.left.element)]
-        moved = self.A * (first + (self.column_blocks - 1 + p.again) * nearest)
+        rows, visits = self.rows * np.where(self.columns_shared, self.parts, 1), self.column_blocks - 1 + p.again
+        others = (self.threads - 1) * np.where(self.columns_first, self.columns, rows + self.columns)  # L3 has those, too
+        between = rows + self.columns + self.m * self.n * p.bits // 8
+        again = np.where(between > processor.l2_reuse_bytes, processor.home(between + others), 0)
+        far = self.A * visits * line[again]
+        length, whole = self.depth * p.left.element / PAGE_BYTES, self.left | (self.parts == 1)
+        begins = p.M * self.parts * np.where(whole, length * (again == len(line) - 1), np.ceil(length))
+        waits = visits * begins * self.latency[again] + EXPOSED_ROWS * far * (again == 1)
+        waits += visits * self.walks(p.M * self.parts * np.where(whole, length, np.ceil(length)))
+        moved = self.A * line[processor.level(p.M * p.K * p.left.element)] + far
         evicted = self.mr * self.depth * p.left.element > CACHE_SHARE * processor.l1
         moved += self.A * np.where(evicted, self.column_tiles - self.column_blocks, 0) * line[0]
-        if processor.rows_in_a_set(self.mr, p.left.row) > processor.l1_ways:  # other rows evict each line between two elements
+        ways = processor.rows_in_a_set(self.mr, p.left.row)
+        evicting = EXPOSED_LOADS * lost(ways + 1, processor.l1_ways)  # lines of columns pass, too
+        waits += np.where(self.left, 0.0, evicting * self.A * self.column_tiles * line[0])
+        if ways > processor.l1_ways:  # other rows evict each line between two elements
             moved += np.where(self.left, 0.0, p.M * p.K * self.column_tiles * line[0])
-        return np.asarray(moved)
+        return np.asarray(moved), np.asarray(waits)
+
+    def walks(self, pages: np.ndarray) -> np.ndarray:
+        """Cycles to translate the addresses of `pages` of rows, and of results, for each block of columns: a load from L3 for
+        each page that the second TLB has lost since the last block."""
+        results = self.p.M * np.maximum(1, self.n * self.p.bits // 8 / PAGE_BYTES)
+        block = (pages / np.where(self.columns_shared, 1, self.parts) + results) * self.m / self.p.M
+        return np.asarray((pages + self.parts * results) * lost(block, TLB2_PAGES) * self.latency[1])
 
     def results(self) -> np.ndarray:
-        """Cycles of the results of parts of the sum, which are stored and loaded again."""
+        """Cycles of the results of parts of the sum, which are stored and loaded again. A prefetcher begins at each row."""
         span = self.m * np.where(self.columns_shared, self.n, self.p.N) * self.p.bits // 8
-        return np.asarray(2 * (self.parts - 1) * self.C * self.line[self.processor.home(span)])
+        home = self.processor.home(span)
+        begins = self.p.M * self.column_blocks * self.latency[home]
+        return np.asarray((self.parts - 1) * (2 * self.C * self.line[home] + begins))
 
     def copies(self) -> tuple[np.ndarray, np.ndarray]:
         """Cycles to pack operands before the product, by all threads together, and by each thread in its blocks. Of a piece of a

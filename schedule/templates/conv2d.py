@@ -232,7 +232,7 @@ def _partition(c: Convolution, left: int) -> list[int]:
     return counts
 
 
-def variants(c: Convolution, processor: CPU) -> list[Sum]:
+def variants(c: Convolution, processor: CPU, given: frozenset[str] = frozenset()) -> list[Sum]:
     """The ways to run a sum that are worth a sketch, the seed's first: whole, or in parts."""
     t, usual = _seed(c, processor)
     panel = size(c.reduction) * t.columns * c.contraction.bits // 8

@@ -59,17 +59,17 @@ def suits(c: Contraction, processor: CPU) -> bool:
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """The estimated cycles of the busiest core times the cores, with packing."""
-    return plan(c, processor, constants).cycles
+    return plan(c, processor, constants, columns_first=True).cycles
 
 
 def plan(
     c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(), by_rows: bool | None = None,
-    shared: frozenset[str] = frozenset(), dots: bool = True,
+    shared: frozenset[str] = frozenset(), dots: bool = True, columns_first: bool = False,
 ) -> Plan:  # fmt: skip
     """The sizes of a product with the fewest cycles. Threads share rows if `by_rows`, by default if that is faster. With `dots`
     its last columns, too few for a vector, may be inner products, whose lanes are steps of the sum. Panels of `shared` constants
-    are equal for all numbers of rows."""
-    whole = Plan(*_fastest(c, processor, constants, by_rows, shared))
+    are equal for all numbers of rows. Blocks of columns may be outermost with `columns_first`."""
+    whole = Plan(*_fastest(c, processor, constants, by_rows, shared, columns_first=columns_first))
     few = extent(c.columns[-1]) % processor.lanes(c.bits)
     if not dots or few in (0, extent(c.columns[-1])) or len(c.reduction) != 1 or last_axis(c.left) != c.reduction[0].var.name:
         return whole
@@ -103,15 +103,16 @@ def shared_columns(c: Contraction, processor: CPU) -> int:
 
 def tiles(
     c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(), by_rows: bool | None = None,
-    shared: frozenset[str] = frozenset(),
+    shared: frozenset[str] = frozenset(), columns_first: bool = False,
 ) -> GemmTile:  # fmt: skip
     """The sizes of `plan`, without inner products."""
-    return plan(c, processor, constants, by_rows, shared, dots=False).tile
+    return plan(c, processor, constants, by_rows, shared, False, columns_first).tile
 
 
 def _fastest(
-    c: Contraction, processor: CPU, constants: frozenset[str], by_rows: bool | None, shared: frozenset[str], again: bool = False
-) -> tuple[GemmTile, int, float]:
+    c: Contraction, processor: CPU, constants: frozenset[str], by_rows: bool | None, shared: frozenset[str], again: bool = False,
+    columns_first: bool = False,
+) -> tuple[GemmTile, int, float]:  # fmt: skip
     """The fastest blocks of a product by themselves, and their cycles. With `again`, inner products read the rows once more."""
     M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction)
     alike = c.right.buffer.name in shared
@@ -131,7 +132,7 @@ def _fastest(
     product = Product(
         M, N, K, c.bits, left, right, size((*c.batch, *c.rows[:-1], *c.columns[:-1])),
         extent(c.reduction[-1]) if len(c.reduction) == 1 else 0,
-        size(c.rows[:-1]) == 1 and not right.constant and not again, again, alike,
+        columns_first and size(c.rows[:-1]) == 1 and not right.constant, again, alike,
     )  # fmt: skip
     found, cycles = fastest(product, tile, processor, c.threads(processor), by_rows)
     return found, 0, cycles
@@ -159,11 +160,17 @@ class Sum(StrEnum):
     BY_ROWS = ", row by row"  # of an image
 
 
-def variants(c: Contraction, machine: CPU) -> list[Sum]:
-    """The ways to run a sum that are worth a sketch, the seed's first: whole, or in parts if there are several."""
-    usual = _way(c, tiles(c, machine))
+def variants(c: Contraction, machine: CPU, given: frozenset[str]) -> list[Sum]:
+    """The ways to run a sum that are worth a sketch, the seed's first: whole, or in parts if there are several. No stage computes
+    the buffers `given`."""
+    usual = _way(c, tiles(c, machine, columns_first=_are_given(c, given)))
     found = [Sum.WHOLE, *([Sum.IN_PARTS] if extent(c.reduction[-1]) > machine.lanes(c.bits) else [])]
     return sorted({*found, usual}, key=lambda v: (v != usual, list(Sum).index(v)))
+
+
+def _are_given(c: Contraction, given: frozenset[str]) -> bool:
+    """True where no stage computes the operands. Else rows are outermost, and computed block by block."""
+    return {c.left.buffer.name, c.right.buffer.name} <= given
 
 
 def _way(c: Contraction, t: GemmTile) -> Sum:
@@ -194,7 +201,9 @@ def build(
     after = after or epilogue(s, c.block, rows=True)
     own_sizes = sizes is None and like is None
     alone = own_sizes and (after is not None or not s.get_consumers(c.block)) and c.right.buffer.name not in s.shared
-    t, few, _ = plan(c, machine, s.constants, None, s.shared, alone and divisible(s.block(c.block)))
+    t, few, _ = plan(
+        c, machine, s.constants, None, s.shared, alone and divisible(s.block(c.block)), own_sizes and _are_given(c, s.given)
+    )
     usual = _way(c, t)
     variant = usual if variant is None else variant
     if variant is Sum.IN_PARTS and not t.by_rows:  # else one thread may have the only block of rows
@@ -209,10 +218,7 @@ def build(
     c0, c1, c2 = _split(s, c, c.columns[-1], (t.nc, t.nr))
     k0, k1 = _split(s, c, c.reduction[-1], (t.kc,)) if variant is not Sum.WHOLE else ("", loop_of(c.reduction[-1]))
     reduce_loops = [*(loop_of(it) for it in c.reduction[:-1]), k1]
-    # A block of columns that all blocks of rows use is packed there. Rows that other stages make stay outermost, to be made block
-    # by block.
-    given = {c.left.buffer.name, c.right.buffer.name} <= s.given
-    used_once = t.columns_first and given and own_sizes and not few
+    used_once = t.columns_first and own_sizes  # a block of columns that all blocks of rows use is packed there
     by_columns, parts = used_once or (not few and variant is Sum.BY_COLUMNS), [k0] if k0 else []
     if used_once:
         first = [[*outer, c0], parts, [r0]]

@@ -79,9 +79,9 @@ def tiles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset(
     return gemm.tiles(product(c), processor, constants)
 
 
-def variants(c: Convolution, processor: CPU) -> list[Sum]:
+def variants(c: Convolution, processor: CPU, given: frozenset[str] = frozenset()) -> list[Sum]:
     """The ways to run the sum that are worth a sketch, the seed's first."""
-    found = gemm.variants(product(c), processor)
+    found = gemm.variants(product(c), processor, given if in_place(c) else frozenset())
     rows = [] if _row_cycles(c, processor) == inf else [Sum.BY_ROWS]
     return [*rows, *found] if by_rows(c, processor) else [*found, *rows]
 
@@ -193,7 +193,7 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Ge
     is none. Its image, with padding, is copied to im2col panels where needed. `sizes` are other seeds than those of `tiles`.
     ScheduleError where a step is refused."""
     if variant is None:
-        variant, *_ = variants(c, s.target.machine)
+        variant, *_ = variants(c, s.target.machine, s.given)
     if variant is Sum.BY_ROWS:
         _build_by_rows(s, c)
         return

@@ -93,8 +93,8 @@ class SumOfProducts(Template):
 
     `pattern` is a module with a NAME. `matches(block)` gives the match of a block, or None; `suits(found, processor)` says if
     that is legal, and worth a sketch. `cycles(found, processor, constants)` is an estimate for one core, in which copies of the
-    buffers `constants` take no time. `build` schedules the match. An optional `variants(found, processor)` gives the variants
-    that are each worth a sketch, the seed's first.
+    buffers `constants` take no time. `build` schedules the match. An optional `variants(found, processor, given)` gives the
+    variants that are each worth a sketch, the seed's first; no stage computes the buffers `given`.
     """
 
     pattern: Any
@@ -121,7 +121,7 @@ class SumOfProducts(Template):
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
         found = self.pattern.matches(s.block(block))
         variants = getattr(self.pattern, "variants", None)
-        for variant in [()] if variants is None else [(v,) for v in variants(found, s.target.machine)]:
+        for variant in [()] if variants is None else [(v,) for v in variants(found, s.target.machine, s.given)]:
             yield "".join((self.name, *variant)), self._way(found, *variant)
 
     def _way(self, found: Any, *variant: str) -> Way:
