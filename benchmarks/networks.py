@@ -252,11 +252,11 @@ INTRODUCTION = f"""# Whole networks
 Made by `python -m benchmarks networks --threads 1,2 --save DIR`. Nothing is searched. Random weights, batch 1, float32
 (OpenVINO is held to it) but for the rows of int8: ours by `tir.quantise`, onnxruntime's by its static quantiser, whose file
 OpenVINO reads; and of bfloat16, by `precision="bfloat16"` and `INFERENCE_PRECISION_HINT=bf16`. Each library runs in a process
-of its own, and they are called in turns, on the same number of threads: `ms` and the ratios are medians. `× NAME` says how many
-times faster than it ours is, `× best` than the faster of onnxruntime and OpenVINO. `off` is the largest difference from torch
-in float64, as a part of an output's root mean square, at most {TOLERANCE:g}; of narrow types it is the root mean square of the
-differences, at most {WORSE:g} times the rivals', or torch's in bfloat16 where these compute in float32. `compile` is compiling
-takes the first time, `again` from the cache; `MB` the memory that a loaded network takes beside the library.
+of its own, and they are called in turns, on the same number of threads: `ms` and the ratios are medians. `× NAME` says how
+many times faster than it ours is, `× best` than the faster of onnxruntime and OpenVINO. `off` is the largest difference from
+torch in float64, as a part of an output's root mean square, at most {TOLERANCE:g}; of narrow types it is the root mean square
+of the differences, at most {WORSE:g} times the rivals', or torch's in bfloat16 where these compute in float32. `compile` is
+what compiling takes the first time, `again` from the cache; `MB` the memory that a loaded network takes beside the library.
 """
 
 

@@ -85,7 +85,9 @@ class Builder:
         return Value(self.fresh(name), shape, dtype)
 
     def known(self, value: Value | TensorSequence | None) -> np.ndarray | None:
-        """The elements of a value that is constant, else None."""
+        """The elements of a value that is constant, else None. TypeError for what is no value."""
+        if not isinstance(value, TensorSequence):
+            need_tensors([value])
         return self.constants.get(value.name) if isinstance(value, Value) else None
 
     def dtype(self, value: Value) -> str:

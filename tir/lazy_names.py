@@ -19,7 +19,7 @@ def lazy_names(package: str) -> Callable[[str], Any]:
     error with the nearest one.
     """
     module = sys.modules[package]
-    names = cache(lambda: _typed_names(module))  # read at the first use of one, so that the package itself is imported quickly
+    names = cache(lambda: _typed_names(module))  # read when the package's first submodule is imported, or its first name is used
 
     class Package(ModuleType):
         def __setattr__(self, name: str, value: Any) -> None:
@@ -50,7 +50,9 @@ def _typed_names(package: ModuleType) -> dict[str, str]:
     """The names that the source of a package imports under `if TYPE_CHECKING`, each with its module; "." for a submodule."""
     import ast
 
-    source = package.__loader__.get_source(package.__name__)  # type: ignore[union-attr]
-    (block,) = (s for s in ast.parse(source).body if isinstance(s, ast.If))
+    source = getattr(package.__loader__, "get_source", lambda name: None)(package.__name__)
+    if source is None:
+        raise ImportError(f"{package.__name__}: its names are read from its source, which was not installed beside the bytecode")
+    block = next(s for s in ast.parse(source).body if isinstance(s, ast.If) and ast.unparse(s.test) == "TYPE_CHECKING")
     imports = (s for s in block.body if isinstance(s, ast.ImportFrom))
     return {a.name: "." * s.level + (s.module or "") for s in imports for a in s.names}

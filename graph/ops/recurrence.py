@@ -212,10 +212,10 @@ class _Recurrence:
         if lengths is None:
             return None
         known = self.apply.known(lengths)
+        need("sequence_lens", lengths, (self.sequences,), "integer")
         short = known is None or known.min(initial=self.steps) < self.steps
-        if lengths.shape != (self.sequences,) or (known is not None and not all(0 <= n <= self.steps for n in known)):
-            found = lengths.shape[0] if known is None else known.tolist()
-            raise ValueError(f"sequence_lens {found} do not fit {self.sequences} sequence(s) of {self.steps} steps")
+        if known is not None and not all(0 <= n <= self.steps for n in known):
+            raise ValueError(f"sequence_lens {known.tolist()} do not fit {self.sequences} sequence(s) of {self.steps} steps")
         return self.apply("SequenceMask", lengths, steps=self.steps) if short else None
 
     def with_layout(self, x: Any) -> Any:

@@ -57,9 +57,9 @@ def suits(c: Contraction, processor: CPU) -> bool:
     return extent(c.rows[-1]) >= min_rows and extent(c.columns[-1]) > 1
 
 
-def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
-    """The estimated cycles of the busiest core times the cores, with packing."""
-    return plan(c, processor, constants, columns_first=True).cycles
+def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset(), columns_first: bool = True) -> float:
+    """The estimated cycles of the busiest core times the cores, with packing. Operands are taken as given by default."""
+    return plan(c, processor, constants, columns_first=columns_first).cycles
 
 
 def plan(
@@ -160,7 +160,7 @@ class Sum(StrEnum):
     BY_ROWS = ", row by row"  # of an image
 
 
-def variants(c: Contraction, machine: CPU, given: frozenset[str]) -> list[Sum]:
+def variants(c: Contraction, machine: CPU, given: frozenset[str] = frozenset()) -> list[Sum]:
     """The ways to run a sum that are worth a sketch, the seed's first: whole, or in parts if there are several. No stage computes
     the buffers `given`."""
     usual = _way(c, tiles(c, machine, columns_first=_are_given(c, given)))

@@ -112,7 +112,7 @@ def _row_cycles(c: Convolution, processor: CPU) -> float:
 def _product_cycles(c: Convolution, processor: CPU, constants: frozenset[str]) -> float:
     """Cycles as a matrix product over im2col panels."""
     copies = 0.0 if in_place(c) else panel_cycles(c, c.contraction.bits, processor)
-    return copies + gemm.cycles(product(c), processor, constants)
+    return copies + gemm.cycles(product(c), processor, constants, in_place(c))
 
 
 def panel_cycles(c: Convolution, bits: int, processor: CPU) -> float:

@@ -118,6 +118,8 @@ def test_inputs_that_are_none_and_composites():
         (lambda b, x: b.constant([1], "int99"), "graph g: a constant has the element type int99, which is not supported"),
         (lambda b, x: b("Relu", np.zeros(2)),
          "graph g: Relu([0. 0.]): its inputs are values, got ndarray; `Builder.constant` makes a value of an array"),
+        (lambda b, x: b("If", (True,), then_branch=lambda: (x,), else_branch=lambda: (x,)),
+         "graph g: If((True,)): its inputs are values, got tuple; `Builder.constant` makes a value of an array"),
         (lambda b, x: b.graph(), "graph g has no output"),
     ],
 )  # fmt: skip

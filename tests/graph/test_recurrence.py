@@ -189,7 +189,9 @@ def test_a_step_is_one_kernel_and_writes_where_it_is_read():
     ("attributes", "reason"),
     [
         ({"direction": "backward"}, "the direction 'backward' is not supported; expected one of forward, reverse, bidirectional"),
-        ({"lengths": [5, 5]}, "sequence_lens [5, 5] do not fit 3 sequence(s) of 5 steps"),
+        ({"lengths": [5, 5]}, "sequence_lens must have the shape [3], got [2]"),
+        ({"lengths": [[5, 5, 1]]}, "sequence_lens must have the shape [3], got [1, 3]"),
+        ({"lengths": 5}, "sequence_lens must have the shape [3], got []"),
         ({"lengths": [5, 6, 1]}, "sequence_lens [5, 6, 1] do not fit 3 sequence(s) of 5 steps"),
         ({"hidden_size": 7}, "hidden_size 7 contradicts the weights, [1, 18, 6]"),
         ({"activations": ["Tanh"]}, "2 activation(s) are needed in each direction, got Tanh"),
