@@ -140,6 +140,7 @@ def described_machine(mtriple: str, **options: Any) -> Any:
     """LLVM's target machine for a triple, for this process if it is empty."""
     from .llvm_binding import llvm
 
+    llvm.initialize_all_targets()
     return llvm.Target.from_triple(mtriple or llvm.get_process_triple()).create_target_machine(**options)
 
 
@@ -193,7 +194,6 @@ def _features_of(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[str]:
     """
     if (llvm := _llvm()) is None:
         return frozenset()
-    llvm.initialize_native_target()
     if mtriple:
         sets = {"aarch64": _ARM_INSTRUCTION_SETS, "arm64": _ARM_INSTRUCTION_SETS, "x86_64": _INSTRUCTION_SETS}
         names = sorted(sets.get(mtriple.split("-")[0], "").split())
@@ -219,9 +219,8 @@ def _features_of(mcpu: str, mattr: str, mtriple: str = "") -> frozenset[str]:
 @lru_cache(64)
 def known_processor(mcpu: str, mtriple: str = "") -> bool:
     """True where LLVM has a processor of that name. LLVM reports an unknown one on the error stream only, and aborts later."""
-    if (llvm := _llvm()) is None:
+    if _llvm() is None:
         return True
-    llvm.initialize_native_target()
     try:
         errors = os.dup(2)
     except OSError:  # there is no error stream

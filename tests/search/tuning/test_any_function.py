@@ -15,7 +15,7 @@ from tests.sweeps import quick
 from tir import te
 from tir.ir import Buffer, Const, Evaluate, PrimFunc
 
-QUICK = Limits(min_seconds=0.0, min_runs=1, race=0.05)
+QUICK = Limits(min_seconds=0.0, min_runs=1, run_floor=10.0, race=0.05)
 
 FUNCTIONS = {
     "batched matmul": programs.batched_matmul,
