@@ -22,8 +22,8 @@ from .register_tiles import RegisterTile
 # Share of the fewer cycles, of arithmetic or of the lines that move meanwhile, that the others do not hide. It breaks ties: on a
 # Zen 4, blocks chosen so of 24 products with some 28 blocks each take 1.037 x the best, without it 1.052 x.
 EXPOSED_SHARE = 0.02
-# Share of the cycles of rows from L3 that arithmetic does not hide. On a Zen 3, rows that came for each vector of columns made
-# products with 2000 and 3072 steps 7 to 9 % slower than blocks of several vectors.
+# Share of the cycles of rows from L3 that arithmetic does not hide. Fitted on a Zen 3: products with 2000 and 3072 steps were
+# 7 to 9 % slower where rows came again for each panel of columns than in blocks of several panels.
 EXPOSED_ROWS = 0.1
 # Lines that most cores fetch at once, from 10 (Haswell) to 24 (Zen 3): `Memory.row` times so many is the latency.
 MISSES_IN_FLIGHT = 12
@@ -204,7 +204,8 @@ class Blocks:
         fetched = np.where(self.columns_first, 0, self.row_blocks)
         kept = np.maximum(self.processor.home(self.held), crowded)
         far, near = (self.B * np.where(apart, row[level], line[level]) for level in (self.at_B, kept))
-        hidden = np.where(apart & (self.at_B == len(row) - 1), 0, np.minimum(fetched, 1 if self.at_B else fetched))
+        first = np.minimum(fetched, 1) if self.at_B else fetched  # all of them where columns come from L2
+        hidden = np.where(apart & (self.at_B == len(row) - 1), 0, first)
         return far * hidden + near * (self.row_tiles - fetched), far * (fetched - hidden)
 
     def of_rows(self) -> tuple[np.ndarray, np.ndarray]:
