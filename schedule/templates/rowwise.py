@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from schedule.machine import PAGE_BYTES
 from schedule.open_schedule import Declined, OpenSchedule, extent, lane_bits
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
@@ -17,7 +18,7 @@ from schedule.schedule import Schedule
 from tir import dtypes
 from tir.intrinsics import INTRINSICS
 from tir.ir import Binary, Block, Buffer, Call, Const, Expr, Iter, Kind, Load, Store, Var, buffer_nbytes
-from tir.traverse import loads, variables, walk
+from tir.traverse import blocks, loads, variables, walk
 
 from .block_analysis import contraction, is_elementwise, loop_of, regular, size, stored
 from .lanes import in_lanes, partial_results
@@ -156,20 +157,27 @@ def allow_reciprocals(s: Schedule, block: str, loop: str) -> None:
 
 
 def _fetch_next_row(s: OpenSchedule, stage: str) -> None:
-    """Have a stage with a costly function of each element prefetch the next row of the parameters that it reads along its rows.
-    Else memory idles in the meantime: a hardware prefetcher stops at the end of a page."""
+    """Have a stage prefetch the next row of the parameters that it reads along its rows: one with a costly function of each
+    element, or one that reads a row again which takes half a page or more. Else memory idles in the meantime: a hardware
+    prefetcher stops at the end of a page."""
     block, loop, machine = s.block(stage), loops_of(s.func, stage)[-1], s.target.machine
     functions = [n for n in walk(block.body) if isinstance(n, Call) and INTRINSICS[n.op].ulps[0] > 0.5]  # no single instruction
-    if not functions or loop.kind is not Kind.VECTORIZED or len(block.iters) < 2:
+    if loop.kind is not Kind.VECTORIZED or len(block.iters) < 2:
         return
+    again = {x.buffer for b in blocks(s.func) if b.name != stage for x in loads(b.body)}
     *rows, column = (it.var for it in block.iters)
     length, along = extent(block.iters[-1]), {v.name for v in rows}
+
+    def waits(parameter: Buffer) -> bool:
+        row = length * dtypes.nbytes(parameter.dtype)
+        fits = buffer_nbytes(parameter) > machine.l1 and 3 * row <= machine.l2  # this row, its result, and the next one
+        return fits and (bool(functions) or (parameter in again and 2 * row >= PAGE_BYTES))
+
     large = {
         x.buffer.name: (x.buffer.name, length)
         for x in loads(block.body)
         if x.buffer in s.func.buffers and x.indices and x.indices[-1] == column and variables(*x.indices[:-1]) == along
-        and x.buffer.shape[-1] == Const(length) and buffer_nbytes(x.buffer) > machine.l1
-        and 3 * length * dtypes.nbytes(x.buffer.dtype) <= machine.l2  # this row, its result, and the next one
+        and x.buffer.shape[-1] == Const(length) and waits(x.buffer)
     }  # fmt: skip
     if large:
         ahead = s.choose(f"{stage} prefetch", (tuple(large.values()), ()), block=stage, role=Role.PRAGMA)
