@@ -33,6 +33,14 @@ class LayerError:
 
 
 @dataclass(frozen=True)
+class LayerNoise:
+    """What quantisation adds to a layer's output: its signal-to-noise `ratio` in decibels, and its `mean` by output channel."""
+
+    ratio: float
+    mean: np.ndarray
+
+
+@dataclass(frozen=True)
 class QuantisationReport:
     """The errors of the layers of a network, in order, and of its outputs by name, in decibels against float32."""
 
@@ -77,16 +85,18 @@ def observer(graph: Graph, values: Iterable[Value], target: Target) -> Observed:
 
 def alone(
     graph: Graph, weights: Mapping[Layer, QuantisedWeights], points: Mapping[Value, Point], exact: Observed, samples: Samples
-) -> dict[Layer, float]:
-    """The signal-to-noise ratio of each layer by itself, in decibels. `exact` has inputs and outputs of the layers in floats."""
+) -> dict[Layer, LayerNoise]:
+    """The noise of each layer by itself. `exact` has inputs and outputs of the layers in floats."""
     total = {layer: np.zeros(2) for layer in weights}
+    means = {layer: np.zeros(layer.weight.shape[layer.axis]) for layer in weights}
     for arrays in map(exact, samples):
         for layer, w in weights.items():
             x, point = arrays[layer.x], points.get(layer.x)
             quantised = x if point is None else rounded(x, point)
             noise = layer.product(quantised - x, w.real) + layer.product(x, w.real - graph.constants[layer.weight.name])
             total[layer] += _squares(arrays[layer.call.outputs[0]], noise)
-    return {layer: _ratio(*found) for layer, found in total.items()}
+            means[layer] += layer.channels_last(noise).mean(axis=0, dtype=np.float64) / len(samples)
+    return {layer: LayerNoise(_ratio(*found), means[layer].astype(np.float32)) for layer, found in total.items()}
 
 
 def in_network(values: Iterable[Value], exact: Observed, made: Observed, samples: Samples) -> dict[Value, float]:

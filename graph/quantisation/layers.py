@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from types import MappingProxyType
 
 import numpy as np
 
@@ -43,6 +44,11 @@ class Layer:
     def by_channel(self) -> bool:
         """True for a convolution of each channel by itself."""
         return self.call.operator == "Conv" and self.weight.shape[1] == 1 and self.call.attribute("group", 1) > 1
+
+    def channels_last(self, output: np.ndarray) -> np.ndarray:
+        """An output as a matrix, of which each column is an output channel."""
+        moved = np.moveaxis(output, 1, -1) if self.call.operator == "Conv" else output
+        return moved.reshape(-1, moved.shape[-1])
 
     def product(self, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """The layer's output for an input and weights, without its bias."""
@@ -128,10 +134,15 @@ def places_of(graph: Graph, layers: Sequence[Layer]) -> Places:
 
 
 def quantised(
-    graph: Graph, weights: Mapping[Layer, QuantisedWeights], points: Mapping[Value, Point], for_all: Collection[Value] = ()
+    graph: Graph,
+    weights: Mapping[Layer, QuantisedWeights],
+    points: Mapping[Value, Point],
+    for_all: Collection[Value] = (),
+    means: Mapping[Layer, np.ndarray] = MappingProxyType({}),
 ) -> Graph:
     """The graph with the weights of these layers as integers. Inputs of layers that have a point are quantised by it, values
-    `for_all` for all calls that read them. Outputs of the graph are as they were."""
+    `for_all` for all calls that read them. Biases are less the `means` of the noise of their layers, by output channel (Nagel et
+    al., "Data-Free Quantization Through Weight Equalization and Bias Correction", 4.2). Outputs of the graph are as they were."""
     layers = {layer.call.outputs[0]: layer for layer in weights}
     read: dict[Value, Value] = {}
 
@@ -156,9 +167,7 @@ def quantised(
         blocks = {"block_size": w.block} if w.block else {}
         real = r.call("DequantizeLinear", given, f"{layer.weight.name}_dequantised", axis=w.axis, **blocks)
         point = points.get(layer.x) if layer.x in found else None
-        bias = call.values[2:]
-        if point is not None and bias and (rounded := _rounded(r, bias[0], w, point)) is not None:
-            bias = (rounded,)
+        bias = _bias(r, layer, w, point, means.get(layer))
         inputs = (found.get(layer.x, layer.x), real.outputs[0], *bias)
         return [*made, real, replace(call, inputs=inputs)]
 
@@ -170,13 +179,16 @@ def _arrays(w: QuantisedWeights) -> list[tuple[str, np.ndarray]]:
     return [("numbers", w.numbers), ("scales", w.scales), *zeros]
 
 
-def _rounded(r: Rewriting, bias: Value, w: QuantisedWeights, point: Point) -> Value | None:
-    """A bias as a multiple of both scales, so that it is added to sums of integers; None where these would not hold it."""
-    array = r.known(bias)
-    if array is None or array.shape != w.scales.shape or w.block:
-        return None
+def _bias(r: Rewriting, layer: Layer, w: QuantisedWeights, point: Point | None, mean: np.ndarray | None) -> tuple[Value, ...]:
+    """The bias of a layer, if any, less the mean of its noise. It becomes a multiple of both scales, so that it is added to sums
+    of integers, where these hold it."""
+    given = layer.call.values[2:]
+    array = r.known(given[0]) if given else None if mean is None else np.zeros_like(mean)
+    if layer.call.operator == "MatMul" or point is None or array is None or array.shape != w.scales.shape or w.block:
+        return given
+    beta = np.float32(layer.call.attribute("beta", 1.0))
+    array = array if mean is None or not beta else array - mean / beta
     unit = w.scales.astype(np.float64) * float(point[0])
     numbers = np.rint(array / unit)
-    if not np.abs(numbers).max() < MAX_BIAS:
-        return None
-    return r.constant((numbers * unit).astype(np.float32), name=f"{bias.name}_rounded")
+    array = (numbers * unit).astype(np.float32) if np.abs(numbers).max() < MAX_BIAS else array
+    return (r.constant(array, name=f"{given[0].name if given else layer.name}_rounded"),)

@@ -96,11 +96,11 @@ def quantise(
         slow = _slower(quantised(graph, kept, points, places.for_all), kept, target)
         why |= dict.fromkeys(slow, "integers would not be faster")
     own = alone(graph, {x: w for x, w in kept.items() if x not in why}, points, exact, samples)
-    why |= {x: f"alone below {min_ratio:g} dB" for x, ratio in own.items() if not ratio >= min_ratio}
+    why |= {x: f"alone below {min_ratio:g} dB" for x, noise in own.items() if not noise.ratio >= min_ratio}
     made, ratios = graph, dict.fromkeys(graph.outputs, inf)
     if kept := {x: w for x, w in kept.items() if x not in why}:
         places = places_of(graph, list(kept)) if data is not None else places
-        made = quantised(graph, kept, points, places.for_all)
+        made = quantised(graph, kept, points, places.for_all, {x: own[x].mean for x in kept})
         compared = {*(x.call.outputs[0] for x in kept), *sound}
         ratios = in_network(compared, exact, observer(made, compared, target), samples)
     errors = [
@@ -109,7 +109,7 @@ def quantise(
             x.call.operator,
             x.weight.shape,
             why.get(x, ""),
-            own.get(x),
+            own[x].ratio if x in own else None,
             ratios.get(x.call.outputs[0]) if x in kept else None,
         )
         for x in layers

@@ -9,7 +9,7 @@ from onnx import helper
 import tir
 from graph.compilation import final
 from graph.ir import Graph, GraphError
-from graph.quantisation.errors import alone
+from graph.quantisation.errors import LayerNoise, alone
 from graph.quantisation.layers import layers_of, places_of, quantised
 from graph.quantisation.ranges import BINS, RANGES, Histogram, point_of
 from graph.quantisation.samples import samples_of
@@ -68,7 +68,9 @@ def no_measure(monkeypatch):
     from graph.quantisation import quantise as module
 
     observer = module.observer
-    monkeypatch.setattr(module, "alone", lambda graph, weights, *_: dict.fromkeys(weights, 30.0))
+    monkeypatch.setattr(
+        module, "alone", lambda graph, weights, *_: {x: LayerNoise(30.0, np.zeros(x.weight.shape[x.axis])) for x in weights}
+    )
     monkeypatch.setattr(module, "in_network", lambda values, *_: dict.fromkeys(values, 30.0))
     monkeypatch.setattr(
         module, "observer", lambda graph, values, target: observer(graph, values, tir.Target("llvm -num-cores 1"))
@@ -142,8 +144,12 @@ def test_a_layer_alone_is_its_operator_on_rounded_operands(shape, weights, attri
     (exact,), (found,) = evaluate(made, [x]), evaluate(quantised(made, {layer: q}, {}), [real])
     wanted = 10 * np.log10(np.square(exact, dtype="f8").sum() / np.square(found - exact, dtype="f8").sum())
     values = {layer.x: x, layer.call.outputs[0]: exact}
-    (ratio,) = alone(made, {layer: q}, {layer.x: point}, lambda sample: values, [{}]).values()
-    assert ratio == pytest.approx(wanted, abs=0.01) and 20 < ratio < 60
+    (noise,) = alone(made, {layer: q}, {layer.x: point}, lambda sample: values, [{}]).values()
+    assert noise.ratio == pytest.approx(wanted, abs=0.01) and 20 < noise.ratio < 60
+    axes = (0, *range(2, exact.ndim))
+    assert np.allclose(noise.mean, (found - exact).mean(axis=axes), atol=1e-6)
+    (less,) = evaluate(quantised(made, {layer: q}, {layer.x: point}, (), {layer: noise.mean}), [x])
+    assert np.abs((less - exact).mean(axis=axes)).max() < 0.51 * (q.scales * point[0]).max()  # as biases are rounded
 
 
 def test_images_are_quantised_for_all_readers_and_rows_for_products():
