@@ -13,7 +13,7 @@ import ast
 import io
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import chdir, redirect_stdout
 from importlib import import_module
 from pathlib import Path
@@ -58,13 +58,12 @@ def cells(text: str) -> list[Cell]:
     return [Cell(n, line, m[1], text[m.end() : end]) for n, (m, line, end) in enumerate(zip(found, starts, ends, strict=True))]
 
 
-def run(path: Path, native: bool = True) -> dict[int, str]:
-    """The output of each cell of a lesson by its number; cells that print nothing are left out. Without `native`, cells that
-    compile are skipped."""
+def run(path: Path, wanted: Callable[[Cell], bool] = lambda cell: True) -> dict[int, str]:
+    """The output of each `wanted` cell of a lesson by its number; cells that print nothing are left out."""
     text = path.read_text()
     tree, names, printed = ast.parse(text), {"__name__": "__main__", "__file__": str(path)}, {}
     for cell in cells(text):
-        if cell.native and not native:
+        if not wanted(cell):
             continue
         statements = [s for s in tree.body if cell.line <= s.lineno <= cell.line + cell.text.count("\n")]
         output = io.StringIO()

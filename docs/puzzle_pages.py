@@ -51,7 +51,8 @@ assert not tir.puzzles.check(puzzle, s).solved
 
 What is counted is explained in the lessons: the cache of 16 lines of 4 elements in [lesson
 1](../tutorial/01_loop_nests.py), steps in [lesson 5](../tutorial/05_vectors.py), bytes of temporaries in [lesson
-6](../tutorial/06_placement.py). Machine code is that for `{target}`, which is compiled and read, not run.
+6](../tutorial/06_placement.py). Machine code is that for `{target}`, which is compiled and read, not run, so that an
+AArch64 machine counts the same.
 
 ## The puzzles
 

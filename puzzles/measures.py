@@ -23,8 +23,10 @@ from tir.traverse import blocks, loads, loops, stores, substatements, walk
 if TYPE_CHECKING:
     from codegen.report import Loop
 
-X86 = Target("llvm -mcpu x86-64-v3 -num-cores 1")  # 16 registers of 8 lanes; code for it is read, not run
-SEARCHED = Target("llvm -mcpu x86-64-v3 -num-cores 2")  # the target of sketches and features
+X86 = Target(
+    "llvm -mtriple x86_64-linux-gnu -mcpu x86-64-v3 -num-cores 1"
+)  # 16 registers of 8 lanes; code for it is read, not run
+SEARCHED = Target("llvm -mtriple x86_64-linux-gnu -mcpu x86-64-v3 -num-cores 2")  # the target of sketches and features
 
 
 NEAR_ELEMENTS = 16  # in two vectors, or a row of a tile

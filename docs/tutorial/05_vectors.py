@@ -80,10 +80,11 @@ print(register_tile(func, 4, 16).func.outline())
 # %% [markdown]
 # `kernel.report()` reads the machine code, and counts the instructions in one iteration of each innermost loop. It also
 # estimates the cycles of an iteration, and so which share of the peak the loop can reach. We compile for one fixed kind of
-# processor, with 16 registers of 8 lanes, so that the counts are the same everywhere.
+# processor, with 16 registers of 8 lanes, so that the counts are the same everywhere: `-mtriple` names its family, for readers
+# whose own is another, such as AArch64.
 
 # %% tags=["machine"]
-TARGET = "llvm -mcpu x86-64-v3 -num-cores 1"
+TARGET = "llvm -mtriple x86_64-linux-gnu -mcpu x86-64-v3 -num-cores 1"
 
 
 def loop_over_k(s):

@@ -23,7 +23,7 @@ A, B = te.placeholder((64, 48), name="A"), te.placeholder((48, 96), name="B")
 k = te.reduce_axis((0, 48), name="k")
 C = te.compute((64, 96), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
 func = te.create_prim_func([A, B, te.compute((64, 96), lambda i, j: te.maximum(C[i, j], 0.0), name="D")], name="relu")
-target = tir.Target("llvm -mcpu znver4 -num-cores 2")
+target = tir.Target("llvm -mtriple x86_64-linux-gnu -mcpu znver4 -num-cores 2")
 
 # %% [markdown]
 # ## The derivation

@@ -17,7 +17,7 @@ from search import generate
 from search.population.sample import legalize, sample
 from tir import te
 
-target = tir.Target("llvm -mcpu znver4 -num-cores 2")
+target = tir.Target("llvm -mtriple x86_64-linux-gnu -mcpu znver4 -num-cores 2")
 
 
 def product(M, K, N):

@@ -48,7 +48,7 @@ assert len(programs) == 234 and len(NAMES) == 187
 # is faster. A coin gets half of them.
 
 # %% tags=["machine"]
-target = tir.Target("llvm -mcpu znver4 -num-cores 2")
+target = tir.Target("llvm -mtriple x86_64-linux-gnu -mcpu znver4 -num-cores 2")
 
 
 def scores(model, chosen):

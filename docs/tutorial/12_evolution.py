@@ -19,7 +19,7 @@ from search.population.programs import sketch_programs
 from search.population.sample import sample
 from tir import workloads
 
-target = tir.Target("llvm -mcpu znver4 -num-cores 2 -l1 32768 -l2 1048576 -l3 33554432")
+target = tir.Target("llvm -mtriple x86_64-linux-gnu -mcpu znver4 -num-cores 2 -l1 32768 -l2 1048576 -l3 33554432")
 sketch = generate(workloads.make("gmm", (384, 384, 384)).func, target, space="ansor")[0]
 model, programs = TileModel(target.machine), sketch_programs(sketch)
 

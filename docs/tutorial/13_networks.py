@@ -19,6 +19,8 @@ import tir
 from search import WeightedFunction
 from tir import workloads
 
+AVX2 = "llvm -mtriple x86_64-linux-gnu -mcpu x86-64-v3 -num-cores 1"
+
 # %% [markdown]
 # ## From a file to a graph
 #
@@ -65,7 +67,7 @@ model = tir.compile(network, "llvm -num-cores 1")
 x = rng.uniform(-1, 1, (7, 40)).astype("float32")
 (y,) = model(x)
 for kernel in sorted(model.profile(x, runs=1).kernels, key=lambda k: k.name):  # the order of their times differs
-    print(kernel.name, tir.default_schedule(kernel.func, "llvm -mcpu x86-64-v3 -num-cores 1").func.outline(), sep=": ")
+    print(kernel.name, tir.default_schedule(kernel.func, AVX2).func.outline(), sep=": ")
 
 hidden = np.maximum(x @ weights["W1"] + weights["b1"], 0)
 expected = np.exp(hidden @ weights["W2"] + weights["b2"])
@@ -95,9 +97,7 @@ functions = {
 }
 
 
-found = tir.tune_tasks(
-    list(functions.values()), "llvm -mcpu x86-64-v3 -num-cores 1", trials=96, measurer=falling, policy="random", model="none"
-)
+found = tir.tune_tasks(list(functions.values()), AVX2, trials=96, measurer=falling, policy="random", model="none")
 rounds = [r.task for r in found.rounds]
 print(rounds)
 print(f"3 · t₁ + t₂ = {found.objective * 1e6:.0f} µs")

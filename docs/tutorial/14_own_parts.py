@@ -22,7 +22,7 @@ from search.space.rules import DEFAULT, rule
 from tir import workloads
 
 func = workloads.make("gmm", (610, 109, 770)).func
-target = tir.Target("llvm -mcpu x86-64-v4 -num-cores 2")
+target = tir.Target("llvm -mtriple x86_64-linux-gnu -mcpu x86-64-v4 -num-cores 2")
 
 # %% [markdown]
 # ## A rule

@@ -72,6 +72,21 @@ def test_the_first_lessons_and_most_puzzles_need_no_native_code(course):
     assert len(verdicts) - len(apart) >= 30 and all("not installed here" in verdicts[name] for name in apart)
 
 
+def test_what_names_a_processor_is_the_same_on_another_architecture(course):
+    names = [n for n in LESSONS if "-mcpu" in (COURSE / f"{n}.py").read_text() and n[:2] not in ("11", "12")]  # slow in Python
+    command = [sys.executable, "-m", "tests.docs.on_aarch64", str(course), *names]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "MPLBACKEND": "agg"}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    lessons_printed, verdicts = json.loads(done.stdout)
+    assert len(names) >= 5 and lessons_printed.keys() == set(names)
+    for name, printed in lessons_printed.items():
+        machine = {str(cell.number) for cell in lessons.cells((COURSE / f"{name}.py").read_text()) if cell.of_machine}
+        expected = {str(n): text for n, text in lessons.kept(name).items()}
+        assert printed.keys() <= expected.keys() and {n: expected[n] for n in printed.keys() - machine}.items() <= printed.items()
+    assert "5" in lessons_printed["08_machine_code"], "the assembly of a loop"
+    assert [verdict for verdict in verdicts.values() if not verdict.partition("\n")[0].endswith(": solved")] == []
+
+
 @pytest.mark.usefixtures("short_races")
 @pytest.mark.parametrize("name", LESSONS)
 def test_a_solution_runs(name, course, as_script):

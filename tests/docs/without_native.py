@@ -37,5 +37,5 @@ if __name__ == "__main__":
 
     folder = Path(sys.argv[1])
     sys.path.insert(0, str(folder))
-    printed = {name: lessons.run(folder / f"{name}.py", native=False) for name in lessons.lessons()[:LESSONS]}
+    printed = {name: lessons.run(folder / f"{name}.py", lambda cell: not cell.native) for name in lessons.lessons()[:LESSONS]}
     print(json.dumps([printed, {name: str(check(PUZZLES[name], answer)) for name, answer in SOLUTIONS.items()}]))

@@ -9,6 +9,7 @@ import tir
 from tir import te
 
 LANES, REGISTERS = 16, 32
+TARGET = "llvm -mtriple x86_64-linux-gnu -mcpu x86-64-v4 -num-cores 1"
 
 
 def report(MR, V):
@@ -21,7 +22,7 @@ def report(MR, V):
     s.reorder(i_0, j_0, "k", i_1, j_1)
     s.unroll(i_1)
     s.vectorize(j_1)
-    return tir.build(s.func, "llvm -mcpu x86-64-v4 -num-cores 1").report().loop("k")
+    return tir.build(s.func, TARGET).report().loop("k")
 
 
 loads, spilled = {}, set()

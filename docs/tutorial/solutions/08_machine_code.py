@@ -36,7 +36,7 @@ def last_rung(pack, rows, columns):
 
 found = {}
 for pack in (False, True):
-    report = tir.build(last_rung(pack, 8, 32), "llvm -mcpu x86-64-v4 -num-cores 1").report()
+    report = tir.build(last_rung(pack, 8, 32), "llvm -mtriple x86_64-linux-gnu -mcpu x86-64-v4 -num-cores 1").report()
     code = [loop for loop in report.loops if loop.share][-1]
     found[pack] = code.fma, code.loads, code.broadcasts, code.stores, code.spills
     print(f"{'packed' if pack else 'not packed':<12}{code.fma} multiply-adds, {code.loads} loads, {code.broadcasts} broadcasts")

@@ -10,7 +10,8 @@ from tir import te
 A, B = te.placeholder((64, 48), name="A"), te.placeholder((48, 96), name="B")
 k = te.reduce_axis((0, 48), name="k")
 C = te.compute((64, 96), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
-sketches = generate(te.create_prim_func([A, B, C]), tir.Target("llvm -mcpu znver4 -num-cores 2"), space="limited")
+target = tir.Target("llvm -mtriple x86_64-linux-gnu -mcpu znver4 -num-cores 2")
+sketches = generate(te.create_prim_func([A, B, C]), target, space="limited")
 for sketch in sketches:
     print(*sketch.rules, sep=", ")
 rules = {rule for sketch in sketches for rule in sketch.rules}

@@ -10,7 +10,7 @@ from tir import te
 A, B = te.placeholder((64, 48), name="A"), te.placeholder((48, 96), name="B")
 k = te.reduce_axis((0, 48), name="k")
 C = te.compute((64, 96), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
-target = tir.Target("llvm -mcpu znver4 -num-cores 2")
+target = tir.Target("llvm -mtriple x86_64-linux-gnu -mcpu znver4 -num-cores 2")
 sketch = generate(te.create_prim_func([A, B, C]), target, space="ansor")[-1]
 rows = sample(sketch, target, 10_000, np.random.default_rng(0))
 
