@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
+from math import inf, pi, prod
 from pathlib import Path
 from struct import calcsize, unpack_from
 from struct import error as StructError
@@ -40,18 +40,20 @@ class Config:
     base: float = 10000.0  # base of the wavelengths of rotary embeddings
     interleaved: bool = False  # elements that rotate as a pair are neighbours, not from the two halves of a head
     room: int = 2048  # positions that the model was trained for
+    head_width: int | None = None  # elements of a head; by default width / heads
 
     @property
     def head(self) -> int:
-        return self.width // self.heads
+        return self.head_width or self.width // self.heads
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes of the weights by name: matrices (results, columns), and vectors of norms."""
-        square, narrow, wide = (self.width, self.width), (self.kv_heads * self.head, self.width), (self.hidden, self.width)
-        layer = {"attn_norm": square[:1], "attn_q": square, "attn_k": narrow, "attn_v": narrow, "attn_output": square}
-        layer |= {"ffn_norm": square[:1], "ffn_gate": wide, "ffn_up": wide, "ffn_down": wide[::-1]}
+        queries, keys, wide = ((n, self.width) for n in (self.heads * self.head, self.kv_heads * self.head, self.hidden))
+        norm = (self.width,)
+        layer = {"attn_norm": norm, "attn_q": queries, "attn_k": keys, "attn_v": keys, "attn_output": queries[::-1]}
+        layer |= {"ffn_norm": norm, "ffn_gate": wide, "ffn_up": wide, "ffn_down": wide[::-1]}
         found = {f"blk.{n}.{name}.weight": shape for n in range(self.layers) for name, shape in layer.items()}
-        return found | {"token_embd.weight": (self.vocabulary, self.width), "output_norm.weight": square[:1]}
+        return found | {"token_embd.weight": (self.vocabulary, self.width), "output_norm.weight": norm}
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +153,28 @@ def drawn(config: Config, rng: np.random.Generator) -> Checkpoint:
     return Checkpoint(config, {name: weight(shape) for name, shape in config.shapes().items()})
 
 
+def _divisors(path: Path, scaling: Mapping[str, Any], base: float, head: int) -> dict[str, np.ndarray]:
+    """The divisors of the frequencies by which pairs of a head rotate, under their name in GGUF; none where nothing is scaled.
+
+    Those of Llama 3 keep waves that the first context holds `high_freq_factor` times, and slow those that it holds less than
+    `low_freq_factor` times; frequencies between are interpolated."""
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind in ("default", "none"):
+        return {}
+    if kind not in ("linear", "llama3"):
+        raise CheckpointError(f"{path}: positions scaled as {kind} are not supported; expected linear or llama3")
+    kept: Any = 0
+    if kind == "llama3":
+        low, high, first = (scaling[k] for k in ("low_freq_factor", "high_freq_factor", "original_max_position_embeddings"))
+        kept = np.clip((first / (2 * pi) * frequencies(base, head) - low) / (high - low), 0, 1)
+    return {"rope_freqs.weight": 1 / (kept + (1 - kept) / scaling["factor"]) * np.ones(head // 2)}
+
+
+def frequencies(base: float, head: int) -> np.ndarray:
+    """The radians by which the pairs of a head rotate from one position to the next, unless they are scaled."""
+    return base ** (-np.arange(0, head, 2) / head)
+
+
 def quantised(weight: Weight, bits: int, block: int = 32) -> Weight:
     """A matrix of floats in blocks of columns, each scaled by its largest magnitude; other weights unchanged."""
     if isinstance(weight, Blocks) or weight.ndim != 2 or weight.shape[1] % block:
@@ -167,7 +191,7 @@ def quantised(weight: Weight, bits: int, block: int = 32) -> Weight:
 _NAMES = {  # of Hugging Face, within model.layers.N
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
 }  # fmt: skip
 _WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
@@ -179,14 +203,18 @@ def _folder(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path} has no config.json; expected a folder with config.json and *.safetensors") from None
     except (OSError, json.JSONDecodeError) as error:
         raise CheckpointError(f"{path / 'config.json'}: {error}") from None
-    _need_kind(path, given.get("model_type"), ("llama", "mistral", "qwen2"))
-    scaling = given.get("rope_scaling")
-    if scaling:
-        raise CheckpointError(f"{path}: scaled positions are not supported, got rope_scaling={scaling}")
+    kind = given.get("model_type")
+    _need_kind(path, kind, ("llama", "mistral", "qwen2", "qwen3"))
+    scaling = given.get("rope_parameters") or given.get("rope_scaling") or {}  # the former has the base, too
+    for name, only in {"hidden_act": "silu", "partial_rotary_factor": 1}.items():
+        if (other := (given | scaling).get(name, only)) != only:
+            raise CheckpointError(f"{path}: {name}={other} is not supported; expected {only}")
+    window = given.get("sliding_window") if given.get("use_sliding_window", kind == "mistral") else None
     config = Config(
         given["num_hidden_layers"], given["hidden_size"], given["num_attention_heads"],
         given.get("num_key_value_heads", given["num_attention_heads"]), given["intermediate_size"], given["vocab_size"],
-        given["rms_norm_eps"], given.get("rope_theta", 10000.0), room=given["max_position_embeddings"],
+        given["rms_norm_eps"], scaling.get("rope_theta", given.get("rope_theta", 10000.0)), head_width=given.get("head_dim"),
+        room=min(given["max_position_embeddings"], window or inf),  # so far attention reads all positions
     )  # fmt: skip
     try:
         weights = {_renamed(name): array for name, array in load_safetensors(path).items()}
@@ -198,6 +226,7 @@ def _folder(path: Path) -> Checkpoint:
 
         tokenizer = Tokenizer.from_file(str(file))
     stops = given.get("eos_token_id")
+    weights |= _divisors(path, scaling, config.base, config.head)
     return Checkpoint(config, weights, tokenizer, frozenset([stops] if isinstance(stops, int) else stops or ()))
 
 
@@ -289,15 +318,17 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], list[_Tensor]]:
 def _gguf(path: Path) -> Checkpoint:
     known, tensors = read_gguf(path)
     kind = known.get("general.architecture")
-    _need_kind(path, kind, ("llama", "qwen2"))
+    _need_kind(path, kind, ("llama", "qwen2", "qwen3"))
     of_kind = {name.removeprefix(f"{kind}."): value for name, value in known.items()}
     heads = of_kind["attention.head_count"]
     config = Config(
         of_kind["block_count"], of_kind["embedding_length"], heads, of_kind.get("attention.head_count_kv", heads),
         of_kind["feed_forward_length"], len(known["tokenizer.ggml.tokens"]), of_kind["attention.layer_norm_rms_epsilon"],
-        of_kind.get("rope.freq_base", 10000.0), kind == "llama", of_kind["context_length"],
+        of_kind.get("rope.freq_base", 10000.0), kind == "llama", of_kind["context_length"], of_kind.get("attention.key_length"),
     )  # fmt: skip
-    weights = Unread({t.name: partial(_tensor, t) for t in tensors})
+    scaling = {k: of_kind[f"rope.scaling.{k}"] for k in ("type", "factor") if f"rope.scaling.{k}" in of_kind}
+    scaled = _divisors(path, scaling, config.base, config.head).items()
+    weights = Unread({t.name: partial(_tensor, t) for t in tensors} | {name: partial(np.array, a) for name, a in scaled})
     return Checkpoint(config, weights, _tokenizer(path, known), frozenset({known.get("tokenizer.ggml.eos_token_id", -1)}))
 
 

@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from examples.generate.network import generator
 from graph import kept
-from graph.checkpoint import Blocks, Checkpoint, CheckpointError, Config, drawn, load, quantised
+from graph.checkpoint import Blocks, Checkpoint, CheckpointError, Config, _divisors, drawn, load, quantised
 from graph.generation import sampled
 
 from .sweeps import quick
@@ -34,7 +35,7 @@ def reference(checkpoint: Checkpoint, tokens: list[int]) -> np.ndarray:
         return x @ floats[f"{name}.weight"].T + floats.get(f"{name}.bias", 0)
 
     def turned(x):  # (tokens, heads, head)
-        angles = np.arange(len(x))[:, None] * c.base ** (-np.arange(0, c.head, 2) / c.head)
+        angles = np.arange(len(x))[:, None] * c.base ** (-np.arange(0, c.head, 2) / c.head) / floats.get("rope_freqs.weight", 1)
         a, b = (x[..., ::2], x[..., 1::2]) if c.interleaved else np.split(x, 2, axis=-1)
         turns = (a + 1j * b) * np.exp(1j * angles)[:, None]
         parts = [turns.real, turns.imag]
@@ -45,6 +46,8 @@ def reference(checkpoint: Checkpoint, tokens: list[int]) -> np.ndarray:
     for n in range(c.layers):
         h = norm(x, f"blk.{n}.attn_norm")
         q, k, v = (linear(h, f"blk.{n}.attn_{p}").reshape(len(tokens), -1, c.head) for p in "qkv")
+        if f"blk.{n}.attn_q_norm.weight" in floats:
+            q, k = norm(q, f"blk.{n}.attn_q_norm"), norm(k, f"blk.{n}.attn_k_norm")
         q, k = turned(q), turned(k)
         found = []
         for i in range(c.heads):
@@ -66,8 +69,13 @@ def continued(checkpoint: Checkpoint, prompt: list[int], tokens: int) -> list[in
 
 
 def biased(checkpoint: Checkpoint, rng: np.random.Generator) -> Checkpoint:
-    more = {f"blk.{n}.attn_{p}.bias": rng.standard_normal(32 if p == "q" else 16) for n in range(2) for p in "qkv"}
-    return replace(checkpoint, weights=checkpoint.weights | more | {"output.weight": rng.standard_normal((67, 32))})
+    """With all that a model may have beside matrices: biases, norms of queries and keys, divisors of frequencies, an output."""
+    c, weights = checkpoint.config, dict(checkpoint.weights)
+    for n in range(c.layers):
+        weights |= {f"blk.{n}.attn_{p}.bias": rng.standard_normal(c.head * (c.heads if p == "q" else c.kv_heads)) for p in "qkv"}
+        weights |= {f"blk.{n}.attn_{p}_norm.weight": rng.uniform(0.5, 1.5, c.head) for p in "qk"}
+    divisors = {"rope_freqs.weight": rng.uniform(1, 8, c.head // 2)}
+    return replace(checkpoint, weights=weights | divisors | {"output.weight": rng.standard_normal((c.vocabulary, c.width))})
 
 
 @quick(lambda bits, variant: (bits, variant) in ((4, "halves"), (0, "pairs and biases")))
@@ -75,9 +83,9 @@ def biased(checkpoint: Checkpoint, rng: np.random.Generator) -> Checkpoint:
 @pytest.mark.parametrize("variant", ["halves", "pairs and biases"])
 def test_texts_of_a_batch_are_those_of_the_reference(bits: int, variant: str):
     rng = np.random.default_rng(3)
-    checkpoint = drawn(replace(TINY, interleaved=variant != "halves"), rng)
+    checkpoint = drawn(TINY, rng)
     if variant != "halves":
-        checkpoint = biased(checkpoint, rng)
+        checkpoint = biased(drawn(replace(TINY, interleaved=True, head_width=16), rng), rng)
     if bits:
         checkpoint = checkpoint.with_weights(lambda w: quantised(w, bits, 16))
     writer = generator(checkpoint, batch=3, room=230, block=8, target="llvm -num-cores 1")
@@ -237,9 +245,18 @@ def test_a_file_of_gguf_and_a_folder_of_safetensors_are_one_model(tmp_path):
         assert all(np.array_equal(found.weights[n], a) for n, a in model.weights.items())
         assert found.encode("abcb") == [27, 1] and found.decode([27, 1]).replace(" ", "") == "abcb"
 
-    (folder / "config.json").write_text(json.dumps(config | {"model_type": "gpt_neox"}))
-    with pytest.raises(CheckpointError, match="expected a model of one of llama, mistral, qwen2, got gpt_neox"):
-        load(folder)
+    for more, message in (
+        ({"model_type": "gpt_neox"}, "expected a model of one of llama, mistral, qwen2, qwen3, got gpt_neox"),
+        ({"rope_scaling": {"type": "yarn"}}, "positions scaled as yarn are not supported; expected linear or llama3"),
+        ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor=0.5 is not supported; expected 1"),
+        ({"hidden_act": "gelu"}, "hidden_act=gelu is not supported; expected silu"),
+    ):
+        (folder / "config.json").write_text(json.dumps(config | more))
+        with pytest.raises(CheckpointError, match=message):
+            load(folder)
+    for more, found in (({"model_type": "mistral"}, 100), ({}, 230), ({"use_sliding_window": True}, 100)):
+        (folder / "config.json").write_text(json.dumps(config | {"sliding_window": 100} | more))
+        assert load(folder).config.room == found
     (folder / "config.json").unlink()
     with pytest.raises(CheckpointError, match=r"has no config\.json; expected a folder with config\.json"):
         load(folder)
@@ -247,10 +264,53 @@ def test_a_file_of_gguf_and_a_folder_of_safetensors_are_one_model(tmp_path):
         load(tmp_path / "missing.gguf")
 
 
+SCALED = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 64}  # fmt: skip
+
+
+def test_waves_are_slowed_by_their_length():
+    """As the card of Llama 3.1 has it, wave by wave; and linear ones alike, from a folder's scaling and from that of GGUF."""
+    wanted = []
+    for n in range(8):
+        wave = 2 * np.pi * 500.0 ** (n / 8)
+        part = (64 / wave - 1) / (4 - 1)
+        wanted.append(1 if wave < 64 / 4 else 8 if wave > 64 / 1 else 1 / ((1 - part) / 8 + part))
+    assert {1, 8} < set(wanted)  # all three cases
+    for scaling, divisors in ((SCALED, wanted), ({"type": "linear", "factor": 2.5}, [2.5] * 8)):
+        (found,) = _divisors(Path("x"), scaling, 500.0, 16).values()
+        np.testing.assert_allclose(found, divisors, rtol=1e-12)
+    assert not _divisors(Path("x"), {"type": "none"}, 500.0, 16)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("Llama", {"rope_parameters": SCALED | {"rope_theta": 500.0}}),
+     ("Llama", {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5e5}, "attention_bias": True}),
+     ("Mistral", {"head_dim": 12, "sliding_window": None}), ("Qwen2", {"tie_word_embeddings": True}), ("Qwen3", {"head_dim": 16})],
+    ids=lambda p: p if isinstance(p, str) else "-".join(p),
+)  # fmt: skip
+def test_files_that_transformers_writes_give_its_scores(kind: str, more: dict, tmp_path):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    sizes = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 67,
+             "intermediate_size": 48, "max_position_embeddings": 256, "initializer_range": 0.2}  # fmt: skip
+    model = getattr(transformers, f"{kind}ForCausalLM")(getattr(transformers, f"{kind}Config")(**sizes | more)).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("bias", "norm.weight")):  # which begin as zeros and ones
+                parameter.uniform_(0.5, 1.5)
+        tokens = torch.randint(0, 67, (64,))
+        exact = model(tokens[None]).logits[0].numpy()
+    model.save_pretrained(tmp_path)
+    checkpoint = load(tmp_path)
+    np.testing.assert_allclose(reference(checkpoint, tokens.tolist()), exact, atol=1e-4 * np.abs(exact).max())
+    writer = generator(checkpoint, batch=3, room=64, block=16, target="llvm -num-cores 1")
+    scores = writer.prefill([tokens[:n].tolist() for n in (7, 33, 64)])
+    np.testing.assert_allclose(scores, exact[[6, 32, 63]], atol=1e-4 * np.abs(exact).max())
+
+
 def test_pieces_with_scores_become_merges():
     pytest.importorskip("tokenizers")
-    from pathlib import Path
-
     from graph.checkpoint import _tokenizer
 
     pieces = ["<unk>", "<0x0A>", "▁", "a", "b", "▁a", "ab", "▁ab"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from graph import Builder, Graph, OpenGraph, Value
-from graph.checkpoint import Blocks, Checkpoint, Config
+from graph.checkpoint import Blocks, Checkpoint, Config, frequencies
 from graph.generation import WINDOW, Generator
 from graph.sizes import OpenInput
 
@@ -92,7 +92,8 @@ def _step(checkpoint: Checkpoint, inputs: Sequence[OpenInput], shapes: Mapping[s
         return b("Transpose", b("Reshape", x, shape=(batch, tokens, count, head)), perm=(0, 2, 1, 3))
 
     own = b("Add", b("Reshape", at, shape=(batch, 1)), b.constant(np.arange(tokens)))  # place of each token (batch, tokens)
-    angles = np.arange(kept[0].shape[2])[:, None] * config.base ** (-np.arange(0, head, 2) / head)
+    turn = frequencies(config.base, head) / weights.get("rope_freqs.weight", 1)
+    angles = np.arange(kept[0].shape[2])[:, None] * turn
     turns = [own, *(b.constant(f(angles).astype(np.float32)) for f in (np.cos, np.sin))]
     sharing = heads // shared * tokens  # queries that read the same keys, as the rows of one product
     each = b("Expand", b("Reshape", own, shape=(batch, 1, tokens)), shape=(batch, heads // shared, tokens))
@@ -101,15 +102,14 @@ def _step(checkpoint: Checkpoint, inputs: Sequence[OpenInput], shapes: Mapping[s
 
     def attention(x: Value, n: int) -> tuple[Value, Value, Value]:
         name = f"blk.{n}.attn"
-        query, key = (
-            b(
-                "com.microsoft.RotaryEmbedding",
-                by_head(linear(x, f"{name}_{which}"), count),
-                *turns,
-                interleaved=int(config.interleaved),
-            )
-            for which, count in (("q", heads), ("k", shared))
-        )
+
+        def turned(which: str, count: int) -> Value:
+            vectors = by_head(linear(x, f"{name}_{which}"), count)
+            if f"{name}_{which}_norm.weight" in weights:
+                vectors = norm(vectors, f"{name}_{which}_norm")
+            return b("com.microsoft.RotaryEmbedding", vectors, *turns, interleaved=int(config.interleaved))
+
+        query, key = turned("q", heads), turned("k", shared)
         value = by_head(linear(x, f"{name}_v"), shared)
         key = b("TensorScatter", kept[2 * n], key, at, axis=2)
         value = b("TensorScatter", kept[2 * n + 1], value, at, axis=2)
