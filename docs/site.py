@@ -27,7 +27,7 @@ FAMILIES = sorted(f"primitives/{p.stem}" for p in (ROOT / "docs" / "primitives")
 
 # The pages in the order of the site's navigation, by its parts; the course and the results come from their folders.
 GUIDES = {
-    "Programs": ("te", "ir", "script", "math"),
+    "Programs": ("te", "ir", "script", "tvm", "math"),
     "Schedules": ("primitives", *FAMILIES, "legality", "first-primitive", "library", "explorer", "ladder", "examples"),
     "Kernels": ("targets", "codegen", "cuda"),
     "Search": ("tuning", "searching", "sketch-rules", "cost-model", "policies", "experiments", "distributed"),

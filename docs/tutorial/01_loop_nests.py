@@ -131,22 +131,38 @@ keep("01_loop_nests")
 # %% [markdown]
 # ## On your machine
 #
+# What is there to reach? `python -m tir.calibrate` shows the machine: its caches, the bandwidth of its memory, and its *peak*,
+# the most additions and multiplications that it does in a second. Here is the first part of what it prints.
+
+# %% tags=["machine"]
+from cli.calibrate import machine
+from codegen.peak import peak_flops
+
+print(machine(tir.Target("llvm")))
+
+# %% [markdown]
 # The same three programs, compiled, at a size where B takes 4 MB: 16 rows of A times 1024 × 1024. `tir.build` makes machine
 # code of a function, for one core. numpy's product comes from a library that experts have tuned for years; it may use all
-# cores. `python -m tir.calibrate` shows what there is to reach: the peak of the machine, and its caches.
+# cores.
 
 # %% tags=["machine"]
 M, K, N = 16, 1024, 1024
 a, b = (np.random.default_rng(0).uniform(-1, 1, shape).astype("float32") for shape in ((M, K), (K, N)))
+peak = peak_flops(tir.Target("llvm"), threads=1)
+
+
+def show(name, seconds):
+    rate = 2 * M * K * N / seconds
+    print(f"{name:<6}{seconds * 1e3:>9.2f} ms{rate / 1e9:>8.1f} GFLOP/s{rate / peak:>6.0%} of the peak of a core")
+
+
 for name, func in programs(M, K, N).items():
     kernel = tir.build(func, "llvm -num-cores 1")
     c = kernel(a, b)
     bound = 2 * K * np.finfo("float32").eps * (abs(a) @ abs(b))  # how much the rounding of K sums may differ
     assert (abs(c - a @ b) <= bound).all()
-    seconds = kernel.time(a, b, c, seconds=0.05).median
-    print(f"{name:<6}{seconds * 1e3:>9.2f} ms{2 * M * K * N / seconds / 1e9:>8.1f} GFLOP/s")
-seconds = min(timeit.repeat(lambda: a @ b, number=1, repeat=10))
-print(f"numpy {seconds * 1e3:>9.2f} ms{2 * M * K * N / seconds / 1e9:>8.1f} GFLOP/s")
+    show(name, kernel.time(a, b, c, seconds=0.05).median)
+show("numpy", min(timeit.repeat(lambda: a @ b, number=1, repeat=10)))
 
 # %% [markdown]
 # A GFLOP/s is 10⁹ additions or multiplications a second. Same formula, same numbers, and the nest alone makes the difference. A

@@ -118,6 +118,32 @@ keep("13_networks")
 # %% [markdown]
 # On a real network this is one command: `python -m tir.tune model.onnx --seconds 600 --records tune.db`.
 #
+# ## A model of torch
+#
+# Most networks are written in torch. `torch.compile(model, backend="tir")` runs one with kernels of this compiler, and
+# `tir.from_torch` makes a graph like the one above of what `torch.export` gives. torch does not come along with this package:
+# where it is missing, the cell says so, and the course goes on.
+
+# %% tags=["machine"]
+try:
+    import torch
+except ModuleNotFoundError:
+    print("torch is not installed here: pip install 'tir-compiler[torch]'")
+else:
+    classifier = torch.nn.Sequential(torch.nn.Linear(40, 24), torch.nn.ReLU(), torch.nn.Linear(24, 10), torch.nn.Softmax(dim=1))
+    exported = torch.export.export(classifier.eval(), (torch.from_numpy(x),))
+    print(tir.from_torch(exported))
+    (probabilities,) = tir.compile(tir.from_torch(exported), "llvm -num-cores 1")(x)
+    torch.testing.assert_close(torch.from_numpy(probabilities), classifier(torch.from_numpy(x)).detach())
+    compiled = torch.compile(classifier, backend=tir.torch_backend)  # or backend="tir", where the package is installed
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(torch.from_numpy(x)), classifier(torch.from_numpy(x)))
+
+# %% [markdown]
+# [Models of torch](../torch.md) has the rest. The largest networks today write text: [generation](../generation.md) follows a
+# language model from its file to tokens, with caches that are changed in place, and `python -m examples.generate model.gguf
+# --prompt "Once upon a time"` is a generator of less than 250 lines to read and change.
+#
 # ## Exercise
 #
 # The objective may be any function of the times. Write one that only asks that no call takes longer than 0.3 ms: the sum of

@@ -92,7 +92,7 @@ c = np.empty((M, N), "float32")
 tir.run(tiled, a, b, c)
 assert (c == a @ b).all()  # small integers: exact
 
-from tests.codegen.cuda.emulation import compiler, emulate  # noqa: E402
+from tests.codegen.cuda.emulation import compiler, emulate
 
 if compiler is not None:  # g++
     (kernel,) = emulate(lower_cuda(tiled, tir.Target("cuda -arch sm_90")))
