@@ -19,9 +19,16 @@ from ..block_analysis import epilogue
 from ..marks import fuse_all
 
 MAX_GROUPED_ROWS = 8  # most rows of blocks that run together
+LEAST_COPY_BYTES = 4  # that `cp.async` moves
 MIN_ROW_FOR_WARP = 32  # least elements of a row that are worth a warp
 APART = ((1, 1), (2, 4))  # factors that split eight rows of a tile: copied in their order, or in pairs of rows four apart
 RESIDENT_BLOCKS = (1, 2, 3)  # blocks for which an SM has registers
+
+
+def innermost(x: Load) -> Expr:
+    """The index that walks the memory of a buffer: the last one but for dimensions of one element."""
+    indexed = zip(x.indices, x.buffer.shape, strict=True)
+    return ([i for i, d in indexed if not (isinstance(d, Const) and d.is_one)] or x.indices)[-1]
 
 
 def has_threads(s: OpenSchedule, block: str) -> bool:
@@ -37,7 +44,7 @@ def reduces_along_memory(b: Block) -> bool:
     inner = reduce_axes[-1]
     read = [x for x in loads(b.body.value) if x.buffer.name != b.body.buffer.name and x.indices]
     using = [x for x in read if inner.var.name in variables(*x.indices)]
-    walks = all(inner.var.name in variables(x.indices[-1]) for x in using)
+    walks = all(inner.var.name in variables(innermost(x)) for x in using)
     return bool(using) and walks and isinstance(inner.extent, Const) and int(inner.extent.value) >= MIN_ROW_FOR_WARP
 
 
@@ -125,9 +132,11 @@ def load_together(
 
 
 def lanes_of(source: Load | None, shape: Sequence[int], threads: int) -> int:
-    """The number of elements that a thread loads at once from `source` into a tile of some shape, the same for all threads."""
-    lanes = MAX_ACCESS_BYTES // dtypes.nbytes(source.dtype) if source is not None else 1
-    while lanes > 1 and (shape[-1] % lanes or prod(shape) % (lanes * threads) or not _aligned(source, lanes)):
+    """The number of elements that a thread loads at once from `source` into a tile of some shape: the same for all threads, but
+    where they are less than an asynchronous copy moves, so that fewer threads copy."""
+    nbytes = dtypes.nbytes(source.dtype) if source is not None else MAX_ACCESS_BYTES
+    lanes, least = MAX_ACCESS_BYTES // nbytes, LEAST_COPY_BYTES // nbytes
+    while lanes > 1 and (shape[-1] % lanes or (lanes > least and prod(shape) % (lanes * threads)) or not _aligned(source, lanes)):
         lanes //= 2
     return lanes
 

@@ -46,6 +46,7 @@ UNROLL_LIMITS = (16, 0, 64, 512, 1024)
 LOAD_PRODUCTS = 8  # multiply-adds of float32 of an SM (128 a clock) while L2 delivers an element (64 bytes a clock): sm_80, sm_90
 READ_PRODUCTS = 2  # of them while shared memory gives one (128 bytes a clock), half of which threads of a warp have in common
 STAGES = (2, 1, 3, 4)  # tiles of shared memory that take turns
+SECTOR_BYTES = 32  # of global memory, moved together
 REGISTER_BYTES = 4  # bytes of a register of a thread
 MAX_ACCUMULATORS = 64  # registers of a thread that hold results: half of those that two blocks on an SM leave it
 SKEWS = ((1, 0), (8, 4), (2, 1))  # lengths of rows of a tile, in elements: a multiple of the first plus the second
@@ -133,11 +134,14 @@ def padded_length(n: int) -> int:
 
 
 def seed(c: Contraction, gpu: GPU) -> BlockTile:
-    """The tile of a product of matrices, no larger than that is. Threads have fewer rows where they would be less than a warp."""
+    """The tile of a product of matrices, no larger than that is, whose lines in memory fill sectors. Threads have fewer rows where
+    they would be less than a warp."""
     fitting = [t for t in TILES if _accumulators(t, c) <= MAX_ACCUMULATORS]
     tile = choose(fitting, c, gpu, LOAD_PRODUCTS, READ_PRODUCTS)
+    walked = {last_axis(x): SECTOR_BYTES // dtypes.nbytes(x.buffer.dtype) for x in (c.left, c.right)}
     rows, columns, depth = (
-        min(t, padded_length(size(axes))) for t, axes in zip(tile.shape, (c.rows, c.columns, c.reduction), strict=True)
+        min(max(t, walked.get(it.var.name, 1)), padded_length(extent(it)))
+        for t, (it,) in zip(tile.shape, (c.rows, c.columns, c.reduction), strict=True)
     )
     tile = replace(tile, rows=rows, columns=columns, depth=depth, held_rows=min(tile.held_rows, rows))
     tile = replace(tile, held_columns=min(tile.held_columns, columns))

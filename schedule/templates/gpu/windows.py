@@ -22,9 +22,9 @@ from tir.traverse import blocks, loads, variables
 
 from ..block_analysis import Contraction, at_axes, counted, epilogue, is_elementwise, store_last, stored
 from ..template import Template, Verdict
+from .launch import LEAST_COPY_BYTES, innermost
 from .products import is_matrices, matched_product, product
 
-LEAST_COPY_BYTES = 4  # that `cp.async` moves
 MAX_NARROW_BYTES = 2  # bytes of an element that `cp.async` does not copy alone
 
 
@@ -121,16 +121,18 @@ def as_matrices(s: Schedule, c: Contraction, after: str | None, steps_last: bool
                  C'[(n, h, w), o] += A'[(n, h, w), (r, s, c)] * B'[(r, s, c), o];   C[n, h, w, o] = C'[(n, h, w), o]
 
     and returns the product with the block that writes its result, of which the elementwise block `after` has become part. Axes of
-    a batch stay as they are, but for those of one element, which no product has. With `steps_last` B' lies transposed.
+    a batch stay as they are, but for those of one element, which no product has. A factor whose memory the other group of axes
+    walks lies transposed, so that its neighbours stay neighbours; with `steps_last` the sum walks that of both.
     """
     block, axes = c.block, find_block(s.func, c.block).iters
     batch = tuple(it for it in c.batch if extent(it) > 1)
     single = tuple(it for it in c.batch if extent(it) == 1)
     rows, columns = (*single, *c.rows), (*single, *c.columns)
     copies: list[tuple[str, Load, Sequence[Sequence[Iter]]]] = []
-    right = (columns, c.reduction) if steps_last else (c.reduction, columns)
-    for factor, groups in ((c.left, (rows, c.reduction)), (c.right, right)):
+    for factor, groups in ((c.left, (rows, c.reduction)), (c.right, (c.reduction, columns))):
         used = variables(*factor.indices)  # an axis of one element may be in one factor only
+        walked = c.reduction if steps_last else _walked(factor, groups)
+        groups = (*(g for g in groups if g is not walked), walked)
         read = [[it for it in group if it.var.name in used] for group in groups]
         copy = s.reindex_cache_read(block, factor.buffer.name, "global", counted(axes, batch, *read))
         copies.append((copy, factor, read))
@@ -143,3 +145,9 @@ def as_matrices(s: Schedule, c: Contraction, after: str | None, steps_last: bool
         own = [it for it in axes if it.var.name in variables(*place.indices)]
         s.transform_block_layout(copy, counted(own, batch, *own_groups))
     return product(s, block), result
+
+
+def _walked(factor: Load, groups: tuple[Sequence[Iter], Sequence[Iter]]) -> Sequence[Iter]:
+    """The first of two groups of axes where it alone walks the memory of a factor, else the second."""
+    first, second = ({it.var.name for it in group} & variables(innermost(factor)) for group in groups)
+    return groups[0] if first and not second else groups[1]

@@ -14,6 +14,8 @@ import pytest
 
 import tir
 from benchmarks.gpu_static import SUMS, argmax
+from codegen.cuda import emit, lower_cuda
+from codegen.cuda.banks import excess_sectors
 from codegen.cuda.compile import compile_ptx
 from schedule.machine import GPU
 from schedule.primitive import find_block
@@ -52,6 +54,25 @@ def test_products_keep_their_tiles_in_registers(dtype: str, order: str, n: int) 
     if name := INSTRUCTIONS.get(dtype):  # factors come asynchronously, to be multiplied by tensor cores
         *_, body = kernel.source.split("__global__")
         assert name in body and "copy_async<" in body and not re.search(r"= [^;]*\b[AB]( \+|\[)", body), body
+
+
+# Products of few results, whose sums are split, of few rows or columns, and of vectors.
+THIN = [(64, 64, 8192), (8, 4096, 4096), (16, 4096, 4096), (4096, 8, 4096), (1, 4096, 4096)]
+
+
+@one_in(4)
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8"])
+@pytest.mark.parametrize("shape", THIN, ids=lambda shape: "x".join(map(str, shape)))
+def test_thin_and_split_products_load_along_memory(shape: tuple[int, int, int], dtype: str, layout: str) -> None:
+    """No request of a warp moves a sector beyond those of its bytes, and tiles come asynchronously, 4 bytes at once at least."""
+    target = tir.Target("cuda", arch="sm_90")
+    func = product(*shape, dtype, SUMS[dtype], a=layout[0], b=layout[1])
+    source = emit(program := lower_cuda(gpu.schedule(func, target.arch).func, target))
+    for kernel, (accesses, ranges) in zip(program.kernels, source.accesses, strict=True):
+        assert all(excess_sectors(x, kernel, ranges) == 0 for x in accesses if not x.shared), source.text
+    *_, body = source.text.split("__global__", 1)
+    assert shape[0] == 1 or ("copy_async<" in body and not re.search(r"= [^;]*\b[AB]( \+|\[)", body)), body
 
 
 def disassembled(code: bytes, folder: Path) -> str:

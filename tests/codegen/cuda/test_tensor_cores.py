@@ -65,6 +65,9 @@ def test_products_of_any_shape_and_order() -> None:
         (product(40, 24, 56, "float64", "float64"), False, ("mma_m16n8k8_f64_f64(",)),
         (product(33, 41, 109, "float64", "float64", a="t", b="t"), False, ("mma_m16n8k8_f64_f64(",)),
         (product(17, 29, 109, "float32", a="t", b="t"), True, ("mma_m16n8k8_tf32_f32(", "tf32(A_shared")),
+        (product(33, 17, 1100, "float16", b="t"), False, ("copy_async<8>(", "ldmatrix_x4(")),  # a split sum
+        (product(24, 32, 1536, "bfloat16", a="t", b="t"), False, ("copy_async<16>(", "ldmatrix_x4_trans(", "ldmatrix_x4(")),
+        (product(8, 40, 544, "int8", "int32"), False, ("copy_async<4>(",)),  # by fewer threads than there are
     ]  # fmt: skip
     texts = check_all([(gpu.schedule(f, tf32=tf32).func, f) for f, tf32, _ in cases])
     for emitted, (_, _, wanted) in zip(texts, cases, strict=True):
