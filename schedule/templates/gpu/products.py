@@ -134,8 +134,8 @@ def padded_length(n: int) -> int:
 
 
 def seed(c: Contraction, gpu: GPU) -> BlockTile:
-    """The tile of a product of matrices, no larger than that is, whose lines in memory fill sectors. Threads have fewer rows where
-    they would be less than a warp."""
+    """The tile of a product of matrices, no larger than that is, whose lines in memory fill sectors. Threads have fewer rows
+    where they would be less than a warp."""
     fitting = [t for t in TILES if _accumulators(t, c) <= MAX_ACCUMULATORS]
     tile = choose(fitting, c, gpu, LOAD_PRODUCTS, READ_PRODUCTS)
     walked = {last_axis(x): SECTOR_BYTES // dtypes.nbytes(x.buffer.dtype) for x in (c.left, c.right)}

@@ -132,8 +132,8 @@ def as_matrices(s: Schedule, c: Contraction, after: str | None, steps_last: bool
     for factor, groups in ((c.left, (rows, c.reduction)), (c.right, (c.reduction, columns))):
         used = variables(*factor.indices)  # an axis of one element may be in one factor only
         walked = c.reduction if steps_last else _walked(factor, groups)
-        groups = (*(g for g in groups if g is not walked), walked)
-        read = [[it for it in group if it.var.name in used] for group in groups]
+        order = [*(group for group in groups if group is not walked), walked]
+        read = [[it for it in group if it.var.name in used] for group in order]
         copy = s.reindex_cache_read(block, factor.buffer.name, "global", counted(axes, batch, *read))
         copies.append((copy, factor, read))
     result = s.reindex_cache_write(block, c.store.buffer.name, "global", counted(axes, batch, rows, c.columns))

@@ -1,7 +1,7 @@
 """The kernels of the suite on a real GPU: `python -m tests.codegen.cuda.on_device [--seconds 180]`. Needs no pytest.
 
-The library's schedules of all workloads at odd sizes, against the float64 references; products on tensor cores, pipelines and split
-sums; random rows of the search's sketches; random programs under random schedules, against the interpreter. Each has a process of
+Products by warpgroups in all layouts; the library's schedules of all workloads at odd sizes, against the float64 references; tensor
+cores, pipelines and split sums; attention, convolutions, open sizes, permutations, long sums, large arrays; random rows of the search's sketches; random programs under random schedules, against the interpreter. Each has a process of
 its own, some at a time: what poisons its context, or hangs, is wrong by itself. The tensors of torch come first, where it is there.
 
 What is wrong is a line; its CUDA C, with the schedule and the whole message, is a file of the folder `--sources`, where
@@ -16,11 +16,12 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
+from itertools import product as pairs
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock
@@ -37,14 +38,27 @@ from schedule.templates import gpu
 from search.population.sample import sample
 from search.space import generate
 from tests.arrays import copies, integers
+from tests.codegen.cuda.device_programs import (
+    ATTENTION,
+    CONVOLUTIONS,
+    OPEN,
+    ORDERS,
+    convolution,
+    draw,
+    einsum,
+    is_attention,
+    permute,
+)
 from tests.codegen.cuda.isolated import Attempt, apart, attempt
 from tests.codegen.cuda.random_schedules import cases
+from tests.programs import product as matrices
 from tests.search.gpu.candidates import PRODUCTS
 from tests.search.gpu.candidates import SHAPES as SMALL
 from tests.search.gpu.candidates import case as candidate
 from tir import workloads
 from tir.interpreter import run
 from tir.ir import PrimFunc
+from tir.specialize import specialize
 
 SHAPES = {
     "gmm": [(64, 32, 64), (37, 29, 41), (20, 12, 40, 3), (100, 72, 200), (1, 13, 7), (1000, 1000, 1000)],
@@ -66,17 +80,27 @@ class Case:
     problem: Callable[[Sequence[Any]], str]
 
 
-def exact(name: str, func: PrimFunc, scheduled: PrimFunc, seed: int) -> Case:
-    """A case whose arguments are integers, which nothing rounds, held against the interpreter."""
-    given = integers(func, seed)
+def exact(name: str, func: PrimFunc, scheduled: PrimFunc, seed: int, sizes: Mapping[str, int] | None = None) -> Case:
+    """A case whose arguments are integers, which nothing rounds but a softmax, held against the interpreter. A function of open
+    sizes is called at `sizes`."""
+    known = specialize(func, sizes) if sizes else func
+    given = integers(known, seed)
     expected = copies(given)
-    run(func, *expected)
+    run(known, *expected)
+    tolerance = 8 * np.finfo("float32").eps if "softmax" in name else 0.0
 
     def problem(got: Sequence[Any]) -> str:
-        same = all(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True) for a, b in zip(got, expected, strict=True))
+        arrays = [np.asarray(a) for a in got[len(sizes or ()) :]]
+        same = all(np.allclose(a, b, rtol=tolerance, atol=0, equal_nan=True) for a, b in zip(arrays, expected, strict=True))
         return "" if same else "other numbers"
 
-    return Case(name, scheduled, given, problem)
+    return Case(name, scheduled, [*(sizes or {}).values(), *given], problem)
+
+
+def of_library(target: Target, funcs: Iterable[tuple[str, PrimFunc]]) -> Iterator[Case]:
+    """The library's schedules of named functions whose results are exact."""
+    for name, func in funcs:
+        yield exact(name, func, gpu.schedule(func, target.arch).func, 0)
 
 
 def library(target: Target) -> Iterator[Case]:
@@ -106,12 +130,73 @@ def layouts(target: Target) -> Iterator[Case]:
     """The library's schedules of products of all types and layouts, transposes, and a reduction to indices."""
     from benchmarks.gpu_static import SUMS, argmax, product, transpose
 
-    for dtype in SUMS:
-        for layout in ("nt", "tn"):
-            func = product(dtype, *layout, 131)
-            yield exact(f"{dtype} {layout} 131", func, gpu.schedule(func, target.arch).func, 0)
-    for name, func in (("transpose 131", transpose(131)), ("transpose 1024", transpose(1024)), ("argmax", argmax(7, 109))):
-        yield exact(name, func, gpu.schedule(func, target.arch).func, 0)
+    yield from of_library(target, ((f"{dtype} {a}{b} 131", product(dtype, a, b, 131)) for dtype in SUMS for a, b in ("nt", "tn")))
+    others = (("transpose 131", transpose(131)), ("transpose 1024", transpose(1024)), ("argmax", argmax(7, 109)))
+    yield from of_library(target, others)
+
+
+def warpgroups(target: Target) -> Iterator[Case]:
+    """Products of halves in all layouts, of whole and partial tiles: by warpgroups from sm_90 on."""
+    for shape in ((64, 64, 64), (130, 264, 192), (70, 133, 200)):
+        for left, right in pairs("nt", "nt"):
+            for dtype, total in (("float16", "float32"), ("bfloat16", "float32"), ("float16", "float16")):
+                lie = "ik" if left == "n" else "ki", "kj" if right == "n" else "jk"
+                func = matrices(*shape, *lie, (dtype, dtype), total)
+                name = f"{dtype} to {total} {left}{right} {shape}"
+                yield from of_library(target, [(name, func)])
+
+
+def attention_case(case: tuple, arch: str) -> Case:
+    """Attention in one kernel, one of ATTENTION."""
+    from benchmarks.gpu_static import attention
+
+    *shape, causal = case
+    func = attention(*shape, causal=causal)
+
+    def problem(got: Sequence[Any]) -> str:
+        return "" if is_attention(func, [np.asarray(a) for a in got], causal) else "other numbers"
+
+    return Case(f"attention {case}", gpu.schedule(func, arch).func, draw(func, 0), problem)
+
+
+def convolutions(target: Target) -> Iterator[Case]:
+    """Convolutions of narrow types with channels first: windows of any size, stride and padding, channels that fill no copy."""
+    made = pairs(CONVOLUTIONS, ("float16", "bfloat16", "int8"))
+    yield from of_library(target, ((f"convolution {case} {dtype}", convolution(*case, dtype)) for case, dtype in made))
+
+
+def open_case(name: str, n: int, arch: str) -> Case:
+    """A function of OPEN at a size; others are two larger each."""
+    func = OPEN[name]
+    at = {v.name: n + 2 * i for i, v in enumerate(func.sizes)}
+    return exact(f"{name} {at}", func, tir.default_schedule(func, f"cuda -arch {arch}").func, n, at)
+
+
+def permutations(target: Target) -> Iterator[Case]:
+    """Arrays in another order of dimensions."""
+    made = pairs(ORDERS, ("float32", "float16", "int8", "float64"))
+    named = ((f"permutation {shape} {order} {dtype}", permute(shape, order, dtype)) for (shape, order), dtype in made)
+    yield from of_library(target, named)
+
+
+def long_sums(target: Target, steps: int = 1 << 20) -> Iterator[Case]:
+    """Sums of many steps with few results: of rows, of columns, of all, and of products."""
+    for text in ("ik->i", "ki->i", "k->", "ik,kj->ij", "ik,jk->ij"):
+        func = einsum(text, {"i": 7, "j": 5, "k": steps})
+        *given, result = integers(func, 0)
+        wanted = np.einsum(text, *given)
+        problem = lambda got, wanted=wanted: "" if np.array_equal(got[-1], wanted) else "other numbers"  # noqa: E731
+        yield Case(f"{text} of {steps} steps", gpu.schedule(func, target.arch).func, [*given, result], problem)
+
+
+def large(target: Target, count: int = 2**31 + 16) -> Iterator[Case]:
+    """Arrays of more than 2^31 elements, copied and transposed."""
+    for shape, order in (((count,), (0,)), ((4, count // 4), (1, 0))):
+        func = permute(shape, order, "int8")
+        given = np.resize(np.arange(101, dtype="int8"), shape)
+        problem = lambda got, order=order: "" if np.array_equal(got[1], got[0].transpose(order)) else "other numbers"  # noqa: E731
+        result = np.zeros(given.transpose(order).shape, "int8")
+        yield Case(f"{count} elements, {order}", gpu.schedule(func, target.arch).func, [given, result], problem)
 
 
 def candidates(target: Target, rows: int = 2) -> Iterator[Case]:
@@ -262,8 +347,10 @@ def main() -> int:
             wrong += bool(problem)
             say(f"tensors of torch: {f'WRONG {problem}' if problem else 'right'}")
         groups = {
-            "schedules of the library": library(target), "tensor cores, pipelines, split sums": products(target),
-            "types and layouts": layouts(target),
+            "products by warpgroups": warpgroups(target), "schedules of the library": library(target), "tensor cores, pipelines, split sums": products(target),
+            "types and layouts": layouts(target), "attention": (attention_case(x, target.arch) for x in ATTENTION),
+            "convolutions": convolutions(target), "open sizes": (open_case(name, n, target.arch) for name in OPEN for n in (13, 1, 50, 1025)), "permutations": permutations(target),
+            "long sums": long_sums(target), "large arrays": large(target),
             "random rows of sketches": candidates(target), "random programs": programs(),
         }  # fmt: skip
         tries = lambda one: attempt(one.func, str(target), one.arguments, 60.0)  # noqa: E731

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from itertools import islice
+from itertools import islice, repeat
 
 import pytest
 
@@ -11,37 +11,62 @@ from codegen.cuda import lower_cuda
 from codegen.target import Target
 from tests.arrays import copies
 from tests.codegen.cuda import on_device
+from tests.codegen.cuda.device_programs import ATTENTION, OPEN
 from tests.codegen.cuda.emulation import compiler, emulate
 from tests.codegen.cuda.isolated import Attempt
+from tests.sweeps import quick
 
-TARGET = Target("cuda")
+TARGET = Target("cuda", arch="sm_90")
+
+
+def every():
+    """The groups of cases, large arrays and long sums of fewer elements; programs that are tried elsewhere alone are left out."""
+    return {
+        "warpgroups": on_device.warpgroups(TARGET), "attention": map(on_device.attention_case, ATTENTION, repeat(TARGET.arch)),
+        "convolutions": on_device.convolutions(TARGET), "open sizes": map(on_device.open_case, OPEN, repeat(13), repeat(TARGET.arch)),
+        "permutations": on_device.permutations(TARGET), "long sums": on_device.long_sums(TARGET, 1000),
+        "large": on_device.large(TARGET, 4016), "library": islice(on_device.library(TARGET), 1, None),
+        "products": islice(on_device.products(TARGET), 1, None), "layouts": islice(on_device.layouts(TARGET), 6, None),
+        "candidates": on_device.candidates(TARGET), "programs": on_device.programs(4),
+    }  # fmt: skip
 
 
 def some():
-    """A case of each kind."""
-    return {
-        "library": islice(on_device.library(TARGET), 1, 2), "products": islice(on_device.products(TARGET), 1, 2),
-        "layouts": islice(on_device.layouts(TARGET), 6, 7), "candidates": islice(on_device.candidates(TARGET), 1), "programs": islice(on_device.programs(4), 1),
-    }  # fmt: skip
+    """A case of each kind, of warpgroups one of each layout."""
+    return {kind: islice(cases, 0, 10, 3) if kind == "warpgroups" else islice(cases, 1) for kind, cases in every().items()}
 
 
 def lines(groups, tries, end, sources):
     return list(on_device.check(groups, tries, 1, end, sources, TARGET))
 
 
-@pytest.mark.skipif(compiler is None, reason="no C++ compiler")
-def test_cases_of_each_kind_are_right(tmp_path):
-    groups = {kind: list(cases) for kind, cases in some().items()}
-    every = [case for cases in groups.values() for case in cases]
-    kernels = dict(zip(map(id, every), emulate(*(lower_cuda(case.func, TARGET) for case in every)), strict=True))
+def emulated(groups, tmp_path):
+    """The lines on groups of cases that this processor runs."""
+    cases = [case for group in groups.values() for case in group]
+    kernels = dict(zip(map(id, cases), emulate(*(lower_cuda(case.func, TARGET) for case in cases)), strict=True))
 
-    def emulated(case):
+    def attempt(case):
         arrays = copies(case.arguments)
         kernels[id(case)](*arrays)
         return Attempt("ok", 1e-6, "", tuple(arrays))
 
-    said = lines({kind: iter(cases) for kind, cases in groups.items()}, emulated, time.monotonic() + 600, tmp_path)
-    assert said == [(f"{kind}: 1 right, 0 wrong", 0) for kind in ("library", "products", "layouts", "candidates", "programs")]
+    return lines({kind: iter(cases) for kind, cases in groups.items()}, attempt, time.monotonic() + 600, tmp_path)
+
+
+@pytest.mark.skipif(compiler is None, reason="no C++ compiler")
+def test_cases_of_each_kind_are_right(tmp_path):
+    groups = {kind: [*cases] for kind, cases in some().items()}
+    assert len(groups["warpgroups"]) == 4 and all(groups.values())
+    said = emulated(groups, tmp_path)
+    assert said == [(f"{kind}: {len(cases)} right, 0 wrong", 0) for kind, cases in groups.items()]
+
+
+@pytest.mark.skipif(compiler is None, reason="no C++ compiler")
+@quick(lambda kind: kind == "large")
+@pytest.mark.parametrize("kind", [*every()][:7])
+def test_all_cases_are_right(kind, tmp_path):
+    cases = [*every()[kind]]
+    assert emulated({kind: cases}, tmp_path) == [(f"{kind}: {len(cases)} right, 0 wrong", 0)]
 
 
 def test_what_is_wrong_is_counted_and_kept(tmp_path):

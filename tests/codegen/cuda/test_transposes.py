@@ -14,6 +14,7 @@ from schedule.templates.gpu import transposes
 from search.population.sample import sample
 from search.space import generate
 from tests.arrays import integers
+from tests.codegen.cuda.device_programs import ORDERS, permute
 from tests.codegen.cuda.emulation import EmulationError, emulate_texts
 from tests.codegen.cuda.kernels import check_all, no_compiler, without
 from tests.sweeps import one_in
@@ -23,18 +24,6 @@ from tir.traverse import blocks
 
 TARGET = tir.Target("cuda")
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "int32", "uint8")
-ORDERS = [
-    ((72, 100), (1, 0)), ((109, 7), (1, 0)), ((7, 1030), (1, 0)), ((2, 13, 9, 5), (0, 3, 1, 2)), ((2, 5, 13, 9), (0, 2, 3, 1)),
-    ((3, 4, 5, 1, 6), (4, 3, 0, 2, 1)), ((33, 3, 70), (1, 2, 0)), ((64, 128), (1, 0)),
-]  # fmt: skip
-
-
-def permute(shape: tuple[int, ...], order: tuple[int, ...], dtype: str = "float32") -> PrimFunc:
-    A = te.placeholder(shape, dtype, name="A")
-    result = te.compute(
-        tuple(shape[n] for n in order), lambda *i: A[tuple(i[order.index(n)] for n in range(len(shape)))], name="B"
-    )
-    return te.create_prim_func([A, result])
 
 
 def activated(rows: int, columns: int) -> PrimFunc:

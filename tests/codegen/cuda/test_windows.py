@@ -9,6 +9,7 @@ import pytest
 import tir
 from codegen.cuda import emit, lower_cuda
 from schedule.templates import gpu
+from tests.codegen.cuda.device_programs import convolution
 from tests.codegen.cuda.kernels import check_all, no_compiler
 from tests.schedule.templates.patterns import outer
 from tests.schedule.templates.test_default_schedules import product
@@ -17,29 +18,6 @@ from tir import te
 from tir.ir import PrimFunc
 from tir.traverse import blocks
 from tir.verify.bounds import refuse_out_of_bounds
-
-
-def convolution(
-    image: tuple[int, int, int, int], channels: int, window: int, stride: int, padding: int, dtype: str = "float16"
-) -> PrimFunc:
-    """A convolution of an image (number, channels, height, width) to so many channels, channels first."""
-    N, C, H, W = image
-    total = "int32" if dtype == "int8" else "float32"
-    X, F = te.placeholder(image, dtype, name="X"), te.placeholder((channels, C, window, window), dtype, name="F")
-
-    def padded(n, c, h, w):
-        inside = te.all(h >= padding, h < H + padding, w >= padding, w < W + padding)
-        return te.if_then_else(inside, X[n, c, h - padding, w - padding], te.const(0, dtype))
-
-    P = te.compute((N, C, H + 2 * padding, W + 2 * padding), padded, name="P") if padding else X
-    c, r, q = (te.reduce_axis((0, n), name) for n, name in ((C, "c"), (window, "r"), (window, "q")))
-    height, width = ((n + 2 * padding - window) // stride + 1 for n in (H, W))
-
-    def element(n, o, h, w):
-        pixel = P[n, c, h * stride + r, w * stride + q]
-        return te.sum(pixel.astype(total) * F[o, c, r, q].astype(total), axis=[c, r, q])
-
-    return te.create_prim_func([X, F, te.compute((N, channels, height, width), element, name="Y")])
 
 
 @no_compiler

@@ -17,10 +17,11 @@ from schedule import replay
 from schedule.templates import gpu
 from search.population.sample import sample
 from search.space import generate
-from tests.arrays import copies, integers
-from tests.codegen.cuda import test_attention, test_open_sizes, test_tensor_cores, test_transposes, test_windows
+from tests.arrays import copies
+from tests.codegen.cuda import test_tensor_cores, test_transposes
+from tests.codegen.cuda.device_programs import ATTENTION, OPEN, ORDERS, convolution, permute
 from tests.codegen.cuda.kernels import no_nvrtc, sums
-from tests.codegen.cuda.on_device import Case, exact
+from tests.codegen.cuda.on_device import Case, attention_case, exact, open_case
 from tests.codegen.cuda.ptx.memory import PTXError
 from tests.codegen.cuda.ptx.simulate import Simulated
 from tests.codegen.cuda.random_schedules import cases as random_cases
@@ -29,7 +30,6 @@ from tests.sweeps import one_in
 from tir import te
 from tir.interpreter import run
 from tir.ir import PrimFunc
-from tir.specialize import specialize
 
 pytestmark = no_nvrtc
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
@@ -43,37 +43,6 @@ def scheduled(name: str, func: PrimFunc, arch: str, tf32: bool = False) -> Case:
 def workload(name: str, shape: tuple[int, ...], arch: str) -> Case:
     tried = candidates.case(name, shape)
     return Case(name, gpu.schedule(tried.func, arch).func, tried.arguments, tried.problem)
-
-
-def attention(case: tuple, arch: str) -> Case:
-    *shape, causal = case
-    func = test_attention.attention(*shape, causal=causal)
-
-    def problem(got) -> str:
-        try:
-            test_attention.need_right(func, got, causal)
-        except AssertionError as error:
-            return f"other numbers: {error}"
-        return ""
-
-    return Case("attention", gpu.schedule(func, arch).func, test_attention.draw(func, 0), problem)
-
-
-def of_open_sizes(name: str, n: int, arch: str) -> Case:
-    func = test_open_sizes.SMALL[name]
-    sizes = {v.name: n + 2 * i for i, v in enumerate(func.sizes)}
-    known = specialize(func, sizes)
-    given = integers(known, n)
-    expected = copies(given)
-    run(known, *expected)
-    bound = 8 * np.finfo("float32").eps if "softmax" in name else 0
-    after = tir.default_schedule(func, f"cuda -arch {arch}").func
-    return Case(
-        name,
-        after,
-        [*sizes.values(), *given],
-        lambda got: "" if np.allclose(got[-1], expected[-1], bound, 0) else "other numbers",
-    )
 
 
 def function(name: str, dtype: str, arch: str) -> Case:
@@ -117,19 +86,19 @@ def programs() -> Iterator[tuple[str, Make]]:
         ((1, 32, 7, 6), 17, 3, 2, 1, "int8"),
         ((2, 16, 8, 8), 24, 1, 2, 0, "bfloat16"),
     ):
-        yield f"convolution {image} {window}", partial(scheduled, "", test_windows.convolution(image, channels, *window))
-    for case in test_attention.CASES:
-        yield f"attention {case}", partial(attention, case)
-    for n, (extents, order) in enumerate(test_transposes.ORDERS):
+        yield f"convolution {image} {window}", partial(scheduled, "", convolution(image, channels, *window))
+    for case in ATTENTION:
+        yield f"attention {case}", partial(attention_case, case)
+    for n, (extents, order) in enumerate(ORDERS):
         dtype = test_transposes.DTYPES[n % 7]
-        yield f"transpose {extents} {order} {dtype}", partial(scheduled, "", test_transposes.permute(extents, order, dtype))
+        yield f"transpose {extents} {order} {dtype}", partial(scheduled, "", permute(extents, order, dtype))
     for name, func in (("argmax", argmax(7, 109)), ("sums", sums(3, 500)), ("activated", test_transposes.activated(77, 45))):
         yield name, partial(scheduled, "", func)
     for dtype, names in (("float32", "exp log tanh erf sigmoid rsqrt sin pow fmod"), ("float64", "exp log tanh erf pow fmod")):
         for name in names.split():
             yield f"{name} {dtype}", partial(function, name, dtype)
-    for name in test_open_sizes.SMALL:
-        yield f"open {name}", partial(of_open_sizes, name, 13)
+    for name in OPEN:
+        yield f"open {name}", partial(open_case, name, 13)
 
 
 PROGRAMS: dict[str, Make] = dict(programs())
@@ -244,16 +213,16 @@ def kinds() -> Iterator[tuple[str, Make, str]]:
     yield "convolution", PROGRAMS["conv2d (1, 13, 9, 5, 7, 3, 3, 2, 1)"], wait
     yield (
         "convolution of float16",
-        partial(scheduled, "", test_windows.convolution((2, 16, 5, 7), 24, 3, 1, 1)),
+        partial(scheduled, "", convolution((2, 16, 5, 7), 24, 3, 1, 1)),
         f"{wait} matrix store factor",
     )
     for dtype in ("bfloat16", "float32", "float64"):
-        case = partial(attention, (dtype, 70, 83, 16, (4, 2), dtype == "bfloat16"))
+        case = partial(attention_case, (dtype, 70, 83, 16, (4, 2), dtype == "bfloat16"))
         yield f"attention of {dtype}", case, "barrier wait group axes exchange copy"
     yield "mlp", PROGRAMS["mlp (7, 13, 41, 5)"], f"{wait} store"
     yield "softmax", PROGRAMS["softmax (7, 109)"], "barrier axes exchange store"
     yield "layer norm", PROGRAMS["layernorm (7, 109)"], "barrier axes exchange store"
-    yield "transpose", partial(scheduled, "", test_transposes.permute((72, 100), (1, 0))), "barrier axes store"
+    yield "transpose", partial(scheduled, "", permute((72, 100), (1, 0))), "barrier axes store"
     yield "open sizes", partial(of_open_sizes, "rows of halves", 50), "barrier axes matrix factor"
 
 
