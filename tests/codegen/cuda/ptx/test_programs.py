@@ -223,7 +223,7 @@ def kinds() -> Iterator[tuple[str, Make, str]]:
     yield "softmax", PROGRAMS["softmax (7, 109)"], "barrier axes exchange store"
     yield "layer norm", PROGRAMS["layernorm (7, 109)"], "barrier axes exchange store"
     yield "transpose", partial(scheduled, "", permute((72, 100), (1, 0))), "barrier axes store"
-    yield "open sizes", partial(of_open_sizes, "rows of halves", 50), "barrier axes matrix factor"
+    yield "open sizes", partial(open_case, "rows of halves", 50), "barrier axes matrix factor"
 
 
 KINDS = {name: (make, set(planted.split())) for name, make, planted in kinds()}
