@@ -70,7 +70,7 @@ class _Entry:
     def __init__(self, bases: Sequence[str], steps: Sequence[Step], timed: bool):
         self.bases, self.timed, self.lines, self.label = bases, timed, list[str](), "entry"
         self.failing: list[tuple[str, int, str]] = []
-        self.registers, self.kernels = count(), count()
+        self.registers, self.kernels, self.loops = count(), count(), dict[str, int]()
         self.copies = count(sum(1 for _ in invokes(steps)))
         if timed:
             self.lines += ["%last = alloca i64", "%first = alloca [2 x i64]", "call void @tir.lap(ptr %last, ptr %first)"]
@@ -112,8 +112,8 @@ class _Entry:
         self._lap(number)
 
     def _repeat(self, step: Repeat) -> None:
-        times, i, before = self._count(step), f"%at.{step.loop}", self.label
-        loop, going, body, end = (f"{part}.{step.loop}" for part in ("loop", "going", "body", "end"))
+        times, i, before = self._count(step), self._at(step.loop), self.label
+        loop, going, body, end = (f"{part}.{self.loops[step.loop]}" for part in ("loop", "going", "body", "end"))
         entered = body if step.going is None else going
         self.lines += [f"br label %{loop}", f"{loop}:"]
         head = len(self.lines)
@@ -128,6 +128,10 @@ class _Entry:
         self.lines += [f"br label %{loop}", f"{end}:"]
         self.label = end
         self.steps(step.after)
+
+    def _at(self, loop: str) -> str:
+        """The register of the iteration of a loop, which has a number, as names of files may have any letters."""
+        return f"%at.{self.loops.setdefault(loop, len(self.loops))}"
 
     def _count(self, step: Repeat) -> str:
         return str(step.count) if isinstance(step.count, int) else self._set(f"load i64, ptr {self._pointer(step.count)}")
@@ -158,11 +162,11 @@ class _Entry:
         """A register with an address in this step of all loops around."""
         if isinstance(place, Carried):
             first, later = self._pointer(place.first), self._pointer(place.later)
-            begins = self._set(f"icmp eq i64 %at.{place.loop}, 0")
+            begins = self._set(f"icmp eq i64 {self._at(place.loop)}, 0")
             return self._set(f"select i1 {begins}, ptr {first}, ptr {later}")
         pointer = self._set(f"getelementptr i8, ptr %{place.base}, i64 {self._number(place.offset)}")
         for move in place.moves:
-            step = f"%at.{move.loop}"
+            step = self._at(move.loop)
             step = self._set(f"sub i64 {step}, {move.before}") if move.before else step
             step = self._set(f"and i64 {step}, {move.turns - 1}") if move.turns else step
             pointer = self._set(f"getelementptr i8, ptr {pointer}, i64 {self._set(f'mul i64 {step}, {move.stride}')}")

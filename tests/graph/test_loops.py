@@ -253,6 +253,16 @@ def test_a_model_of_a_loop_in_all_its_forms(tmp_path):
     assert all(np.allclose(a, b, atol=0.1) for a, b in zip(narrow, wanted, strict=True))
 
 
+def test_names_of_loops_may_have_any_letters():
+    """Exporters of torch name a node by its module, as in `/lstm/LSTM`, of which the name of its loop is made."""
+    proto, given = loop("a product")
+    (node,) = (n for n in proto.graph.node if n.op_type == "Loop")
+    node.name = '/rnn/"Loop" é%\\'
+    graph = load_onnx(proto)
+    for a, b in zip(tir.compile(graph, TARGET, cache=None)(given), evaluate(graph, given), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
 def test_calls_between_are_in_order():
     graph = load_onnx(loop("a product")[0])
     (one,) = loops_of(graph)
