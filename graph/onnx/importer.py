@@ -43,6 +43,7 @@ from .weights import weights
 if TYPE_CHECKING:
     import onnx
 
+FOR_ONE_PROCESSOR = "onnxruntime blocked the channels for one processor: optimise the file with ORT_ENABLE_EXTENDED at most"
 FOLDING_ERRORS = (  # of ONNX's evaluator
     ArithmeticError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
@@ -141,6 +142,7 @@ class Importer(Builder):
         if self.problems:
             count = "1 node" if len(self.problems) == 1 else f"{len(self.problems)} nodes"
             hint = [HOW_TO_ADD] if any(UNKNOWN in problem for problem in self.problems) else []
+            hint = [FOR_ONE_PROCESSOR] if any("com.microsoft.nchwc." in problem for problem in self.problems) else hint
             raise GraphError("\n  ".join([f"{self.file}: {count} cannot be imported", *self.problems, *hint]))
 
     def _node_text(self, node: onnx.NodeProto, number: int) -> str:
@@ -196,7 +198,7 @@ class Importer(Builder):
         kinds, named = self._kinds(inputs), [a.i for a in node.attribute if a.name in ("to", "output_dtype") and a.i]
         own = element_type(named[0], "its result") if named and domain_of(node.domain) == "" else ""
         match node.op_type:
-            case "Cast" | "DequantizeLinear" | "Shape" | "Size":
+            case "Cast" | "DequantizeLinear" | "GatherBlockQuantized" | "Shape" | "Size":
                 return own if own in NARROW else ""
             case "CastLike":
                 return kinds[1]

@@ -83,10 +83,11 @@ def attention(
     qkv_hidden_sizes=None, mask_filter_value=-10000.0, scale=None, do_rotary=0, past_present_share_buffer=0,
     rotary_embedding_dim=0,
 ):  # fmt: skip
-    """Attention with the product of its inputs: (N, S, width) times weights for queries, keys and values; and these together."""
+    """Attention with the product of its inputs: (N, S, width) times weights for queries, keys and values, or without weights the
+    product itself; and keys and values together."""
     if do_rotary or past_length is not None or past_present_share_buffer:
         raise ValueError("do_rotary and a shared buffer of the past are not supported")
-    product = apply("MatMul", x, weights)
+    product = x if weights is None else apply("MatMul", x, weights)
     product = product if bias is None else apply("Add", product, bias)
     sizes = tuple(qkv_hidden_sizes or (product.shape[-1] // 3,) * 3)
     query, key, value = (_by_head(apply, v, num_heads) for v in apply("Split", product, axis=2, split=sizes))
@@ -100,6 +101,14 @@ def attention(
     if key.shape == value.shape:
         present = apply("Concat", *(apply("Unsqueeze", v, axes=(0,)) for v in (key, value)), axis=0)
     return _joined(apply, found), present
+
+
+@_microsoft("QAttention")
+def quantised_attention(
+    apply, x, weights, bias, x_scale, scale, mask=None, x_zero=None, zero=None, past=None, *, num_heads, **attributes
+):  # fmt: skip
+    product = apply("com.microsoft.MatMulIntegerToFloat", x, weights, x_scale, scale, x_zero, zero, bias)
+    return attention(apply, product, None, None, mask, past, num_heads=num_heads, **attributes)
 
 
 @_microsoft("MultiHeadAttention")

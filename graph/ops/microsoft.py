@@ -5,7 +5,8 @@ Their definitions are those of onnxruntime's documentation of its contributed op
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -104,7 +105,7 @@ def rms_normalization(apply, x, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
 
 
 def embed_layer_normalization(
-    apply, ids, segments, words, positions, segment=None, gamma=None, beta=None, mask=None, position_ids=None, *,
+    apply, ids, segments=None, words=None, positions=None, segment=None, gamma=None, beta=None, mask=None, position_ids=None, *,
     epsilon=1e-12, mask_index_type=None,
 ):  # fmt: skip
     """The norm of the sum of embeddings of words, positions and segments; the lengths of rows; and the sum."""
@@ -124,6 +125,35 @@ def embed_layer_normalization(
     return _normal(apply, total, gamma, beta, epsilon), lengths, total
 
 
+def group_normalization(apply, x, scale, bias, *, groups, activation, channels_last=1, epsilon=1e-5):
+    """The norm of groups of channels; with an activation of 1 also Swish."""
+    if channels_last:
+        return _channels_first(apply, x, group_normalization, scale, bias, groups=groups, activation=activation, channels_last=0,
+                               epsilon=epsilon)  # fmt: skip
+    ones, zeros = (apply.constant(np.full(groups, n), x.dtype) for n in (1, 0))
+    split = apply("Reshape", x, shape=(x.shape[0], groups, -1))
+    normal = apply("Reshape", apply("InstanceNormalization", split, ones, zeros, epsilon=float(epsilon)), shape=x.shape)
+    scale, bias = (apply("Reshape", apply("Cast", v, to=x.dtype), shape=(-1, *(1,) * (len(x.shape) - 2))) for v in (scale, bias))
+    found = apply("Add", apply("Mul", normal, scale), bias)
+    return apply("Swish", found) if activation else found
+
+
+def skip_group_normalization(apply, x, scale, bias, skip, added=None, *, channels_last=1, **attributes):
+    """The norm of a sum, and the sum; what is added may be of a whole image."""
+    if len(skip.shape) == 2:
+        ones = (1,) * (len(x.shape) - 2)
+        skip = apply("Reshape", skip, shape=(skip.shape[0], *ones, -1) if channels_last else (*skip.shape, *ones))
+    total = _total(apply, x, skip, added)
+    return group_normalization(apply, total, scale, bias, channels_last=channels_last, **attributes), total
+
+
+def bias_softmax(apply, x, bias, *, axis=1, is_inner_broadcast):
+    """The softmax of a sum along all axes from `axis` on."""
+    axis %= len(x.shape)
+    flat = apply("Reshape", apply("Add", x, bias), shape=(*x.shape[:axis], -1))
+    return apply("Reshape", apply("Softmax", flat, axis=axis), shape=x.shape)
+
+
 # --- quantised numbers ---------------------------------------------------------------------------------------------------
 
 
@@ -135,42 +165,59 @@ def _integers(apply: Apply, x: Value, scale: Value, zero: Value | None, dtype: s
     return apply("QuantizeLinear", x, scale, apply.constant(0, dtype) if zero is None else zero)
 
 
+def _by_reals(
+    apply: Apply, operator: str, given: Sequence[Value], scale: Value, zero: Value | None, *before: Value, **attributes: Any
+) -> Value:
+    """The quantised result of an operator of real numbers, each given as numbers, scale and zero point."""
+    real = (_real(apply, *given[n : n + 3]) for n in range(0, len(given), 3))
+    return _integers(apply, apply(operator, *before, *real, **attributes), scale, zero, given[0].dtype)
+
+
 def _quantised(operator: str) -> Callable:
     """An operator of a quantised tensor by that of its real numbers."""
 
     def define(apply, x, x_scale, x_zero, scale, zero=None, **attributes):
-        return _integers(apply, apply(operator, _real(apply, x, x_scale, x_zero), **attributes), scale, zero, x.dtype)
+        return _by_reals(apply, operator, (x, x_scale, x_zero), scale, zero, **attributes)
 
     return define
 
 
 def _quantised_binary(operator: str) -> Callable:
     def define(apply, a, a_scale, a_zero, b, b_scale, b_zero, scale, zero=None):
-        found = apply(operator, _real(apply, a, a_scale, a_zero), _real(apply, b, b_scale, b_zero))
-        return _integers(apply, found, scale, zero, a.dtype)
+        return _by_reals(apply, operator, (a, a_scale, a_zero, b, b_scale, b_zero), scale, zero)
 
     return define
 
 
-def _quantised_pool(operator: str) -> Callable:
-    def define(apply, x, x_scale, x_zero, scale, zero=None, *, channels_last=0, **window):
-        rank = len(x.shape)
-        x = apply("Transpose", x, perm=(0, rank - 1, *range(1, rank - 1))) if channels_last else x
-        found = _quantised(operator)(apply, x, x_scale, x_zero, scale, zero, **window)
-        return apply("Transpose", found, perm=(0, *range(2, rank), 1)) if channels_last else found
+def _channels_first(apply: Apply, x: Value, define: Callable[..., Value], *operands: Value | None, **attributes: Any) -> Value:
+    """The result with channels last of a definition that takes `x`, whose channels are last, with channels first."""
+    rank = len(x.shape)
+    found = define(apply, apply("Transpose", x, perm=(0, rank - 1, *range(1, rank - 1))), *operands, **attributes)
+    return apply("Transpose", found, perm=(0, *range(2, rank), 1))
 
-    return define
+
+def _of_images(define: Callable[..., Value]) -> Callable:
+    """An operator of quantised images whose channels may be last, by one that takes them first."""
+
+    def either(apply, x, x_scale, x_zero, *others, channels_last=0, **window):
+        if channels_last:
+            return _channels_first(apply, x, define, x_scale, x_zero, *others, **window)
+        return define(apply, x, x_scale, x_zero, *others, **window)
+
+    return either
+
+
+def quantised_embed_layer_normalization(apply, ids, segments, *operands, epsilon=1e-12):
+    """Of five quantised tables, a mask, and the scales and zero points of the tables."""
+    (*tables, mask), scales, zeros = operands[:6], operands[6:11], operands[11:]
+    real = (None if given[0] is None else _real(apply, *given) for given in zip(tables, scales, zeros, strict=True))
+    return apply("com.microsoft.EmbedLayerNormalization", ids, segments, *real, mask, epsilon=epsilon)[:2]
 
 
 def quantised_softmax(apply, x, x_scale, x_zero, scale, zero=None, *, axis=-1, opset):
     if opset < 13 and axis % len(x.shape) != len(x.shape) - 1:
         raise ValueError("a softmax along several axes is not supported")
     return _quantised("Softmax")(apply, x, x_scale, x_zero, scale, zero, axis=axis)
-
-
-def quantised_concat(apply, scale, zero, *parts, axis):
-    real = [_real(apply, *parts[n : n + 3]) for n in range(0, len(parts), 3)]
-    return _integers(apply, apply("Concat", *real, axis=axis), scale, zero, parts[0].dtype)
 
 
 def dynamic_quantize_matmul(apply, a, b, b_scale, b_zero=None, bias=None):
@@ -233,14 +280,22 @@ TABLE: dict[str, Callable] = {
     "SkipLayerNormalization": skip_layer_normalization,
     "SkipSimplifiedLayerNormalization": skip_rms_normalization,
     "EmbedLayerNormalization": embed_layer_normalization,
+    "QEmbedLayerNormalization": quantised_embed_layer_normalization,
+    "GroupNorm": group_normalization,
+    "SkipGroupNorm": skip_group_normalization,
+    "BiasSoftmax": bias_softmax,
     "QLinearAdd": _quantised_binary("Add"),
     "QLinearMul": _quantised_binary("Mul"),
     "QLinearSigmoid": _quantised("Sigmoid"),
     "QLinearLeakyRelu": _quantised("LeakyRelu"),
     "QLinearSoftmax": quantised_softmax,
-    "QLinearGlobalAveragePool": _quantised_pool("GlobalAveragePool"),
-    "QLinearAveragePool": _quantised_pool("AveragePool"),
-    "QLinearConcat": quantised_concat,
+    "QLinearReduceMean": _quantised("ReduceMean"),
+    "QLinearGlobalAveragePool": _of_images(_quantised("GlobalAveragePool")),
+    "QLinearAveragePool": _of_images(_quantised("AveragePool")),
+    "QLinearConv": _of_images(lambda apply, *operands, **window: apply("QLinearConv", *operands, **window)),
+    "QLinearWhere": lambda apply, condition, *parts: _by_reals(apply, "Where", parts[:6], *parts[6:], condition),
+    "NhwcMaxPool": lambda apply, x, **window: _channels_first(apply, x, lambda apply, x: apply("MaxPool", x, **window)[0]),
+    "QLinearConcat": lambda apply, scale, zero, *parts, axis: _by_reals(apply, "Concat", parts, scale, zero, axis=axis),
     "QuantizeLinear": lambda apply, x, scale, zero=None, *, axis=1: apply("QuantizeLinear", x, scale, zero, axis=axis),
     "DequantizeLinear": lambda apply, x, scale, zero=None, *, axis=1: apply("DequantizeLinear", x, scale, zero, axis=axis),
     "DynamicQuantizeMatMul": dynamic_quantize_matmul,

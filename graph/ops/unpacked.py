@@ -11,8 +11,9 @@ import numpy as np
 from tir import te
 from tir.ir import Expr
 
+from ..ir import Value
 from .indexing import nearest
-from .registry import NEWEST, composite, need, operator, shape_of
+from .registry import NEWEST, Apply, composite, need, operator, shape_of
 
 # Least magnitude by which a block of a row is scaled: the largest scale, 127 * 256^2 / 1e-30, is finite in float32.
 MIN_MAGNITUDE = 1e-30
@@ -243,26 +244,62 @@ def matmul_nbits(
     """a (..., K) times weights (N, K) of 4 or 8 bits: b is (N, blocks, bytes of a block), the first number of a byte lowest.
 
     Zero points are packed alike, or floats (N, blocks). Results are those of float32, whatever `accuracy_level` allows."""
-    numbers, points, blocks = apply.known(b), None if zeros is None else apply.known(zeros), -(-K // block_size)
-    if bits not in BITS or weight_prepacked or groups is not None:
-        raise ValueError(f"weights of 4 or 8 bits, in order, are supported, got bits={bits}{', g_idx' * (groups is not None)}")
-    if numbers is None or (zeros is not None and points is None):
-        raise ValueError("weights and zero points must be constants")
-
-    def columns(array: np.ndarray, count: int) -> np.ndarray:
-        """The first `count` numbers of each row, as a column."""
-        rows = array.reshape(N, -1)
-        if bits == 4:
-            rows = np.stack([rows & 15, rows >> 4], axis=-1).reshape(N, -1)
-        return np.ascontiguousarray(rows[:, :count].T)
-
-    given = [apply.constant(packed(columns(numbers, K), block_size, blocks, bits))]
-    given.append(apply("Transpose", apply("Cast", apply("Reshape", scales, shape=(N, blocks)), to="float32"), perm=(1, 0)))
-    if points is not None and points.dtype == np.uint8:
-        given.append(apply.constant(columns(points, blocks)))
-    elif points is not None:
-        given.append(apply.constant(np.ascontiguousarray(points.reshape(N, blocks).T), "float32"))
+    if weight_prepacked or groups is not None:
+        raise ValueError(f"weights in order are supported, got {'g_idx' if groups is not None else 'prepacked ones'}")
+    given = _operands(apply, b, scales, zeros, K, N, block_size, bits)
     rows = apply("Reshape", apply("Cast", a, to="float32"), shape=(prod(a.shape[:-1]), K))
     made = apply("Reshape", apply("BlockProduct", rows, *given, bits=bits), shape=(*a.shape[:-1], N))
     made = apply("Cast", made, to=a.dtype)
     return made if bias is None else apply("Add", made, bias)
+
+
+@composite("GatherBlockQuantized", domain="com.microsoft")
+def gather_block_quantized(
+    apply, data, indices, scales, zeros=None, *, bits=4, block_size=128, quantize_axis=1, gather_axis=0
+):  # fmt: skip
+    """Parts of a quantised tensor at the indices along an axis, as floats; bytes hold 8 / `bits` numbers of the last axis."""
+    rank, flat = len(data.shape), apply("Reshape", indices, shape=(-1,))
+    axis, along = quantize_axis % rank, gather_axis % rank
+    shape = [*data.shape[:along], *indices.shape, *data.shape[along + 1 :]]
+    if apply.dtype(data) != "uint8":
+        parts = [data, scales, *(() if zeros is None else (zeros,))]
+        if axis != along:
+            found = apply(
+                "DequantizeLinear", *(apply("Gather", v, flat, axis=along) for v in parts), axis=axis, block_size=block_size
+            )
+        else:
+            found = apply("Gather", apply("DequantizeLinear", *parts, axis=axis, block_size=block_size), flat, axis=along)
+        return apply("Reshape", found, shape=tuple(shape))
+    if rank != 2 or along or axis != 1:
+        raise ValueError(f"rows of matrices of bytes are supported, got axes {along} and {axis} of {rank}")
+    count, length = data.shape[0], data.shape[1] * 8 // bits
+    given = _operands(apply, data, scales, zeros, length, count, block_size, bits)
+    found = apply("UnpackBlocks", *(apply("Gather", v, flat, axis=-1) for v in given), length=length, bits=bits)
+    found = apply("Cast", apply("Transpose", found, perm=(1, 0)), to=scales.dtype)
+    return apply("Reshape", found, shape=(*indices.shape, length))
+
+
+def _operands(
+    apply: Apply, numbers: Value, scales: Value, zeros: Value | None, length: int, count: int, block_size: int, bits: int
+) -> list[Value]:
+    """Words, scales and zero points of `BlockProduct` for `count` rows of numbers in bytes, the first of a byte lowest."""
+    given, points, blocks = apply.known(numbers), None if zeros is None else apply.known(zeros), -(-length // block_size)
+    if bits not in BITS:
+        raise ValueError(f"weights of 4 or 8 bits are supported, got bits={bits}")
+    if given is None or (zeros is not None and points is None):
+        raise ValueError("weights and zero points must be constants")
+
+    def columns(array: np.ndarray, most: int) -> np.ndarray:
+        """The first numbers of each row, at most so many, as a column."""
+        rows = array.reshape(count, -1)
+        if bits == 4:
+            rows = np.stack([rows & 15, rows >> 4], axis=-1).reshape(count, -1)
+        return np.ascontiguousarray(rows[:, :most].T)
+
+    found = [apply.constant(packed(columns(given, length), block_size, blocks, bits))]
+    found.append(apply("Transpose", apply("Cast", apply("Reshape", scales, shape=(count, blocks)), to="float32"), perm=(1, 0)))
+    if points is not None and points.dtype == np.uint8:
+        found.append(apply.constant(columns(points, blocks)))
+    elif points is not None:
+        found.append(apply.constant(np.ascontiguousarray(points.reshape(count, blocks).T), "float32"))
+    return found

@@ -80,7 +80,8 @@ def files(folder: Path) -> Iterator[tuple[str, Callable[[], tuple[Path, Arrays]]
     made: dict[str, tuple[Path, Arrays]] = {}
 
     def base(name: str) -> tuple[Path, Arrays]:
-        return made.get(f"{name}/script") or made[f"{name}/dynamo"]
+        known = made.get(f"{name}/script") or made.get(f"{name}/dynamo")
+        return known or made.setdefault(f"{name}/dynamo", exported(folder, name, True))
 
     for name in MODELS:
         for dynamo in (False, True):
@@ -90,6 +91,15 @@ def files(folder: Path) -> Iterator[tuple[str, Callable[[], tuple[Path, Arrays]]
             yield f"{name}/optimised {level}", lambda name=name, level=level: optimised(*base(name), level)
         for how in ("dynamic quantiser", "static quantiser QDQ", "static quantiser QOperator", "matmul 4 bits", "float16"):
             yield f"{name}/{how}", lambda name=name, how=how: rewritten(*base(name), how)
+        yield (
+            f"{name}/quantiser after optimiser",
+            lambda name=name: rewritten(*optimised(*base(name), "EXTENDED"), "dynamic quantiser"),
+        )
+        for level in ("EXTENDED", "ALL"):
+            yield (
+                f"{name}/optimiser {level} after quantiser",
+                lambda name=name, level=level: optimised(*rewritten(*base(name), "static quantiser QOperator"), level),
+            )
     for name in LEARNERS:
         yield f"sklearn/{name}", lambda name=name: learned(folder, name)
 
@@ -181,13 +191,15 @@ def optimised(path: Path, inputs: Arrays, level: str) -> tuple[Path, Arrays]:
 
 
 def rewritten(path: Path, inputs: Arrays, how: str) -> tuple[Path, Arrays]:
-    """The file that one of onnxruntime's tools makes of another."""
+    """The file that one of onnxruntime's tools makes of another. Weights have 7 bits: without VNNI, onnxruntime adds two products
+    by a byte in 16 bits, which saturate."""
     import onnx
     from onnxruntime import quantization
 
     made = path.with_suffix(f".{how.replace(' ', '_')}.onnx")
     if how == "dynamic quantiser":
-        quantization.quantize_dynamic(path, made)
+        more = {"DefaultTensorType": onnx.TensorProto.FLOAT}  # of results of operators of com.microsoft
+        quantization.quantize_dynamic(path, made, reduce_range=True, extra_options=more)
     elif how.startswith("static"):
 
         class Samples(quantization.CalibrationDataReader):
@@ -197,7 +209,7 @@ def rewritten(path: Path, inputs: Arrays, how: str) -> tuple[Path, Arrays]:
                 return next(self.left, None)
 
         kind = getattr(quantization.QuantFormat, how.split()[-1])
-        quantization.quantize_static(path, made, Samples(), quant_format=kind)
+        quantization.quantize_static(path, made, Samples(), quant_format=kind, reduce_range=True)
     elif how == "matmul 4 bits":
         from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 

@@ -119,6 +119,17 @@ def test_all_that_is_not_there_is_listed():
     )
 
 
+def test_a_file_whose_channels_are_blocked_says_how_to_make_another():
+    proto = model([helper.make_node("ReorderInput", ["x"], ["y"], domain="com.microsoft.nchwc")], {"x": X}, ["y"])
+    proto.opset_import.append(helper.make_opsetid("com.microsoft.nchwc", 1))
+    refused(
+        proto,
+        "test: 1 node cannot be imported\n"
+        "  node number 0, of `y`, com.microsoft.nchwc.ReorderInput of opset 1: there is no such operator\n"
+        "  onnxruntime blocked the channels for one processor: optimise the file with ORT_ENABLE_EXTENDED at most",
+    )
+
+
 def test_what_does_not_fit_is_listed():
     nodes = [
         helper.make_node("MatMul", ["x", "x"], ["a"], name="product"),
