@@ -67,7 +67,12 @@ def parser() -> argparse.ArgumentParser:
         epilog="example: python -m benchmarks cpu --threads 1 --rows gemm-1024,softmax",
         allow_abbrev=False,
     )
-    p.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(BENCHMARKS)} (default: {', '.join(DEFAULT)})")
+    p.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"of: {', '.join(BENCHMARKS)} (default: {', '.join(DEFAULT)}); or gpu, with options of its own: gpu --help",
+    )
     p.add_argument(
         "--rows", metavar="ROWS", help="rows separated by commas; gemm means all of gemm-..., all means all (see --list)"
     )
@@ -107,8 +112,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    given = sys.argv[1:] if argv is None else argv
+    if given[:1] == ["gpu"]:  # has options of its own
+        return int(import_module("benchmarks.gpu").main(given[1:]))
     p = parser()
-    args = p.parse_args(argv)
+    args = p.parse_args(given)
     names = list(dict.fromkeys(args.names)) or list(DEFAULT)
     if unknown := [n for n in names if n not in BENCHMARKS]:
         p.error(f"no benchmark is named {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import sys
 import warnings
@@ -16,7 +17,7 @@ import numpy as np
 from tir.files import write_atomically
 from tir.nearest import near_file
 
-from .options import Usage, parse_target, refusing, writable
+from .options import Usage, refusing, writable
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -66,14 +67,12 @@ def _of_torch(path: str, shapes: Mapping[str, Shape]) -> Graph | OpenGraph:
     return from_torch(exported(path), shapes)
 
 
-def parse_processor(text: str, threads: int | None) -> Target:
-    """The target of a command line. Raises Usage unless it is a processor."""
+def for_processors(args: argparse.Namespace, options: Sequence[str], target: Target) -> None:
+    """Raise Usage if one of some options is given with a target that is no processor."""
     from codegen import backend
 
-    target = parse_target(text, threads)
-    if backend(target).device is not None:
-        raise Usage(f"--target: networks are compiled for processors, target llvm, got {target.kind}")
-    return target
+    if backend(target).device is not None and (option := next((o for o in options if getattr(args, o)), None)):
+        raise Usage(f"--{option} is for processors, target llvm, got {target.kind}")
 
 
 def compiled(graph: Graph, target: Target, records: str | None = None) -> Model:

@@ -31,6 +31,7 @@ from .networks import (
     check_exportable,
     compiled,
     export,
+    for_processors,
     in_precision,
     load,
     quantised,
@@ -98,8 +99,7 @@ def _run(args: argparse.Namespace) -> int:
 
     target = parse_target(args.target, args.threads)
     on_device, missing = backend(target).device is not None, backend(target).missing(target)
-    if on_device and (option := next((o for o in ("export", "check", "quantise") if getattr(args, o)), None)):
-        raise Usage(f"--{option} is for processors, target llvm, got {target.kind}")
+    for_processors(args, ("export", "check", "quantise"), target)
     if on_device and (args.trace or args.profile == "nodes"):
         raise Usage(f"--trace and --profile nodes are for processors, target llvm, got {target.kind}")
     if missing and not on_device and (not args.export or args.outputs or args.check or args.profile or args.trace):

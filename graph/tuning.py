@@ -42,6 +42,8 @@ from .reference import random_inputs
 if TYPE_CHECKING:
     from codegen import Target
 
+    from .device import DeviceModel
+
 COMPARED_PROFILES = 3  # profiles of each of two models, in turns; a kernel is slower in the network if it is in all of them
 PROFILE_RUNS = 10  # most runs of a model in each profile
 MIN_RUNS, MAX_RUNS, SECONDS = 5, 200, 4.0  # calls of each of two models in the final comparison, and its seconds
@@ -174,7 +176,7 @@ class TunedNetwork:
     whose default schedule stays, as the tuned one is slower inside of the network. `forms` are the labels of tasks that have
     another form, with its name. `result` is that of all tasks."""
 
-    model: Model
+    model: Model | DeviceModel
     before: float
     after: float
     progress: Progress
@@ -239,7 +241,8 @@ def tune_graph(
         inputs = random_inputs(before.graph)
         device = _device(before.target, options.get("measurer"), known)
         progress = _untuned_tasks(before, inputs, known, device)
-        forms = {} if device is not None else _rivals(progress, graph, before, inputs, known)
+        here = device is None and isinstance(before, Model)
+        forms = _rivals(progress, graph, before, inputs, known) if here else {}
         compiling = time.monotonic() - started if forms else compiling
 
         def tell(task: Task, event: Event) -> None:
@@ -355,7 +358,9 @@ def _device(target: Target, measurer: Any, records: Records) -> str | None:
     return devices[0].device
 
 
-def _untuned_tasks(model: Model, inputs: Mapping[str, np.ndarray], records: Records, device: str | None) -> Progress:
+def _untuned_tasks(
+    model: Model | DeviceModel, inputs: Mapping[str, np.ndarray], records: Records, device: str | None
+) -> Progress:
     """The tasks of a model with default schedules: the seconds of each in the network, if it runs here, and its records."""
     if device is None:
         profile = model.profile(inputs)
@@ -381,7 +386,13 @@ def _untuned_tasks(model: Model, inputs: Mapping[str, np.ndarray], records: Reco
 
 
 def _keep_defaults(
-    progress: Progress, before: Model, after: Model, inputs: Mapping[str, np.ndarray], records: Records, seed: int, runs: int
+    progress: Progress,
+    before: Model | DeviceModel,
+    after: Model | DeviceModel,
+    inputs: Mapping[str, np.ndarray],
+    records: Records,
+    seed: int,
+    runs: int,
 ) -> Iterator[str]:
     """Keep the default schedules of functions that are slower in the network as tuned: they win a race in the records. Yields the
     labels of these functions."""
@@ -411,7 +422,7 @@ def _default_record(records: Records, task: Task) -> Record | None:
     return next((r for r in reversed(valid) if r.measurement.candidate.trace == trace), None)
 
 
-def _by_key(model: Model, inputs: Mapping[str, np.ndarray], runs: int) -> dict[str, float]:
+def _by_key(model: Model | DeviceModel, inputs: Mapping[str, np.ndarray], runs: int) -> dict[str, float]:
     """The seconds that the calls of each function, named by its key, take in one run of a network."""
     found: dict[str, float] = {}
     for row in model.profile(inputs, runs=runs).kernels:

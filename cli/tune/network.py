@@ -6,20 +6,20 @@ import argparse
 import json
 import sys
 from importlib.util import find_spec
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from codegen.runtime.timing import duration
 from tir.display import aligned_columns, count_text
 
-from ..networks import check_exportable, export, in_precision, load, parse_processor, quantised
-from ..options import Usage, measurable, writable
+from ..networks import check_exportable, export, for_processors, in_precision, load, quantised
+from ..options import Usage, measurable, parse_target, writable
 from .arguments import parts, searching
 from .cluster import Workers
 from .progress import Display, displayed, workers_table
 from .saved import reported
 
 if TYPE_CHECKING:
-    from graph import Graph
+    from graph import Graph, Model
     from graph.tuning import Progress, TunedNetwork
     from search.report.network import TaskTime
     from search.tuning.events import Event
@@ -30,7 +30,8 @@ MAX_TASK_ROWS = 16  # rows of the table of tasks; the last one sums up the remai
 
 def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     """Search, show the progress, and print the result; the exit status. `options` go to `tune_graph`."""
-    target = parse_processor(args.target or "llvm", args.threads)
+    target = parse_target(args.target or "llvm", args.threads)
+    for_processors(args, ("export", "quantise"), target)
     if "measurer" not in options:
         measurable(target)
     if args.report is not None:
@@ -61,7 +62,7 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     if args.json:
         print(_json(args, graph.name, found))
     if args.export is not None:
-        export(found.model, args.export, stream)
+        export(cast("Model", found.model), args.export, stream)
     return 130 if found.interrupted else 0
 
 

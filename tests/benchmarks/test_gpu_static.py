@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tir
+from benchmarks.__main__ import main
 from benchmarks.gpu_static import KernelSigns, argmax, product, programs, resident_blocks, signs, table
 from codegen.cuda.compile import available
 from schedule.machine import GPU
@@ -32,3 +33,9 @@ def test_every_type_and_layout_is_a_program() -> None:
     names = [name for name, _ in programs()]
     assert len(names) == len(set(names)) and {"int8 tt 4096", "float64 nt 4096", "transpose 8192"} <= {*names}
     assert argmax(7, 13).params and KernelSigns.__doc__
+
+
+@no_nvrtc
+def test_the_command_of_all_benchmarks_knows_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpu", "--static", "--only", "argmax 4096x1024", "--arch", "sm_80"]) == 0
+    assert "| argmax 4096x1024 |" in capsys.readouterr().out

@@ -141,7 +141,7 @@ def test_ctrl_c_keeps_the_best(path, capsys):
     (["--shape", "13"], "--shape: expected NAME=1,3,224,224, an input and its shape, got '13'"),
     (["--shape", "z=7"], "shapes names `z`; the inputs are x"),
     (["--records", "small.onnx"], "--records: "),
-    (["--target", "cuda -arch sm_80"], "--target: networks are compiled for processors, target llvm, got cuda"),
+    (["--target", "cuda -arch sm_80", "--export", "net.so"], "--export is for processors, target llvm, got cuda"),
     (["--report", "no/x.html"], "--report: cannot write to the folder "),
     (["--export", "net"], "--export: export to 'net': the suffix must be .so (shared library) or .o (object file)"),
     (["--seed", str(SEED_LIMIT)], "argument --seed: expected an integer below 2**63"),
