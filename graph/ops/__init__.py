@@ -2,8 +2,8 @@
 
 from . import (  # noqa: F401, I001
     activations, attention, channels_last, control, convolution, earlier, elementwise, indexing, layout, learners, loops,
-    microsoft, norms, pooling, products, quantization, recurrence, resampling, resize, rows, sequences, sorting, unpacked,
-    winograd,
+    microsoft, norms, pooling, products, quantization, recurrence, resampling, resize, rows, sequences, sorting, spectra,
+    unpacked, winograd,
 )  # fmt: skip
 from .registry import (
     Apply, Operator, alternatives, anonymous, composite, definition, find, function, function_name, names, operator,

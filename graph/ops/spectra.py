@@ -1,0 +1,58 @@
+"""Fourier transforms, as products by matrices of cosines and sines."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from .registry import composite
+from .rows import normal_axes
+
+MAX_MATRIX_NUMBERS = 1 << 27  # most numbers of a matrix, half a GB of float32: complex signals of 5,800 elements
+
+
+def dft(apply, x, *, dft_length=None, axis=-2, inverse=0, onesided=0):
+    """The discrete Fourier transform of x (..., 1 or 2), real or complex numbers, along an axis: one product.
+
+        y[k] = sum over n of x[n] e^(-2 pi i k n / length),    inverse: x[n] = sum over k of y[k] e^(2 pi i k n / length) / length
+
+    `length`, by default that of the axis, cuts it or fills it up with zeros. With `onesided`, a spectrum is the first half of its
+    elements, and its inverse is real."""
+    (along,) = normal_axes([axis], len(x.shape))
+    given, parts, real = x.shape[along], x.shape[-1], bool(inverse and onesided)
+    length = 2 * (given - 1) if real else given
+    length = length if dft_length is None else int(np.ravel(dft_length)[0])
+    half = length // 2 + 1
+    made = half if onesided and not inverse else length
+    if 2 * given * parts * made > MAX_MATRIX_NUMBERS:
+        raise ValueError(f"a transform of {given} elements to {made} is longer than supported")
+    rows = np.arange(given)[:, None]
+    turns = np.exp((2j if inverse else -2j) * np.pi / max(length, 1) * (rows * np.arange(made) % max(length, 1)))
+    turns *= np.where(rows < (half if real else length), 1 / length if inverse else 1, 0)
+    if real:  # the other half of the spectrum is conjugate
+        turns *= np.where((rows % max(length, 1) == 0) | (2 * rows == length), 1, 2)
+    turns = np.stack([turns, 1j * turns][:parts], axis=1)
+    matrix = np.stack([turns.real, turns.imag][: 1 if real else 2], axis=-1).reshape(given * parts, -1)
+    order = [*(d for d in range(len(x.shape) - 1) if d != along), along, len(x.shape) - 1]
+    rest = [x.shape[d] for d in order[:-2]]
+    flat = apply("Reshape", apply("Transpose", x, perm=tuple(order)), shape=(prod(rest), given * parts))
+    found = apply("Reshape", apply("MatMul", flat, apply.constant(matrix, x.dtype)), shape=(*rest, made, 1 if real else 2))
+    return apply("Transpose", found, perm=tuple(np.argsort(order).tolist()))
+
+
+composite("DFT", 20, operands={1: "dft_length", 2: "axis"})(dft)
+composite("DFT", 17, 19, operands={1: "dft_length"})(partial(dft, axis=1))
+
+
+@composite("STFT", 17, operands={1: "frame_step", 3: "frame_length"})
+def stft(apply, x, window=None, *, frame_step, frame_length=None, onesided=1):
+    """The transforms of frames of x (batch, elements, 1 or 2), times a window."""
+    length = x.shape[1] if window is None else window.shape[0]
+    length = length if frame_length is None else int(np.ravel(frame_length)[0])
+    places = np.arange(0, x.shape[1] - length + 1, int(np.ravel(frame_step)[0]))[:, None] + np.arange(length)
+    frames = apply("Gather", x, apply.constant(places), axis=1)
+    if window is not None:
+        frames = apply("Mul", frames, apply("Reshape", window, shape=(length, 1)))
+    return dft(apply, frames, onesided=onesided)
