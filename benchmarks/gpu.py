@@ -50,6 +50,12 @@ LIBRARY = (
     Row("conv2d", (16, 28, 28, 128, 256, 3, 3, 2, 1)), Row("depthwise", (1, 112, 112, 32, 3, 3, 1, 1)),
     Row("conv_bn_relu", (1, 56, 56, 64, 64, 3, 2, 1)), Row("attention_weights", (1, 128, 12, 64)),
     Row("mlp", (1024, 2048, 1024, 3072)),
+    Row("float16 nt", (4096, 4096, 4096)), Row("bfloat16 nt", (4096, 4096, 4096)), Row("float32 nt", (4096, 4096, 4096)),
+    Row("float16 nt", (64, 64, 8192)), Row("float16 nt", (16, 4096, 4096)), Row("int8 nt", (4096, 4096, 4096)),
+    Row("float64", (2048, 2048, 2048)), Row("convolution float16", (16, 64, 56, 56, 64, 3, 1, 1)),
+    Row("convolution float16", (16, 256, 28, 28, 512, 1, 2, 0)), Row("attention float16", (1024, 1024, 64, 12)),
+    Row("attention float32", (1024, 1024, 64, 12)), Row("transpose", (8192,), 2 * 8192 * 8192 * 4, goal_copy=0.8),
+    Row("argmax", (4096, 1024), MATRIX),
 )  # fmt: skip
 
 # Ansor's figures 9 and 10: ConvLayer and TBS, batch 1 (OSDI 2020, section 7.2).

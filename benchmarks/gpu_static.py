@@ -123,6 +123,37 @@ def attention(
     return te.create_prim_func([Q, K, V, te.compute((batch, many, queries, width), lambda *i: Y[i].astype(dtype), name="Z")])
 
 
+def convolution(
+    image: tuple[int, int, int, int],
+    channels: int,
+    window: int,
+    stride: int,
+    padding: int,
+    dtype: str = "float16",
+    rounded: bool = False,
+) -> PrimFunc:
+    """A convolution of an image (number, channels, height, width) to so many channels, channels first; `rounded` to their
+    type."""
+    N, C, H, W = image
+    total = SUMS[dtype]
+    X, F = te.placeholder(image, dtype, name="X"), te.placeholder((channels, C, window, window), dtype, name="F")
+
+    def padded(n, c, h, w):
+        inside = te.all(h >= padding, h < H + padding, w >= padding, w < W + padding)
+        return te.if_then_else(inside, X[n, c, h - padding, w - padding], te.const(0, dtype))
+
+    P = te.compute((N, C, H + 2 * padding, W + 2 * padding), padded, name="P") if padding else X
+    c, r, q = (te.reduce_axis((0, n), name) for n, name in ((C, "c"), (window, "r"), (window, "q")))
+    height, width = ((n + 2 * padding - window) // stride + 1 for n in (H, W))
+
+    def element(n, o, h, w):
+        pixel = P[n, c, h * stride + r, w * stride + q]
+        return te.sum(pixel.astype(total) * F[o, c, r, q].astype(total), axis=[c, r, q])
+
+    Y = te.compute((N, channels, height, width), element, name="Y")
+    return te.create_prim_func([X, F, te.compute(Y.shape, lambda *at: Y[at].astype(dtype), name="Z") if rounded else Y])
+
+
 def programs() -> Iterator[tuple[str, Callable[[], PrimFunc]]]:
     """The programs by name: products of all types and layouts, convolutions, rows, and moves."""
     for dtype in SUMS:

@@ -60,7 +60,9 @@ class Emulated:
     [
         Row("gmm", (37, 29, 41), goal=0.9), Row("float16", (33, 17, 40)), Row("tf32", (17, 33, 40)),
         Row("softmax", (7, 109), 7 * 109 * 8), Row("conv_bn_relu", (1, 7, 5, 3, 5, 3, 1, 1)),
-        Row("attention_weights", (1, 13, 3, 7)), Row("mlp", (7, 13, 41, 5)),
+        Row("attention_weights", (1, 13, 3, 7)), Row("mlp", (7, 13, 41, 5)), Row("float16 nt", (24, 40, 32)),
+        Row("int8 nt", (24, 40, 32)), Row("float64 tn", (17, 13, 40)), Row("convolution float16", (1, 16, 5, 7, 24, 3, 1, 1)),
+        Row("attention float16", (33, 70, 17, 2)), Row("transpose", (45,), 45 * 45 * 8), Row("argmax", (7, 109), 7 * 109 * 4),
     ],
     ids=lambda row: row.name,
 )  # fmt: skip
@@ -81,8 +83,16 @@ def test_rows_are_searched_for_and_recorded(tmp_path):
         assert len(records.of(Task.of(gpu_row.product(row.name, *row.shape), "cuda").key, str(Target("cuda")))) == 1
 
 
-def test_a_wrong_result_is_seen(monkeypatch):
-    row, device = Row("float16", (33, 17, 40)), Emulated()
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row("float16", (33, 17, 40)), Row("int8 nt", (24, 40, 32)), Row("convolution float16", (1, 16, 5, 7, 24, 3, 1, 1)),
+        Row("attention float16", (33, 70, 17, 2)), Row("transpose", (45,)), Row("argmax", (7, 109)),
+    ],
+    ids=lambda row: row.name,
+)  # fmt: skip
+def test_a_wrong_result_is_seen(row, monkeypatch):
+    device = Emulated()
     monkeypatch.setattr(Emulated, "build", lambda self, func: device_doing_nothing())
     assert not gpu_row.measure(row, device)["ok"]
 
@@ -157,8 +167,8 @@ def test_every_row_is_a_program_that_torch_has():
     from tir import workloads
 
     for row in (*gpu.LIBRARY, *gpu.TUNED):
-        if row.name in gpu_row.PRODUCTS:
-            assert len(row.shape) == 3
+        if not gpu_row.is_workload(row):
+            assert gpu_row.program(row).buffers and callable(gpu_row.function(torch, row))
         else:
             assert workloads.get(row.name).sizes(row.shape) and row.name in _PROGRAMS
 

@@ -41,29 +41,6 @@ def einsum(text: str, extents: dict[str, int]) -> PrimFunc:
     return te.create_prim_func([*given, te.compute([extents[c] for c in output], element, name="Y")])
 
 
-def convolution(
-    image: tuple[int, int, int, int], channels: int, window: int, stride: int, padding: int, dtype: str = "float16"
-) -> PrimFunc:
-    """A convolution of an image (number, channels, height, width) to so many channels, channels first."""
-    N, C, H, W = image
-    total = "int32" if dtype == "int8" else "float32"
-    X, F = te.placeholder(image, dtype, name="X"), te.placeholder((channels, C, window, window), dtype, name="F")
-
-    def padded(n, c, h, w):
-        inside = te.all(h >= padding, h < H + padding, w >= padding, w < W + padding)
-        return te.if_then_else(inside, X[n, c, h - padding, w - padding], te.const(0, dtype))
-
-    P = te.compute((N, C, H + 2 * padding, W + 2 * padding), padded, name="P") if padding else X
-    c, r, q = (te.reduce_axis((0, n), name) for n, name in ((C, "c"), (window, "r"), (window, "q")))
-    height, width = ((n + 2 * padding - window) // stride + 1 for n in (H, W))
-
-    def element(n, o, h, w):
-        pixel = P[n, c, h * stride + r, w * stride + q]
-        return te.sum(pixel.astype(total) * F[o, c, r, q].astype(total), axis=[c, r, q])
-
-    return te.create_prim_func([X, F, te.compute((N, channels, height, width), element, name="Y")])
-
-
 def permute(shape: tuple[int, ...], order: tuple[int, ...], dtype: str = "float32") -> PrimFunc:
     A = te.placeholder(shape, dtype, name="A")
     result = te.compute(
