@@ -337,6 +337,19 @@ def test_constants_in_a_file_beside(tmp_path):
     refused(path, f"{path}: the constant `w` lies in `../w.bin`, which is not beside the model")
 
 
+def test_a_file_beside_may_be_larger_than_4_gb(tmp_path):
+    """The file has holes, so that it takes a few KB of the disk."""
+    w, begin, path = np.random.default_rng(0).uniform(-1, 1, (3, 5)).astype("float32"), (5 << 30) + 3, tmp_path / "m.onnx"
+    proto = model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": X}, ["y"], {"w": w})
+    onnx.external_data_helper.set_external_data(proto.graph.initializer[0], "w.bin", offset=begin, length=w.nbytes)
+    proto.graph.initializer[0].ClearField("raw_data")
+    path.write_bytes(proto.SerializeToString())
+    with (tmp_path / "w.bin").open("wb") as file:
+        file.seek(begin)
+        file.write(w.tobytes())
+    np.testing.assert_array_equal(load_onnx(path).constants["w"], w)
+
+
 def test_functions_of_the_model_are_inlined():
     twice = helper.make_function(
         "local", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 18)]

@@ -221,8 +221,8 @@ def test_sizes_between_samples_are_not_read(monkeypatch):
 
 def test_a_servers_calls():
     """Four threads, more sizes than are kept."""
-    seconds, wrong = serve(800)
-    assert len(seconds) == 800 and wrong == []
+    seconds, alone, wrong = serve(800)
+    assert len(seconds) == 800 and {size for size, _ in seconds} == {*alone} and wrong == []
 
 
 def test_values_that_live_at_the_same_time_share_no_memory():
