@@ -390,18 +390,37 @@ _SIZES = {  # elements and bytes of a block
 
 def _tokenizer(path: Path, known: Mapping[str, Any]) -> Any:
     """The tokenizer of a GGUF file: byte-level pairs with merges, or pairs of pieces that are merged by their scores."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 
-    tokens = known["tokenizer.ggml.tokens"]
+    tokens, kind = known["tokenizer.ggml.tokens"], known["tokenizer.ggml.model"]
     vocabulary = {text: n for n, text in enumerate(tokens)}
-    kind = known["tokenizer.ggml.model"]
+    words = known.get("tokenizer.ggml.pre")
     if kind == "gpt2":
         made = Tokenizer(models.BPE(vocabulary, [tuple(m.split(" ")) for m in known["tokenizer.ggml.merges"]]))
-        made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-        return made
-    if kind != "llama":
+        bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=words not in _WORDS)
+        split = [pre_tokenizers.Split(Regex(_WORDS[words]), "isolated")] if words in _WORDS else []
+        made.pre_tokenizer, made.decoder = pre_tokenizers.Sequence([*split, bytes_]), decoders.ByteLevel()
+    elif kind == "llama":
+        made = _by_scores(tokens, known["tokenizer.ggml.scores"], vocabulary)
+    else:
         raise CheckpointError(f"{path}: the tokenizer {kind} is not supported; expected gpt2 or llama")
-    scores = known["tokenizer.ggml.scores"]
+    first = known.get("tokenizer.ggml.bos_token_id")
+    if first is not None and known.get("tokenizer.ggml.add_bos_token", kind == "llama" or words == "llama-bpe"):
+        made.post_processor = processors.TemplateProcessing(single=[tokens[first], "$A"], special_tokens=[(tokens[first], first)])
+    return made
+
+
+_AFTER_NUMBERS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_LETTERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+_WORDS = {  # patterns of words, within which pairs merge, by the name of a way to split; others split as GPT-2
+    "llama-bpe": rf"{_LETTERS}\p{{N}}{{1,3}}{_AFTER_NUMBERS}", "qwen2": rf"{_LETTERS}\p{{N}}{_AFTER_NUMBERS}",
+}  # fmt: skip
+
+
+def _by_scores(tokens: Sequence[str], scores: Sequence[float], vocabulary: dict[str, int]) -> Any:
+    """The tokenizer that merges the pair of pieces whose joint piece has the largest score."""
+    from tokenizers import Tokenizer, decoders, models, normalizers
+
     cuts = ((text, n) for text in tokens for n in range(1, len(text)))
     pairs = [(t[:n], t[n:]) for t, n in cuts if t[:n] in vocabulary and t[n:] in vocabulary]
     pairs.sort(key=lambda pair: -scores[vocabulary["".join(pair)]])

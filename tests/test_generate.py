@@ -320,6 +320,23 @@ def test_pieces_with_scores_become_merges():
     assert tokenizer.decode([7, 5, 1]) == "ab a\n"
 
 
+def test_texts_are_split_as_the_file_says_and_begin_with_its_first_token():
+    pytest.importorskip("tokenizers")
+    from graph.checkpoint import _tokenizer
+
+    vocabulary = ["<s>", *"a1234!", "Ġ", "12", "34", "123", "Ċ"]
+    known = {"tokenizer.ggml.tokens": vocabulary, "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.bos_token_id": 0,
+             "tokenizer.ggml.merges": ["1 2", "3 4", "12 3"]}  # fmt: skip
+    for more, wanted in (
+        ({"pre": "llama-bpe"}, ["<s>", "a", "123", "4", "!", "Ċ"]), ({"pre": "qwen2"}, ["a", *"1234", "!", "Ċ"]),
+        ({}, ["a", "12", "34", "!", "Ċ"]), ({"add_bos_token": True}, ["<s>", "a", "12", "34", "!", "Ċ"]),
+        ({"pre": "llama-bpe", "add_bos_token": False}, ["a", "123", "4", "!", "Ċ"]),
+    ):  # fmt: skip
+        tokenizer = _tokenizer(Path("x"), known | {f"tokenizer.ggml.{name}": value for name, value in more.items()})
+        assert tokenizer.encode("a1234!\n").tokens == wanted
+        assert tokenizer.decode(tokenizer.encode("a1234!\n").ids, skip_special_tokens=True).removeprefix("<s>") == "a1234!\n"
+
+
 @pytest.mark.parametrize("arguments", [["nothing.gguf"]])
 def test_a_missing_file_is_an_error_of_the_command(arguments):
     done = subprocess.run([sys.executable, "-m", "examples.generate", *arguments], capture_output=True, text=True)
