@@ -71,6 +71,27 @@ REFERENCE: dict[str, tuple[str, dict[str, str]]] = {
         "docs/puzzles/README.md",
         {"tir.puzzles": "check grade board shared Puzzle Goal Verdict Grades AnswerError"},
     ),
+    "Parts in lessons": (
+        "docs/tutorial/README.md",
+        {
+            "explorer.simulate": "run events SimulatedRun Event",
+            "tir.script": "parse",
+            "tir.traverse": "blocks",
+            "cli.calibrate": "machine",
+            "codegen.peak": "peak_flops",
+            "codegen.cuda": "lower_cuda",
+            "schedule.open_schedule": "Stage",
+            "schedule.open_trace": "Role",
+            "search.space.generation": "named",
+            "search.space.rules": "rule",
+            "search.space.show": "sketch_text",
+            "search.population.sample": "sample legalize",
+            "search.population.mutate": "move crossover mutations neighbours",
+            "search.population.programs": "sketch_programs",
+            "costmodel.dataset": "Dataset",
+            "costmodel.metrics": "pair_accuracy",
+        },
+    ),
     "Networks": (
         "docs/networks.md",
         {
@@ -146,7 +167,7 @@ def sources() -> list[str]:
         "docs/puzzles/*.md",
         "docs/tutorial/[0-9]*.py",
         "docs/tutorial/solutions/*.py",
-        "benchmarks/results/*.md",
+        "benchmarks/results/**/*.md",
     )
     for found in folders:
         pages += sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob(found))

@@ -317,7 +317,10 @@ def passes_for(target: Target) -> tuple[Pass, ...]:
 
 def last_passes(target: Target, winograd: bool = True, forms: Mapping[str, str] | None = None) -> tuple[Pass, ...]:
     """The passes after all others and after `in_precision`: channels last around convolutions of bfloat16, then minimal filtering
-    of other convolutions."""
+    of other convolutions.
+
+    They are not in PASSES, whose order depends on no target: both read its cycles, and the types that `in_precision` has chosen.
+    """
 
     def images_channels_last(graph: Graph) -> Graph:
         moved = convolve_channels_last(graph, in_fewer_cycles(target))

@@ -29,6 +29,11 @@ class Task:
     flop: int
     workload: NamedWorkload | None = None
 
+    @property
+    def resolved(self) -> Target:
+        """The target itself, whose `machine` policies and models read."""
+        return Target(self.target)
+
     @classmethod
     def of(
         cls, func: PrimFunc, target: str | Target = "llvm", *, name: str | None = None, workload: NamedWorkload | None = None

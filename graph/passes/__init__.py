@@ -24,7 +24,8 @@ from .unread import remove_unread
 
 Pass = Callable[[Graph], Graph]
 
-# A pass may rely on those before it. Beside each stands the reason for its place.
+# A pass may rely on those before it. Beside each stands the reason for its place. What depends on the target stands around
+# them (`compilation.passes_for`): integers and narrow weights before, channels last and minimal filtering after (`last_passes`).
 PASSES: tuple[Pass, ...] = (
     fold_empty,  # first, so that no later rule meets a value without elements
     fold_dequantised,  # dequantised weights are constants before all passes that change constant weights

@@ -39,14 +39,14 @@ Named = Sequence[str] | Mapping[str, Any]  # names of autotune, or arguments of 
 class SearchRun:
     """One search: the seconds of the best checked candidate so far after each trial, infinite before the first."""
 
-    search: str
+    policy: str
     model: str
     seed: int
     best: tuple[float, ...]
 
     @property
     def label(self) -> str:
-        return ", ".join(filter(None, (self.search, self.model)))
+        return ", ".join(filter(None, (self.policy, self.model)))
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,14 @@ class Study:
         return {label: np.array(rows) for label, rows in found.items()}
 
     def frame(self) -> DataFrame:
-        """The runs as a pandas frame, a row for each trial: search, model, seed, trial, and the seconds of the best so far.
+        """The runs as a pandas frame, a row for each trial: policy, model, seed, trial, and the seconds of the best so far.
 
         ModuleNotFoundError without pandas.
         """
         from pandas import DataFrame
 
-        rows = [(r.search, r.model, r.seed, n, best) for r in self.runs for n, best in enumerate(r.best, 1)]
-        return DataFrame(rows, columns=["search", "model", "seed", "trial", "best"])
+        rows = [(r.policy, r.model, r.seed, n, best) for r in self.runs for n, best in enumerate(r.best, 1)]
+        return DataFrame(rows, columns=["policy", "model", "seed", "trial", "best"])
 
     def _rows(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = []
@@ -114,16 +114,16 @@ def study(
     func: PrimFunc,
     target: str | Target = "llvm",
     *,
-    searches: Named = ("evolution",),
+    policies: Named = ("evolution",),
     models: Named = ("",),
     seeds: int | Sequence[int] = 5,
     trials: int = 64,
     file: str | Path | None = None,
     **options: Any,
 ) -> Study:
-    """Search for schedules of `func` with each of `searches`, each of `models` and each seed, `trials` candidates a run.
+    """Search for schedules of `func` with each of `policies`, each of `models` and each seed, `trials` candidates a run.
 
-    Searches and models are those of `autotune`: names, or a dict of its arguments by a label; an empty model is the search's own.
+    Policies and models are those of `autotune`: names, or a dict of its arguments by a label; an empty model is the policy's own.
     A policy of one's own brings its model, so it runs once, without those of `models`.
     Runs take turns by seed, so that a disturbance of the machine affects all. With `file`, each run is kept as a line of JSON,
     and a stopped study goes on after the last one. Runs with other options, on another processor, or under other versions of the
@@ -131,15 +131,15 @@ def study(
     so far. ValueError for an unknown name, and the errors of `autotune`.
     """
     func, target = need_func(func, "study"), Target(target)
-    parts = [values if isinstance(values, Mapping) else {v: v for v in values} for values in (searches, models)]
+    parts = [values if isinstance(values, Mapping) else {v: v for v in values} for values in (policies, models)]
     wanted = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not all(parts) or not wanted or not all(isinstance(s, int) and 0 <= s < SEED_LIMIT for s in wanted) or trials < 1:
-        raise ValueError("a study needs a search, a model, seeds of at least 0, and at least one trial a run")
+        raise ValueError("a study needs a policy, a model, seeds of at least 0, and at least one trial a run")
     pairs = list(dict.fromkeys((s, m if isinstance(parts[0][s], str) else "") for s in parts[0] for m in parts[1]))
-    policies, scorers = parts[0], {"": None, **parts[1]}
+    makers, scorers = parts[0], {"": None, **parts[1]}
     known = {k: v for k, v in options.items() if k in {f.name for f in fields(Options)}}
-    for search, model in pairs:
-        check_options(Options(**{**known, "policy": policies[search], "model": scorers[model] or None}))
+    for policy, model in pairs:
+        check_options(Options(**{**known, "policy": makers[policy], "model": scorers[model] or None}))
     if options.get("records") is not None:
         raise ValueError("a study takes no records: each of its runs would learn from those before it; file= keeps the runs")
     described = [key(func), fingerprint(target), versions(), trials, sorted((k, _described(v)) for k, v in options.items())]
@@ -147,10 +147,10 @@ def study(
     runs = dict(_kept_runs(file, of))
     chosen = [(s, m, seed) for seed in wanted for s, m in pairs]
     try:
-        for search, model, seed in chosen:
-            if (search, model, seed) not in runs:
-                run = _run(func, target, (search, policies[search]), (model, scorers[model] or None), seed, trials, options)
-                runs[search, model, seed] = run
+        for policy, model, seed in chosen:
+            if (policy, model, seed) not in runs:
+                run = _run(func, target, (policy, makers[policy]), (model, scorers[model] or None), seed, trials, options)
+                runs[policy, model, seed] = run
                 if file is not None:
                     _append(Path(file), json.dumps({"of": of, **asdict(run)}))
     except KeyboardInterrupt:
@@ -184,7 +184,7 @@ def _append(file: Path, line: str) -> None:
 def _run(
     func: PrimFunc,
     target: Target,
-    search: tuple[str, Any],
+    policy: tuple[str, Any],
     model: tuple[str, Any],
     seed: int,
     trials: int,
@@ -193,13 +193,13 @@ def _run(
     """The run of one search; KeyboardInterrupt for an interrupted one."""
     best: tuple[float, ...] = ()
     try:
-        result = autotune(func, target, trials, seed=seed, policy=search[1], model=model[1], **options)
+        result = autotune(func, target, trials, seed=seed, policy=policy[1], model=model[1], **options)
     except NothingFound:
-        return SearchRun(search[0], model[0], seed, best)
+        return SearchRun(policy[0], model[0], seed, best)
     if result.interrupted:
         raise KeyboardInterrupt
     seconds = [m.seconds if m.outcome == "ok" and m.max_error is not None else inf for m in result.measurements]
-    return SearchRun(search[0], model[0], seed, tuple(np.minimum.accumulate(seconds).tolist()))
+    return SearchRun(policy[0], model[0], seed, tuple(np.minimum.accumulate(seconds).tolist()))
 
 
 def _kept_runs(file: str | Path | None, of: str) -> Iterator[tuple[tuple[str, str, int], SearchRun]]:
@@ -210,8 +210,8 @@ def _kept_runs(file: str | Path | None, of: str) -> Iterator[tuple[tuple[str, st
         try:
             data = json.loads(line)
             if data.pop("of") == of:
-                run = SearchRun(data["search"], data["model"], int(data["seed"]), tuple(map(float, data["best"])))
-                yield (run.search, run.model, run.seed), run
+                run = SearchRun(data["policy"], data["model"], int(data["seed"]), tuple(map(float, data["best"])))
+                yield (run.policy, run.model, run.seed), run
         except (json.JSONDecodeError, KeyError, TypeError, AttributeError):
             continue
 

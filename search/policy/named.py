@@ -121,7 +121,7 @@ def make_policy(
     `OpenSchedule`; None is the policy's own. `rules` derive the sketches in place of those of the space. `parts` are further
     arguments of the policy, as those of `Evolution`. ValueError, with the known names, for an unknown one."""
     check_names(policy=policy, model=model, space=space)
-    target, named = Target(task.target), POLICIES[policy]
+    target, named = task.resolved, POLICIES[policy]
     models = _models(named.model if model is None else model, target)
     return named.make(Subject(task, target, space or named.space, rules, models), **parts)
 

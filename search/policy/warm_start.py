@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from codegen.target import Target
 from tir.script.error import ScriptError
 
 from ..measure import Candidate, Measurement
@@ -47,7 +46,7 @@ def examples(records: Records, task: Task, taught: Collection[str] = ()) -> Iter
         except ScriptError:  # written by an earlier version, in another dialect
             continue
         found = [r.measurement for r in records.of(summary.workload, task.target)[-MAX_CANDIDATES:]]
-        yield from by_sketch(found, generate(func, Target(task.target)))
+        yield from by_sketch(found, generate(func, task.resolved))
 
 
 def by_sketch(measured: Sequence[Measurement], sketches: Sequence[Sketch]) -> Iterator[Example]:

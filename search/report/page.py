@@ -10,7 +10,6 @@ from statistics import median
 from codegen.backend import backend
 from codegen.processor import host_name
 from codegen.runtime.timing import duration
-from codegen.target import Target
 from schedule import replay_json
 from tir.display import count_text
 from tir.files import write_atomically
@@ -36,7 +35,7 @@ def write(path: str | Path, result: Result) -> None:
 
 def cached(result: Result) -> bool:
     """True if all arrays fit into the last cache, so that memory does not limit repeated calls."""
-    target = Target(result.task.target)
+    target = result.task.resolved
     return backend(target).device is None and buffer_nbytes(*result.task.func.buffers) <= target.l3
 
 

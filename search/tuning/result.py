@@ -147,7 +147,7 @@ class Result:
         """The best kernel, built in this process at the first access."""
         import codegen
 
-        return codegen.build(self.schedule.func, codegen.Target(self.task.target))
+        return codegen.build(self.schedule.func, self.task.resolved)
 
     @cached_property
     def history(self) -> History:

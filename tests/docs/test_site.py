@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 import runpy
 from collections import Counter
+from importlib import import_module
+from inspect import isclass, isroutine
 from types import ModuleType
 
 import pytest
 
 import tir
-from docs import site
+from docs import lessons, site
 
 ANCHOR = re.compile(r"\]\(([^)\s#]*)#([^)\s]+)\)")
 
@@ -48,11 +51,12 @@ def test_a_page_that_holds_another_one_is_found(tmp_path):
 
 
 def test_the_site_has_its_style(tmp_path):
-    """By which long lines of code fold, in place of being cut off."""
+    """By which long lines of code fold, in place of being cut off, and names of modules do not look like links."""
     site.write(tmp_path)
     options = runpy.run_path(str(tmp_path / "conf.py"))
     (style,) = [tmp_path / folder / name for folder in options["html_static_path"] for name in options["html_css_files"]]
     assert re.search(r"\.highlight pre \{[^}]*white-space: pre-wrap", style.read_text())
+    assert re.search(r"\.highlight \.nn,[^{]*\{ text-decoration: none", style.read_text())
 
 
 def test_links_of_pages_lead_to_files():
@@ -98,6 +102,24 @@ def test_the_reference_has_what_tir_offers(texts):
     kernel = site.entry("tir", "Kernel")
     assert "**`Kernel.time(" in kernel and "**`Kernel.asm(" in kernel and "_bind" not in kernel
     assert "**`Schedule.undo(" in texts["reference/schedules.md"] and "Schedule.split" not in texts["reference/schedules.md"]
+
+
+def test_the_reference_has_what_lessons_import():
+    """Each function and class of the packages."""
+    listed = {
+        getattr(import_module(m), n) for _, names in site.REFERENCE.values() for m, group in names.items() for n in group.split()
+    }
+    packages = {"tir", "schedule", "codegen", "search", "costmodel", "graph", "cli", "explorer"}
+    trees = [ast.parse(path.read_text()) for path in sorted(lessons.COURSE.glob("[0-9]*.py"))]
+    froms = [
+        x
+        for tree in trees
+        for x in ast.walk(tree)
+        if isinstance(x, ast.ImportFrom) and (x.module or "").split(".")[0] in packages
+    ]
+    used = {(x.module, a.name): getattr(import_module(str(x.module)), a.name) for x in froms for a in x.names}
+    assert len(used) > 20 and "run" in {name for _, name in used}
+    assert [name for name, found in used.items() if (isroutine(found) or isclass(found)) and found not in listed] == []
 
 
 def test_the_ladder_lists_the_pages_that_there_are(tmp_path, monkeypatch):

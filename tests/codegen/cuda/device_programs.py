@@ -12,7 +12,7 @@ from benchmarks.gpu_static import SCALE, SUMS
 from tests import programs
 from tests.arrays import narrowed, widened
 from tir import dtypes, te
-from tir.ir import PrimFunc
+from tir.ir import PrimFunc, const_shape
 
 ORDERS = [
     ((72, 100), (1, 0)), ((109, 7), (1, 0)), ((7, 1030), (1, 0)), ((2, 13, 9, 5), (0, 3, 1, 2)), ((2, 5, 13, 9), (0, 2, 3, 1)),
@@ -83,14 +83,56 @@ def transposed(planes: int | str, rows: int | str, columns: int | str) -> PrimFu
     return te.create_prim_func([*given, X, te.compute((m, p, n), lambda i, j, k: X[j, k, i], name="Y")])
 
 
+def open_convolution(images: int | str, width: int | str, dtype: str = "float32") -> PrimFunc:
+    """Windows of 3 x 3 over images of 7 rows."""
+    (n, w), given = sizes_of(images, width)
+    X, F = te.placeholder((n, 5, 9, w + 2), dtype, name="X"), te.placeholder((6, 5, 3, 3), dtype, name="F")
+    c, r, q = (te.reduce_axis((0, extent), name) for extent, name in ((5, "c"), (3, "r"), (3, "q")))
+
+    def element(n, o, y, x):
+        return te.sum(X[n, c, y + r, x + q].astype("float32") * F[o, c, r, q].astype("float32"), axis=[c, r, q])
+
+    return te.create_prim_func([*given, X, F, te.compute((n, 6, 7, w), element, name="Y")])
+
+
+def norm(rows: int | str, columns: int | str) -> PrimFunc:
+    """Rows less their mean, over the root of their mean square."""
+    (n, m), given = sizes_of(rows, columns)
+    X, k, r = te.placeholder((n, m), name="X"), te.reduce_axis((0, m), "k"), te.reduce_axis((0, m), "r")
+    total = te.compute((n,), lambda i: te.sum(X[i, k], axis=k), name="total")
+    apart = te.compute((n, m), lambda i, j: X[i, j] - total[i] / m, name="apart")
+    square = te.compute((n,), lambda i: te.sum(apart[i, r] * apart[i, r], axis=r), name="square")
+    Y = te.compute((n, m), lambda i, j: apart[i, j] / te.sqrt(square[i] / m + 0.5), name="Y")
+    return te.create_prim_func([*given, X, Y])
+
+
+def open_argmax(rows: int | str, columns: int | str) -> PrimFunc:
+    (n, m), given = sizes_of(rows, columns)
+    X, k = te.placeholder((n, m), name="X"), te.reduce_axis((0, m), "k")
+    return te.create_prim_func([*given, X, *te.compute((n,), lambda i: te.argmax((k, X[i, k]), axis=k), name="place")])
+
+
 OPEN = {
     "rows": open_product("n", 40, 24), "rows of halves": open_product("n", 40, 24, "float16"), "rows, across": open_product("n", 40, 24, transposed=True),
     "columns": open_product(40, "m", 24), "columns of halves": open_product(40, "m", 24, "bfloat16"), "steps": open_product(24, 40, "k"),
     "all": open_product("n", "m", "k"), "all halves": open_product("n", "m", "k", "float16"), "softmax": softmax("n", "m"),
     "rows of softmax": softmax("n", 40), "columns of softmax": softmax(7, "m"), "sum": sum_of_all("n", "m"), "columns summed": sum_of_all(7, "m"),
+    "images": open_convolution("n", 11), "widths": open_convolution(2, "w"), "images of halves": open_convolution("n", "w", "float16"),
+    "norm": norm("n", "m"), "rows of norm": norm("n", 40), "columns of norm": norm(7, "m"),
+    "argmax": open_argmax("n", "m"), "rows of argmax": open_argmax("n", 40), "columns of argmax": open_argmax(7, "m"),
     "transposed": transposed("p", "n", "m"), "transposed rows": transposed(3, "n", 5), "transposed columns": transposed(3, 5, "m"),
 }  # fmt: skip
 VALUES = (1, 13, 50)
+
+
+def tolerance(name: str, func: PrimFunc, expected: np.ndarray) -> Any:
+    """The largest error of elements that follow from integers: of a softmax 8 units in the last place, of a norm those of its sums,
+    at its largest element; else none."""
+    eps = np.finfo("float32").eps
+    if "norm" in name:
+        return (const_shape(func.buffers[0])[1] + 8) * eps * abs(expected).max()
+    return 8 * eps * abs(expected) if "softmax" in name else 0.0
+
 
 ATTENTION = [
     ("float16", 33, 70, 17, (2, 1), False), ("bfloat16", 70, 83, 16, (4, 2), True), ("float16", 16, 16, 24, (1, 1), True),

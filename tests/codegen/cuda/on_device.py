@@ -48,6 +48,7 @@ from tests.codegen.cuda.device_programs import (
     einsum,
     is_attention,
     permute,
+    tolerance,
 )
 from tests.codegen.cuda.isolated import Attempt, apart, attempt
 from tests.codegen.cuda.random_schedules import cases
@@ -81,17 +82,17 @@ class Case:
 
 
 def exact(name: str, func: PrimFunc, scheduled: PrimFunc, seed: int, sizes: Mapping[str, int] | None = None) -> Case:
-    """A case whose arguments are integers, which nothing rounds but a softmax, held against the interpreter. A function of open
+    """A case whose arguments are integers, which nothing rounds but a softmax or a norm, held against the interpreter. A function of open
     sizes is called at `sizes`."""
     known = specialize(func, sizes) if sizes else func
     given = integers(known, seed)
     expected = copies(given)
     run(known, *expected)
-    tolerance = 8 * np.finfo("float32").eps if "softmax" in name else 0.0
 
     def problem(got: Sequence[Any]) -> str:
         arrays = [np.asarray(a) for a in got[len(sizes or ()) :]]
-        same = all(np.allclose(a, b, rtol=tolerance, atol=0, equal_nan=True) for a, b in zip(arrays, expected, strict=True))
+        both = zip(arrays, expected, strict=True)
+        same = all(np.allclose(a, b, rtol=0, atol=tolerance(name, known, b), equal_nan=True) for a, b in both)
         return "" if same else "other numbers"
 
     return Case(name, scheduled, [*(sizes or {}).values(), *given], problem)

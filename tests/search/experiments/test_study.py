@@ -1,4 +1,4 @@
-"""Studies: runs over searches, models and seeds, kept in a file, shown as curves with bands."""
+"""Studies: runs over policies, models and seeds, kept in a file, shown as curves with bands."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def searched(monkeypatch) -> list[tuple[Any, ...]]:
 
 
 def test_curves(searched) -> None:
-    found = tir.study(matmul(7, 13, 5), ONE, searches=("evolution", "random"), models=("none",), seeds=2, trials=3)
+    found = tir.study(matmul(7, 13, 5), ONE, policies=("evolution", "random"), models=("none",), seeds=2, trials=3)
     assert searched == [
         ("evolution", "none", 0, 3),
         ("random", "none", 0, 3),
@@ -116,14 +116,14 @@ def test_runs_with_other_options_are_of_another_study(searched, tmp_path, monkey
 
 def test_a_run_of_your_own_parts(searched) -> None:
     mine = object()
-    found = tir.study(matmul(7, 13, 5), ONE, searches={"mine": lambda task: mine}, seeds=1, trials=3)
+    found = tir.study(matmul(7, 13, 5), ONE, policies={"mine": lambda task: mine}, seeds=1, trials=3)
     assert callable(searched[0][0]) and searched[0][1] is None and list(found.curves) == ["mine"]
 
 
 def test_a_policy_of_your_own_runs_once_beside_models(searched) -> None:
     """For it brings its own model."""
-    searches = {"evolution": "evolution", "mine": lambda task: object()}
-    found = tir.study(matmul(7, 13, 5), ONE, searches=searches, models=("none", "gbdt"), seeds=1, trials=3)
+    policies = {"evolution": "evolution", "mine": lambda task: object()}
+    found = tir.study(matmul(7, 13, 5), ONE, policies=policies, models=("none", "gbdt"), seeds=1, trials=3)
     assert [r.label for r in found.runs] == ["evolution, none", "evolution, gbdt", "mine"]
     assert [(isinstance(policy, str), model) for policy, model, *_ in searched] == [(True, "none"), (True, "gbdt"), (False, None)]
 
@@ -131,7 +131,7 @@ def test_a_policy_of_your_own_runs_once_beside_models(searched) -> None:
 def test_options_that_exclude_each_other_are_refused_before_any_run(searched) -> None:
     with pytest.raises(ValueError, match="a policy of your own brings its own"):
         tir.study(
-            matmul(7, 13, 5), ONE, searches={"evolution": "evolution", "mine": lambda task: object()}, space="ansor", trials=3
+            matmul(7, 13, 5), ONE, policies={"evolution": "evolution", "mine": lambda task: object()}, space="ansor", trials=3
         )
     assert searched == []
 
@@ -143,7 +143,7 @@ def test_the_frame(searched) -> None:
             found.frame()
         return
     frame = found.frame()
-    assert list(frame.columns) == ["search", "model", "seed", "trial", "best"] and len(frame) == 6
+    assert list(frame.columns) == ["policy", "model", "seed", "trial", "best"] and len(frame) == 6
     assert frame[frame.seed == 1].best.tolist() == [5.0, 5.0, 3.0]
 
 
@@ -151,7 +151,7 @@ def test_a_narrow_logarithmic_scale_has_ticks_and_a_legend_its_colours(searched)
     scale = Scale((2.1e-6, 2.9e-6), 0.0, 100.0, log=True)
     assert len(scale.ticks()) >= 3 and all(2.1e-6 <= t <= 2.9e-6 for t in scale.ticks())
     assert Scale((1e-6, 1e-2), 0.0, 100.0, log=True).ticks() == pytest.approx([1e-6, 1e-5, 1e-4, 1e-3, 1e-2])
-    html = tir.study(matmul(7, 13, 5), ONE, searches=("evolution", "random"), seeds=1, trials=3)._repr_mimebundle_()["text/html"]
+    html = tir.study(matmul(7, 13, 5), ONE, policies=("evolution", "random"), seeds=1, trials=3)._repr_mimebundle_()["text/html"]
     assert 'class="blue">evolution</text>' in html and 'class="orange">random</text>' in html
 
 
@@ -171,9 +171,9 @@ def test_nothing_found_has_no_curve() -> None:
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"searches": ("bogus",)}, f"no policy is named 'bogus'; there are: {', '.join(POLICIES)}"),
+    ({"policies": ("bogus",)}, f"no policy is named 'bogus'; there are: {', '.join(POLICIES)}"),
     ({"records": "tune.db"}, "a study takes no records: each of its runs would learn from those before it; file= keeps the runs"),
-    ({"seeds": 0}, "a study needs a search, a model, seeds of at least 0, and at least one trial a run"),
+    ({"seeds": 0}, "a study needs a policy, a model, seeds of at least 0, and at least one trial a run"),
 ])  # fmt: skip
 def test_refusals(options, message) -> None:
     with pytest.raises(ValueError) as caught:
