@@ -275,7 +275,7 @@ def link(sources: Sequence[Path], result: Path, parallel: bool, compiler: str | 
         )
     words = [found, "-shared", "-o", str(result), *map(str, sources), *(["-fopenmp"] if parallel else []), *further, "-lm"]
     if sys.platform.startswith("linux"):
-        words.insert(2, f"-Wl,-soname,{result.name}")
+        words[2:2] = ["-Xlinker", "-soname", "-Xlinker", result.name]  # -Wl would divide a name at its commas
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode:
         hint = "\nIts parallel loops need OpenMP (-fopenmp); built with num_cores=1 it would not." if parallel else ""

@@ -152,7 +152,7 @@ def _linked(codes: list[bytes], made: Path, folder: Path, symbols: Sequence[str]
         source.write_bytes(code)
     seen = "".join(f' "{name}";' for name in symbols)
     (folder / "symbols").write_text(f"{{ global:{seen} local: *; }};\n")
-    words = [f"-Wl,--version-script={folder / 'symbols'}", *([f"-Wl,--wrap={PARALLEL}"] if parallel else [])]
+    words = ["-Xlinker", f"--version-script={folder / 'symbols'}", *([f"-Wl,--wrap={PARALLEL}"] if parallel else [])]
     link(sources, made, parallel, compiler, words)
 
 

@@ -331,6 +331,8 @@ class Arithmetic(Division):
             for n in walk(side)
         )
         if lazy and effects:
+            if all(map(self._holds, conjuncts(c))):  # as that of padding in all unrolled rows but the first
+                return self._typed_value(t)
             fails = self.may_fail(t, f)
             if isinstance(t, Select) and t.lazy and isinstance(f, Const) and t.false_value == f and not fails:
                 return self.choice(conjunction(c, t.condition), t.true_value, f, lazy)

@@ -17,9 +17,10 @@ def promote_temporaries(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   t = alloc(7, 16);  for i in unroll(7): for l in vectorized(16): t[i, l] = f;  for i in range(7): ... g(t[i, l])
               => t of scope "register", and both loops over i unrolled
 
-    where a temporary is accessed in whole vectors only, at indices that are constant once loops are unrolled, and fits in the
-    registers: the results of a register tile on their way to an epilogue. In memory they would be stored and loaded again, and a
-    load of masked lanes waits until the store has reached the cache.
+    where a temporary is accessed in whole vectors only, at indices that are constant once loops are unrolled, and takes at most
+    twice the registers: the results of a register tile on their way to an epilogue. In memory they would be stored and loaded
+    again, and a load of masked lanes waits until the store has reached the cache. Of windows that slide, few are needed at a
+    time; what else does not fit is kept in memory as whole vectors.
     """
 
     def visit(s: Stmt) -> Stmt:
@@ -43,7 +44,7 @@ def _promoted(s: Allocate, target) -> Allocate:
     *rows, last = (max(highs) + 1 for highs in zip(*(p.highest for p in known), strict=True))
     columns = ceil(last / lanes)
     computed = any(isinstance(n, Call) for x in stores(s.body) if x.buffer.name == buffer.name for n in walk(x.value))
-    if prod(rows) * columns > target.registers // (1 + computed):  # functions need registers, too
+    if prod(rows) * columns > 2 * target.registers // (1 + computed):  # functions need registers, too
         return s
     body = _unrolled(s.body, set().union(*(p.counted for p in known)))
     if body is None:

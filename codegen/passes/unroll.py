@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from schedule.annotation_values import value_of
-from tir.ir import Const, Expr, For, Kind, Load, PrimFunc, Stmt, Store, Var
+from tir.ir import COMPARISONS, Binary, Const, Expr, For, Kind, Load, PrimFunc, Stmt, Store, Var
 from tir.traverse import children, loops, map_statements, walk
 
 MAX_OPERATIONS = 8192  # operations of an unrolled loop; LLVM takes a second or two for these, and its time grows faster
@@ -67,6 +67,8 @@ def _operations(e: Expr) -> int:
             return 0
         case Load(_, indices):
             return 1 + sum(map(_loaded, indices))
+        case Binary(op, a, b) if op in COMPARISONS and not _loaded(a) and not _loaded(b):  # of indices, as whether one is padding
+            return 1
         case _:
             return 1 + sum(_operations(c) for c in children(e) if isinstance(c, Expr))
 

@@ -90,8 +90,8 @@ def tiles(c: Windows, processor: CPU) -> DepthwiseTile:
     live = ceil(_kernel_rows(c) / stride(c.image, row.var)) if slides else 1
     # Two vectors where masks cost instructions: masks of a row that ends within the second are constants, others are shared.
     line = 2 * lanes * c.bits // 8 >= CACHE_LINE_BYTES
-    two = lanes < width < 2 * lanes or (slides and line and width > lanes)
-    vectors = 2 if two and not processor.masks and 2 * live <= room else 1
+    two = lanes < width < 2 * lanes or (slides and line and width > lanes and stride(c.image, c.vector.var) == 1)
+    vectors = 2 if two and not processor.masks and 2 * live <= processor.registers - 4 else 1  # elements and weights, of both
     most = min(count, MAX_SLIDING_ROWS if slides else room // vectors)
     # The last tile is code of its own where it is not whole; it counts twice.
     cost = {r: (ceil(count / r) + (count % r > 0)) * _tile_cycles(c, r, vectors, processor) for r in range(1, most + 1)}

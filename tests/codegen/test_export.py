@@ -57,6 +57,15 @@ def run_program(folder, compiler, links, source="main.c") -> np.ndarray:
 
 
 @needs_cc
+def test_a_name_with_commas(tmp_path):
+    path = tmp_path / "product,7,13.so"
+    codegen.build(matmul(7, 13, 5), ONE).export(path)
+    a, b, c = operands(7, 13, 5)
+    ctypes.CDLL(str(path)).product_7_13(*(ctypes.c_void_p(x.ctypes.data) for x in (a, b, c)))
+    assert np.array_equal(c, a @ b)
+
+
+@needs_cc
 @pytest.mark.parametrize("suffix", [".o", ".so"])
 @pytest.mark.parametrize("target", [ONE, TWO])
 def test_c_program(tmp_path, suffix, target):

@@ -91,8 +91,8 @@ def exponential(e: Expr) -> Expr:
 
 @pytest.mark.parametrize(("func", "stays"), [
     (tile(3, 32, 5, lanes=16), False),
-    (tile(32, 32, 5, lanes=16), False),  # there are 32 registers
-    (tile(33, 32, 5, lanes=16), True),
+    (tile(64, 32, 5, lanes=16), False),  # there are 32 registers
+    (tile(65, 32, 5, lanes=16), True),
     (tile(16, 32, 5, exponential, lanes=16), False),
     (tile(17, 32, 5, exponential, lanes=16), False),
     (tile(16, 16, 5, transposed=True), True),  # columns of it are read

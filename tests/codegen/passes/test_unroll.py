@@ -1,16 +1,18 @@
 """Which loops the backend writes out."""
 
 import re
+from functools import reduce
 
 import pytest
 
 import codegen
 import tir
+from codegen.passes.unroll import size
 from schedule import Schedule
 from tests.codegen.harness import after, same
 from tests.programs import matmul
 from tir import te
-from tir.ir import Buffer, Const, For, Kind, Load, PrimFunc, Store, Var
+from tir.ir import Binary, Buffer, Const, For, Kind, Load, PrimFunc, Select, Store, Var, conjunction
 from tir.traverse import loops
 
 
@@ -103,6 +105,15 @@ def test_long_statements_count_for_more(how):
         s.annotate(outer, "pragma_auto_unroll_max_step", 1000)
     kinds = {x.name: x.kind for x in loops(codegen.lower(s.func, codegen.Target("llvm -num-cores 1"), after="unroll").body)}
     assert kinds == {outer: Kind.SERIAL, inner: Kind.UNROLLED}
+
+
+def test_a_comparison_of_indices_is_one_operation():
+    """400 copies of a load between two edges are 2000 operations, however long the indices that these are compared with."""
+    i, a, b = Var("i"), Buffer("A", (Const(400),)), Buffer("B", (Const(400),))
+    far = reduce(lambda e, n: Binary("+", e, Const(n)), range(40), i)
+    inside = conjunction(Binary(">=", far, Const(0)), Binary("<", far, Const(400)))
+    store = Store(b, (i,), Select(inside, Load(a, (i,)), Const(0.0, "float32")))
+    assert size(For(i, Const(400), store, Kind.UNROLLED)) == (400, 400 * 6)
 
 
 @pytest.mark.parametrize("value", [1.5, "many", -1, True])

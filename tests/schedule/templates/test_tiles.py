@@ -393,6 +393,26 @@ def test_depthwise_convolutions_load_each_vector_once(size, kernel, stride, rows
     assert "gather" not in text and re.findall(r"(\S+) = alloca \[", text) == ["%zeros"]  # what is read above and below the image
 
 
+@pytest.mark.parametrize(("size", "kernel", "stride", "edges"), [(56, 3, 2, 1), (27, 3, 1, 4), (28, 5, 1, 4)])
+def test_padding_is_asked_for_by_its_rows_alone(size, kernel, stride, edges):
+    """The rows of a depthwise tile that may lie above or below the image ask whether they do; the others, which cannot, do not."""
+    X, W = te.placeholder((8, size, size), name="X"), te.placeholder((8, kernel, kernel), name="W")
+    around, count = kernel // 2, (size - 1) // stride + 1
+
+    def padded(c, i, j):
+        inside = [(around <= x) & (x < size + around) for x in (i, j)]
+        return te.if_then_else(inside[0] & inside[1], X[c, i - around, j - around], 0.0)
+
+    P = te.compute((8, size + 2 * around, size + 2 * around), padded, name="P")
+    r, q = te.reduce_axis((0, kernel), "r"), te.reduce_axis((0, kernel), "q")
+    taps = lambda c, i, j: te.sum(P[c, i * stride + r, j * stride + q] * W[c, r, q], axis=[r, q])  # noqa: E731
+    func = te.create_prim_func([X, W, te.compute((8, count, count), taps, name="Y")])
+    target = "llvm -num-cores 1 -mcpu x86-64-v3"
+    text = tir.build(templates.schedule(func, tir.Target(target)).func, target).llvm_ir()
+    asked = set(re.findall(r"select i1 (%\S+), ptr", text))
+    assert len(asked) == edges
+
+
 @pytest.mark.parametrize("extents", [(14, 14), (3, 5, 7), (28, 28), (5, 5), (7, 7)])
 def test_rows_in_memory_are_summed_as_one(extents):
     """The last axes of what is read are one row, whose lanes run on from one of its own rows to the next."""
