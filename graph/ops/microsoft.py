@@ -98,10 +98,9 @@ def skip_rms_normalization(apply, x, skip, scale, bias=None, *, epsilon=1e-12):
     return _root_mean_square(apply, total, scale, -1, epsilon), None, None, total
 
 
-@composite("SimplifiedLayerNormalization")
-def rms_normalization(apply, x, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """Of ONNX's own domain in files, though onnxruntime's."""
-    return _root_mean_square(apply, x, scale, axis, epsilon)
+composite("SimplifiedLayerNormalization")(  # of ONNX's own domain in files, though onnxruntime's
+    lambda apply, x, scale, *, axis=-1, epsilon=1e-5, stash_type=1: _root_mean_square(apply, x, scale, axis, epsilon)
+)
 
 
 def embed_layer_normalization(

@@ -26,19 +26,20 @@ def dft(apply, x, *, dft_length=None, axis=-2, inverse=0, onesided=0):
     length = length if dft_length is None else int(np.ravel(dft_length)[0])
     half = length // 2 + 1
     made = half if onesided and not inverse else length
-    if 2 * given * parts * made > MAX_MATRIX_NUMBERS:
-        raise ValueError(f"a transform of {given} elements to {made} is longer than supported")
+    if min(given, length) < 1 or 2 * given * parts * made > MAX_MATRIX_NUMBERS:
+        raise ValueError(f"a transform of {given} elements to {made} is not supported")
     rows = np.arange(given)[:, None]
-    turns = np.exp((2j if inverse else -2j) * np.pi / max(length, 1) * (rows * np.arange(made) % max(length, 1)))
+    turns = np.exp((2j if inverse else -2j) * np.pi / length * (rows * np.arange(made) % length))
     turns *= np.where(rows < (half if real else length), 1 / length if inverse else 1, 0)
     if real:  # the other half of the spectrum is conjugate
-        turns *= np.where((rows % max(length, 1) == 0) | (2 * rows == length), 1, 2)
+        turns *= np.where((rows % length == 0) | (2 * rows == length), 1, 2)
     turns = np.stack([turns, 1j * turns][:parts], axis=1)
     matrix = np.stack([turns.real, turns.imag][: 1 if real else 2], axis=-1).reshape(given * parts, -1)
     order = [*(d for d in range(len(x.shape) - 1) if d != along), along, len(x.shape) - 1]
     rest = [x.shape[d] for d in order[:-2]]
-    flat = apply("Reshape", apply("Transpose", x, perm=tuple(order)), shape=(prod(rest), given * parts))
-    found = apply("Reshape", apply("MatMul", flat, apply.constant(matrix, x.dtype)), shape=(*rest, made, 1 if real else 2))
+    flat = apply("Reshape", apply("Transpose", x, perm=tuple(order)), shape=(prod(rest), given * parts), allowzero=1)
+    product = apply("MatMul", flat, apply.constant(matrix, x.dtype))
+    found = apply("Reshape", product, shape=(*rest, made, 1 if real else 2), allowzero=1)
     return apply("Transpose", found, perm=tuple(np.argsort(order).tolist()))
 
 

@@ -63,8 +63,15 @@ def test_transforms_of_frames(step, length, windowed, onesided):
     close(y, pairs((np.fft.rfft if onesided else np.fft.fft)(frames)))
 
 
-def test_a_transform_that_is_too_long_is_refused(monkeypatch):
+def test_signals_of_no_batch():
+    x = np.zeros((0, 5, 1), "float32")
+    assert found("DFT", {"x": x}, {}, 17, onesided=1).shape == (0, 3, 2)
+
+
+def test_transforms_that_are_too_long_or_of_nothing_are_refused(monkeypatch):
     monkeypatch.setattr(spectra, "MAX_MATRIX_NUMBERS", 4 * 8 * 8 - 1)
     x = np.zeros((8, 2), "float32")
-    with pytest.raises(GraphError, match="a transform of 8 elements to 8 is longer than supported"):
+    with pytest.raises(GraphError, match="a transform of 8 elements to 8 is not supported"):
         found("DFT", {"x": x}, {}, 17, axis=0)
+    with pytest.raises(GraphError, match="a transform of 1 elements to 0 is not supported"):  # the default length of an inverse
+        found("DFT", {"x": x[:1]}, {}, 20, inverse=1, onesided=1)
