@@ -66,17 +66,12 @@ def channels(s: OpenSchedule, block: str) -> str | None:
     widest = max(axes, key=extent, default=None)
     if widest is None or nbytes > MAX_NARROW_BYTES or extent(widest) * nbytes % MAX_ACCESS_BYTES:
         return None
-    others = [x for x in (c.left, c.right) if not is_last(x, x.indices.index(widest.var))]
+    others = [x for x in (c.left, c.right) if innermost(x) != widest.var]
     plain = all(extent(it) == 1 for it in c.reduction if it is not widest)
     rows = [d.value for x in others for d in x.buffer.shape[-1:] if isinstance(d, Const)]
     if not others or (plain and all(at_axes(x) for x in others) and not any(n * nbytes % LEAST_COPY_BYTES for n in rows)):
         return None
     return widest.var.name
-
-
-def is_last(x: Load, dimension: int) -> bool:
-    """True where neighbours in memory follow a dimension of a buffer."""
-    return all(isinstance(d, Const) and d.is_one for d in x.buffer.shape[dimension + 1 :])
 
 
 def with_channels_last(s: OpenSchedule, block: str) -> Contraction:
@@ -102,7 +97,7 @@ def put_last(s: OpenSchedule, block: str, factor: Load, axis: str) -> None:
         if not is_elementwise(maker) or not isinstance(own, Var) or len(read) != 1 or own not in read[0].indices:
             break
         reader, x, index = maker.name, read[0], own
-    if is_last(x, x.indices.index(index)):
+    if innermost(x) == index:
         return
     copy = s.cache_read(reader, x.buffer.name, "global")
     store_last(s, copy, x.indices, index.name)

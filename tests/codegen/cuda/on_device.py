@@ -43,7 +43,6 @@ from tests.codegen.cuda.device_programs import (
     CONVOLUTIONS,
     OPEN,
     ORDERS,
-    convolution,
     draw,
     einsum,
     is_attention,
@@ -162,6 +161,8 @@ def attention_case(case: tuple, arch: str) -> Case:
 
 def convolutions(target: Target) -> Iterator[Case]:
     """Convolutions of narrow types with channels first: windows of any size, stride and padding, channels that fill no copy."""
+    from benchmarks.gpu_static import convolution
+
     made = pairs(CONVOLUTIONS, ("float16", "bfloat16", "int8"))
     yield from of_library(target, ((f"convolution {case} {dtype}", convolution(*case, dtype)) for case, dtype in made))
 

@@ -7,9 +7,9 @@ import re
 import pytest
 
 import tir
+from benchmarks.gpu_static import convolution
 from codegen.cuda import emit, lower_cuda
 from schedule.templates import gpu
-from tests.codegen.cuda.device_programs import convolution
 from tests.codegen.cuda.kernels import check_all, no_compiler
 from tests.schedule.templates.patterns import outer
 from tests.schedule.templates.test_default_schedules import product

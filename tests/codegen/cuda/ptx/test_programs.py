@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tir
-from benchmarks.gpu_static import argmax
+from benchmarks.gpu_static import argmax, convolution
 from codegen.cuda import Program, emit, lower_cuda
 from codegen.cuda.compile import compile_ptx
 from schedule import replay
@@ -19,7 +19,7 @@ from search.population.sample import sample
 from search.space import generate
 from tests.arrays import copies
 from tests.codegen.cuda import test_tensor_cores, test_transposes
-from tests.codegen.cuda.device_programs import ATTENTION, OPEN, ORDERS, convolution, permute
+from tests.codegen.cuda.device_programs import ATTENTION, OPEN, ORDERS, permute
 from tests.codegen.cuda.kernels import no_nvrtc, sums
 from tests.codegen.cuda.on_device import Case, attention_case, exact, open_case
 from tests.codegen.cuda.ptx.memory import PTXError
