@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
+
+import numpy as np
 
 from tir import dtypes, te
 from tir.ir import Expr
 
-from .registry import NEWEST, narrow, need, operator, shape_of, wide
+from .registry import NEWEST, composite, narrow, need, operator, shape_of, wide
 from .rows import normal_axes, replaced
 
 
@@ -155,3 +158,30 @@ def _cubic(ratio: Expr, tap: int) -> Expr:
     if tap in (1, 2):
         return ((a + 2) * d - (a + 3)) * d * d + 1.0
     return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+
+@composite("DeformConv", 19)
+def deform_conv(
+    apply, x, weights, offset, bias=None, mask=None, *, kernel_shape=None, strides=(1, 1), dilations=(1, 1), pads=(0, 0, 0, 0),
+    group=1, offset_group=1,
+):  # fmt: skip
+    """A convolution of images (N, C, H, W) that reads each tap of each window at a place moved by `offset` (N, offset groups and
+    taps and 2, OH, OW), down and right, interpolated, and times a mask."""
+    need("the input", x, ranks=(4,))
+    (n, channels, *extents), (out, _, *kernel), places = x.shape, weights.shape, offset.shape[2:]
+    images, taps, pixels = n * offset_group, prod(kernel), prod(places)
+    parts = zip(kernel, dilations, places, strides, pads[:2], strict=True)
+    down, right = (np.add.outer(np.arange(k) * d, np.arange(o) * s - p) for k, d, o, s, p in parts)  # (taps, places)
+    still = np.stack(np.broadcast_arrays(right[None, :, None], down[:, None, :, None]), axis=-1).reshape(taps, *places, 2)
+    moved = apply("Transpose", apply("Reshape", offset, shape=(images, taps, 2, *places)), perm=(0, 1, 3, 4, 2))
+    moved = apply("Add", apply("Gather", moved, apply.constant([1, 0], "int64"), axis=4), apply.constant(still, x.dtype))
+    step, first = (apply.constant(f / np.array(extents[::-1]) + s, x.dtype) for f, s in ((2, 0), (1, -1)))  # from -1 to 1
+    grid = apply("Reshape", apply("Add", apply("Mul", moved, step), first), shape=(images, taps * places[0], places[1], 2))
+    read = apply("GridSample", apply("Reshape", x, shape=(images, channels // offset_group, *extents)), grid)
+    if mask is not None:
+        read = apply("Reshape", read, shape=(images, channels // offset_group, taps, pixels))
+        read = apply("Mul", read, apply("Reshape", mask, shape=(images, 1, taps, pixels)))
+    columns = apply("Reshape", read, shape=(n, group, channels // group * taps, pixels))
+    found = apply("MatMul", apply("Reshape", weights, shape=(group, out // group, -1)), columns)
+    found = apply("Reshape", found, shape=(n, out, *places))
+    return found if bias is None else apply("Add", found, apply("Reshape", bias, shape=(out, 1, 1)))
