@@ -9,8 +9,12 @@ from pathlib import Path
 from runpy import run_path
 from shutil import copy, copytree, ignore_patterns
 
+import numpy as np
 import pytest
 
+from tests.codegen.c_programs import needs_cc
+from tests.codegen.harness import ONE
+from tests.graph import test_saved
 from tests.sweeps import quick
 
 ROOT = Path(__file__).parents[1]
@@ -99,6 +103,35 @@ def test_it_works_beside_another_package_of_the_name(wheels, order, tmp_path):
     shown = run(python, "-E", "-m", "tir.tune", "gmm", "--shape", "8,16,24", "--trials", "1", "--threads", "1", cwd=tmp_path)
     assert "gmm" in shown
     assert "first-swap" in run(python, "-E", "-m", "tir.puzzles", cwd=tmp_path)
+
+
+ALONE = """
+from importlib.util import find_spec
+
+present = [name for name in ("llvmlite", "numba", "sklearn", "scipy", "joblib", "rich", "onnx", "torch") if find_spec(name)]
+assert not present, present
+"""
+
+
+@needs_cc
+@test_saved.LINUX
+def test_the_wheel_and_numpy_alone_load_a_model(wheels, tmp_path):
+    """In an environment of its own, by `pip install --no-deps`."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    python = next((tmp_path / "venv").glob("[bS]*/python*"))
+    run(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheels[0], cwd=tmp_path)
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip())
+    for part in Path(sysconfig.get_path("platlib")).glob("numpy*"):  # as if pip had it installed
+        (site / part.name).symlink_to(part)
+    net, inputs = test_saved.compiled(ONE)
+    np.savez(tmp_path / "in.npz", **inputs)
+    run(python, "-E", "-c", ALONE + test_saved.BARE, net.save(tmp_path / "net.model"), cwd=tmp_path)
+    assert np.array_equal(np.load(tmp_path / "out.npz")["arr_0"], net(inputs)[0])
+    rows, weight = test_saved.opened(ONE)
+    x = np.ones((13, len(weight)), "float32")
+    np.savez(tmp_path / "in.npz", x=x)
+    run(python, "-E", "-c", ALONE + test_saved.BARE_OPEN, rows.save(tmp_path / "rows.model"), cwd=tmp_path)
+    assert np.array_equal(np.load(tmp_path / "x.out.npy"), rows(x)[0])
 
 
 @pytest.mark.parametrize(("source", "below"), [
