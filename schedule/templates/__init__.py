@@ -46,7 +46,7 @@ from . import (
     winograd,
 )
 from .block_analysis import at_axes, contraction, last_axis, loop_of, reused, runs_in_order, size, stored
-from .template import RefusedRule, SumOfProducts, Template, Verdict, WholeNest, warn_of
+from .template import Pattern, RefusedRule, SumOfProducts, Template, Verdict, WholeNest, warn_of
 
 __all__ = [
     "ATTENTION", "CHAINS", "REDUCTION", "ROWS", "RefusedRule", "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict",
@@ -56,12 +56,10 @@ __all__ = [
 ]  # fmt: skip
 
 # The default is the one of the fewest cycles; of several, the first.
-SUMS_OF_PRODUCTS = tuple(
-    map(
-        SumOfProducts,
-        (gemv, dots, few_rows, low_precision, gemm, pixel_dots, pixels, conv2d, transposed, narrow, depthwise, pooling),
-    )
-)
+PATTERNS: tuple[Pattern, ...] = (
+    gemv, dots, few_rows, low_precision, gemm, pixel_dots, pixels, conv2d, transposed, narrow, depthwise, pooling,
+)  # fmt: skip
+SUMS_OF_PRODUCTS = tuple(map(SumOfProducts, PATTERNS))
 
 
 def only_reduces(block: Block, l1: int) -> bool:

@@ -257,4 +257,6 @@ def _padding_blocks(s: OpenSchedule, copy: str) -> list[str]:
     return made_for(s, copy) if len(s.get_producers(copy)) == 1 else []
 
 
-__all__ = ["as_product", "build", "cycles", "in_place", "matches", "panel_cycles", "product", "row", "suits", "tiles", "variants"]
+__all__ = [
+    "NAME", "as_product", "build", "cycles", "in_place", "matches", "panel_cycles", "product", "row", "suits", "tiles", "variants"
+]  # fmt: skip

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 from schedule.error import ScheduleError
+from schedule.machine import CPU
 from schedule.open_schedule import Declined, OpenSchedule, Way
+from tir.ir import Block
 from tir.notices import degraded
 
 from .block_analysis import epilogue
@@ -87,17 +89,31 @@ class WholeNest(Template):
         new.pending = [b for b in new.pending if new.is_unscheduled(b)]
 
 
+class Pattern(Protocol):
+    """A module that recognises blocks of one formula, and schedules them. An optional `variants(found, processor, given)` gives
+    the variants of `build` that are each worth a sketch, the seed's first; no stage computes the buffers `given`."""
+
+    NAME: str
+
+    def matches(self, block: Block, /) -> Any:
+        """The match of a block; None without one."""
+
+    def suits(self, found: Any, processor: CPU, /) -> bool:
+        """True where to build the match is legal, and worth a sketch."""
+
+    def cycles(self, found: Any, processor: CPU, constants: frozenset[str], /) -> float:
+        """The estimated cycles of one core. Copies of the buffers `constants` take no time."""
+
+    @property
+    def build(self) -> Callable[..., object]:
+        """Schedules the match on an OpenSchedule, in a variant if it has any."""
+
+
 @dataclass(frozen=True, slots=True)
 class SumOfProducts(Template):
-    """The template of a pattern of sums of products with an elementwise consumer: a way for each variant.
+    """The template of a pattern of sums of products with an elementwise consumer: a way for each variant."""
 
-    `pattern` is a module with a NAME. `matches(block)` gives the match of a block, or None; `suits(found, processor)` says if
-    that is legal, and worth a sketch. `cycles(found, processor, constants)` is an estimate for one core, in which copies of the
-    buffers `constants` take no time. `build` schedules the match. An optional `variants(found, processor, given)` gives the
-    variants that are each worth a sketch, the seed's first; no stage computes the buffers `given`.
-    """
-
-    pattern: Any
+    pattern: Pattern
 
     @property
     def name(self) -> str:  # type: ignore[override]
