@@ -550,9 +550,12 @@ class Memory(Writer):
             slot = self._slot(b, s.indices)
             width = self._width(b)
             if width > 1:
-                value = self.splat(value, width)
+                value, lanes = self.splat(value, width), self.lanes
                 if value.lanes < width:
                     value = self.shuffled(value, None, (n if n < value.lanes else None for n in range(width)))
+                if 1 < lanes < width and self.mask is None:
+                    rest = self.op(f"load {value.full}, ptr {slot}", value.type, width)
+                    value = self.shuffled(value, rest, (n if n < lanes else width + n for n in range(width)))
                 if self.mask != self.masks.get(b.name):
                     old, mask = self.op(f"load {value.full}, ptr {slot}", value.type, width), self.mask
                     if mask is not None and mask.lanes < width:  # the lanes beyond stay

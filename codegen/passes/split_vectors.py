@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import ceil, floor
+
 from tir import dtypes
+from tir.arith.polynomial import coefficient, nonpositive
 from tir.arith.statements import simplify_tree
-from tir.ir import Binary, Cast, Const, Expr, For, If, Kind, Load, PrimFunc, Select, Stmt, Store, Var, seq
+from tir.ir import Binary, Cast, Const, Expr, For, If, Kind, Load, PrimFunc, Select, Stmt, Store, Var, conjuncts, seq
 from tir.traverse import fresh, loads, map_statements, names, stores, substitute, walk, with_fresh_loops
 
 from .memory_hints import PREFETCH, prefetches
@@ -18,7 +21,8 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
 
     where w elements of the widest type in S fill one vector register; lengths up to w stay, so a schedule can choose
     narrower registers. Where the processor has masked loads and stores, other lengths are rounded up to a power of two, and the
-    extra lanes guarded. A vectorised loop inside another runs serially. A `prefetch` distance of n in v is n // w in v_0.
+    extra lanes guarded. Where it has none for the elements, a loop is cut at the lane where a condition changes. A vectorised
+    loop inside another runs serially. A `prefetch` distance of n in v is n // w in v_0.
 
     The remainder comes first where S accumulates. Last, in a shorter register, it would overwrite a broadcast factor, and LLVM
     would spill the accumulators. It fills a whole register where that takes no longer.
@@ -41,6 +45,11 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
                 if not isinstance(extent, Const):
                     return s.with_(kind=Kind.SERIAL, body=body)
                 n, w = int(extent.value), target.lanes(widest_bits(body))
+                if at := 0 if maskable(body, target) else _turn(body, var.name, n):
+                    behind = var.with_(name=fresh(taken, f"{var.name}_behind"))
+                    parts = (var, at, body), (behind, n - at, with_fresh_loops(_at(body, var.name, behind + at), taken))
+                    cut = (simplify_tree(For(v, Const(m), b, Kind.VECTORIZED)) for v, m, b in parts)
+                    return seq(*(visit(x, inside) for x in cut))  # type: ignore[arg-type]
                 if n <= w:
                     return lanes(var, n, body)
                 pieces: list[Stmt] = []
@@ -67,6 +76,17 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
 
 def _at(s: Stmt, name: str, value: Expr) -> Stmt:
     return substitute(s, {name: value})
+
+
+def _turn(s: Stmt, lane: str, lanes: int) -> int:
+    """The lowest lane from which a condition on the lane alone is another than before it, as in a padded copy; 0 without one."""
+    found = [lanes]
+    for condition in (n.condition for n in walk(s) if isinstance(n, If | Select)):
+        for p in filter(None, map(nonpositive, conjuncts(condition))):
+            if (factor := coefficient(p, lane) or 0) and len(p) - (() in p) == 1:
+                least = -p.get((), 0) / factor  # the condition holds up to there, or from there on
+                found.append(floor(least) + 1 if factor > 0 else ceil(least))
+    return min(n for n in found if n > 0) % lanes
 
 
 def widest_bits(s: Stmt) -> int:

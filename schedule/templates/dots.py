@@ -19,7 +19,7 @@ from tir import dtypes
 from tir.ir import Block, Load
 
 from . import elementwise, gemm
-from .block_analysis import Contraction, divisible, last_axis, loop_of, merged, size, store_last
+from .block_analysis import Contraction, divisible, last_axis, loop_of, merged, size
 from .lanes import in_lanes
 from .marks import done, share_out
 
@@ -90,7 +90,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     t = tiles(c, machine)
     small = c.left if _larger_operand(c) is c.right else c.right
     if last_axis(small) != c.reduction[0].var.name:
-        _read_transposed_copy(s, c, small)
+        elementwise.copy_transposed(s, c.block, small, c.reduction[0].var.name)
     outer = [loop_of(it) for it in (*c.batch, *c.columns[:-1], *c.rows[:-1])]
     c0, c1 = s.split(loop_of(c.columns[-1]), [None, *s.sizes(c.block, c.columns[-1].var.name, seed=(t.columns,))])
     r0, r1 = s.split(loop_of(c.rows[-1]), [None, *s.sizes(c.block, c.rows[-1].var.name, seed=(t.rows,))])
@@ -105,10 +105,3 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     shared = merged(s, partial, c.block, around)[:-1]
     share_out(s, c.block, shared, c.work, machine.read_cycles(c.bits), partial)
     done(s, c.block)
-
-
-def _read_transposed_copy(s: OpenSchedule, c: Contraction, small: Load) -> None:
-    """Let the product read an operand through a copy whose memory the sum walks."""
-    copy = s.cache_read(c.block, small.buffer.name, "global", [c.block])
-    store_last(s, copy, small.indices, c.reduction[0].var.name)
-    elementwise.build(s, copy)

@@ -11,11 +11,22 @@ from schedule.open_schedule import OpenSchedule, element_bits, extent, lane_bits
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
 from tir.arith.polynomial import linear, polynomial
-from tir.ir import Binary, Block, Const, Expr, Iter, Var
+from tir.ir import Binary, Block, Const, Expr, Iter, Load, Var
 from tir.traverse import loads, tree_size, variables, walk
 
 from ..rewriting.predicates import Bound, bound_on
-from .block_analysis import address, epilogue, is_elementwise, loop_length, loop_of, regular, size, stored, transpose_in_squares
+from .block_analysis import (
+    address,
+    epilogue,
+    is_elementwise,
+    loop_length,
+    loop_of,
+    regular,
+    size,
+    store_last,
+    stored,
+    transpose_in_squares,
+)
 from .division import tried
 from .marks import done, share, stream, teams
 
@@ -101,6 +112,13 @@ def build(s: OpenSchedule, block: str) -> None:
         if lines:
             stream(s, name)
         done(s, name)
+
+
+def copy_transposed(s: OpenSchedule, block: str, operand: Load, axis: str) -> None:
+    """Let a block read an operand through a copy whose last dimension is that of `axis`."""
+    copy = s.cache_read(block, operand.buffer.name, "global", [block])
+    store_last(s, copy, operand.indices, axis)
+    build(s, copy)
 
 
 def _vector_steps(s: OpenSchedule, block: str, loop: str, lanes: int) -> list[str]:

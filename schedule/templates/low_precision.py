@@ -25,7 +25,7 @@ from schedule.rewriting.index_map import IndexMap
 from tir import dtypes
 from tir.ir import Block, Cast, Const, Expr, Iter, Load, Var
 
-from . import gemm
+from . import elementwise, gemm
 from .block_analysis import Contraction, adds_products, at_axes, epilogue, last_axis, loop_of, pairing, size, stored
 from .division import balanced
 from .marks import done, share
@@ -249,7 +249,9 @@ def build(s: OpenSchedule, c: Contraction, after: str | None = None) -> None:
     tiles of columns; instructions of a part; tiles of a register tile, unrolled; rows, columns and steps of an instruction.
     """
     machine: CPU = s.target.machine
-    how = instruction(c, machine)
+    if (how := instruction(c, machine)) is not None and how.rows == 1 and last_axis(c.left) == c.rows[-1].var.name:
+        elementwise.copy_transposed(s, c.block, c.left, c.reduction[-1].var.name)
+        c = matches(s.block(c.block)) or c
     assert how is not None, "what suits has one"
     block, t = c.block, tiles(c, how, machine)
     units = {it.var.name: n for it, n in _units(c, t, how)}

@@ -561,3 +561,19 @@ def test_a_clipped_number_is_rounded_and_converted_by_one_instruction(limit, onc
     exact = np.clip(np.rint(np.clip(np.nan_to_num(given.astype("float64"), nan=0), -limit, limit)), -(2**31), 2**31 - 1)
     assert found.tolist() == exact.tolist()
     assert ("llvm.lrint" in kernel.llvm_ir()) == once
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 4, 7])
+@pytest.mark.parametrize("value", ["r[0, a] + A[8 + a]", "5"])
+def test_fewer_lanes_than_a_register_has_leave_the_others(lanes, value):
+    same(parse(f"""
+@T.prim_func
+def main(A: T.Buffer((19,), "int32"), B: T.Buffer((8,), "int32")):
+    r = T.decl_buffer((1, 8), "int32", scope="register")
+    for a in T.vectorized(8):
+        r[0, a] = A[a]
+    for a in T.vectorized({lanes}):
+        r[0, a] = {value}
+    for a in T.vectorized(8):
+        B[a] = r[0, a]
+"""))  # fmt: skip

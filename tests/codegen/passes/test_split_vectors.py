@@ -4,7 +4,7 @@ import pytest
 
 import codegen
 from schedule import Schedule
-from tests.codegen.harness import after
+from tests.codegen.harness import after, same
 from tests.programs import matmul, vector
 from tir import te
 
@@ -33,6 +33,25 @@ def test_bytes_are_masked_only_by_registers_of_512_bits():
     s.vectorize("i")
     after(s.func, "split_vectors", lanes=8).becomes("for i in T.vectorized(13):\n    B[i] = A[i] + A[i]")
     after(s.func, "split_vectors", lanes=16).becomes("for i in T.vectorized(16):\n    if i < 13:\n        B[i] = A[i] + A[i]")
+
+
+def test_a_padded_copy_of_bytes_is_cut_where_the_padding_begins():
+    a = te.placeholder((13, 29), "int8", name="A")
+    s = Schedule(te.create_prim_func([a, te.compute((13, 32), lambda i, j: te.if_then_else(j < 29, a[i, j], 0), name="B")]))
+    s.vectorize("j")
+    padded = """
+        for i in range(13):
+            for j in T.vectorized({}):
+                B[i, j] = {}
+    """
+    whole = "T.if_then_else(j < 29, A[i, j], T.int8(0))"
+    after(s.func, "split_vectors", lanes=16).becomes(padded.format(32, whole))
+    pieces = (
+        padded.format(29, "A[i, j]")
+        + "        for j_behind in T.vectorized(3):\n                B[i, j_behind + 29] = T.int8(0)\n    "
+    )
+    after(s.func, "split_vectors", lanes=8).becomes(pieces)
+    same(s.func)
 
 
 def test_a_processor_without_masks_keeps_the_length():

@@ -168,6 +168,16 @@ def test_small_weights_are_multiplied_as_bytes(left, across, shape):
     assert np.array_equal(result, a.astype(int) @ b.astype(int))
 
 
+@pytest.mark.parametrize("across", [(False, False), (True, False)])
+@pytest.mark.parametrize("steps", [58, 116])
+def test_bytes_of_rows_are_moved_in_vectors(across, steps):
+    """Rows that end within a step, and rows that lie across the memory: no masks of bytes, which are moved one by one."""
+    target = tir.Target("llvm", num_cores=1, mcpu="x86-64-v3")
+    func = product(784, 64, steps, "uint8", "int8", across, attrs={"narrow_pairs": True})
+    ir = tir.build(scheduled(with_constants(func, ["B"]), target), target).main.llvm_ir()
+    assert "@llvm.masked" not in ir
+
+
 @pytest.mark.parametrize("left", ["int8", "uint8"])
 def test_a_mark_of_small_weights_is_of_the_second_factor(left):
     """A transposed result has the vectors of the other factor, whose pairs may be anything."""
