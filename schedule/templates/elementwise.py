@@ -10,10 +10,11 @@ from schedule.machine import CACHE_LINE_BYTES
 from schedule.open_schedule import OpenSchedule, element_bits, extent, lane_bits
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
-from tir.arith.polynomial import linear, polynomial
-from tir.ir import Binary, Block, Const, Expr, Iter, Load, Var
+from tir.arith.polynomial import linear, names_in, polynomial
+from tir.ir import Binary, Block, Const, Expr, Iter, Load, Store, Var
 from tir.traverse import loads, tree_size, variables, walk
 
+from ..rewriting.index_map import IndexMap
 from ..rewriting.predicates import Bound, bound_on
 from .block_analysis import (
     address,
@@ -71,10 +72,9 @@ def build(s: OpenSchedule, block: str) -> None:
 
     ScheduleError where a step is refused.
     """
+    _merge_short_rows(s, block)
     b = s.block(block)
-    axes = {it.var.name: it for it in b.iters}
-    written = (axes[i.name] for i in stored(b).indices if isinstance(i, Var))
-    order = [it for it in written if isinstance(it.binding, Var)]  # an axis of one element may have no loop
+    order = _written_axes(b)
     if order and extent(order[-1]) == 1:  # the last axis of more than one element walks the memory
         order.sort(key=lambda it: extent(it) > 1)
     loops = [loop_of(it) for it in order]
@@ -112,6 +112,36 @@ def build(s: OpenSchedule, block: str) -> None:
         if lines:
             stream(s, name)
         done(s, name)
+
+
+def _written_axes(b: Block) -> list[Iter]:
+    """The axes of an elementwise block in the order of its result, without those of one element that have no loop."""
+    axes = {it.var.name: it for it in b.iters}
+    names = [list(variables(i)) for i in stored(b).indices]
+    found = dict.fromkeys(axes[name] for name, *others in filter(None, names) if not others)
+    return [it for it in found if isinstance(it.binding, Var)]
+
+
+def _merge_short_rows(s: OpenSchedule, block: str) -> None:
+    """Make one axis of the last two of a result, as the pixels of a small image, while the last is shorter than a vector, lies
+    across the memory of an operand, and is one row with the other wherever the block reads or writes."""
+    while len(order := _written_axes(b := s.block(block))) > 1:
+        outer, inner = order[-2:]
+        count, lanes = extent(inner), s.target.machine.lanes(lane_bits(b))
+        accesses: list[Load | Store] = [stored(b), *loads(b.body)]
+        places = [polynomial(address(b, x)) for x in accesses]
+        steps = [(p.pop((outer.var,), 0), p.pop((inner.var,), 0)) for p in places]
+        elsewhere = {name for p in places for name in names_in(p)} & {outer.var.name, inner.var.name}
+        if (
+            count >= lanes
+            or max(step for _, step in steps) < lanes
+            or any(across != count * step for across, step in steps)
+            or elsewhere
+        ):
+            return
+        merged = outer.var * count + inner.var
+        kept = [it.var for it in b.iters if it is not outer and it is not inner]
+        s.transform_block_layout(block, IndexMap(tuple(it.var for it in b.iters), (*kept, merged)))
 
 
 def copy_transposed(s: OpenSchedule, block: str, operand: Load, axis: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
+from itertools import accumulate
 from math import ceil, prod
+from operator import mul
 
 import numpy as np
 import pytest
@@ -584,3 +586,20 @@ def test_few_rows_have_columns_packed_where_they_are_used(rows, columns, steps, 
     *_, panels, part, _ = next(b for b in s.func.allocs if b.name == "B_global").shape
     around = [x.extent for x in loops_of(s.func, "B_global")]
     assert panels in around[around.index(part) + 1 :]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "float16"])
+@pytest.mark.parametrize(("image", "channels"), [((7, 7), 1024), ((7, 7), 33), ((2, 7, 5), 48), ((3, 3), 19), ((5, 11), 40)])
+def test_pixels_of_small_images_are_transposed_as_one_row(image, channels, dtype):
+    """Channels last become channels first, beside an array that lies so already: squares of both, also at their edges."""
+    X, Z = te.placeholder((*image, channels), dtype, name="X"), te.placeholder((channels, *image), dtype, name="Z")
+    func = te.create_prim_func([X, Z, te.compute((channels, *image), lambda c, *p: te.maximum(X[(*p, c)], Z[(c, *p)]), name="Y")])
+    made = templates.schedule(func, tir.Target("llvm -num-cores 1 -mcpu x86-64-v3"))
+    rng = np.random.default_rng(0)
+    x, z = (rng.integers(0, 99, shape).astype(dtype) for shape in ((*image, channels), (channels, *image)))
+    y = np.empty_like(z)
+    tir.build(made.func, "llvm -num-cores 1")(x, z, y)
+    assert np.array_equal(y, np.maximum(np.moveaxis(x, -1, 0), z))
+    lanes = 4 if dtype == "float64" else 8
+    row = next(n for n in (*accumulate(reversed(image), mul), lanes) if n >= min(lanes, prod(image)))
+    assert f"T.axis.spatial({row}, " in made.script
