@@ -129,7 +129,7 @@ def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
         source = "target option mcpu" if given.get("mcpu") else f"environment variable {MCPU}"
         raise ValueError(
             f"{source}: LLVM knows no processor {mcpu!r} of this kind; its names are those of "
-            f"`clang --print-supported-cpus`, this processor is {host_cpu}, and -mtriple names another kind"
+            f"`clang --print-supported-cpus`, this processor is {host_cpu}, and -mtriple gives another architecture"
         )
     # Another processor than the host's brings its own features; LLVM derives them from its name.
     mattr = given.get("mattr")

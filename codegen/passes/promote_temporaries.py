@@ -18,9 +18,9 @@ def promote_temporaries(func: PrimFunc, target) -> PrimFunc:
               => t of scope "register", and both loops over i unrolled
 
     where a temporary is accessed in whole vectors only, at indices that are constant once loops are unrolled, and takes at most
-    twice the registers: the results of a register tile on their way to an epilogue. In memory they would be stored and loaded
-    again, and a load of masked lanes waits until the store has reached the cache. Of windows that slide, few are needed at a
-    time; what else does not fit is kept in memory as whole vectors.
+    twice the registers, or as many where functions compute it: the results of a register tile on their way to an epilogue. In
+    memory they would be stored and loaded again, and a load of masked lanes waits until the store has reached the cache. Of
+    windows that slide, few are needed at a time; what else does not fit is kept in memory as whole vectors.
     """
 
     def visit(s: Stmt) -> Stmt:

@@ -21,7 +21,7 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
 
     where w elements of the widest type in S fill one vector register; lengths up to w stay, so a schedule can choose
     narrower registers. Where the processor has masked loads and stores, other lengths are rounded up to a power of two, and the
-    extra lanes guarded. Where it has none for the elements, a loop is cut at the lane where a condition changes. A vectorised
+    extra lanes guarded. Where it has none for narrow ones, a loop is cut at the lane where a condition changes. A vectorised
     loop inside another runs serially. A `prefetch` distance of n in v is n // w in v_0.
 
     The remainder comes first where S accumulates. Last, in a shorter register, it would overwrite a broadcast factor, and LLVM
@@ -45,10 +45,10 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
                 if not isinstance(extent, Const):
                     return s.with_(kind=Kind.SERIAL, body=body)
                 n, w = int(extent.value), target.lanes(widest_bits(body))
-                if at := 0 if maskable(body, target) else _turn(body, var.name, n):
+                if at := _turn(body, var.name, n) if _narrowest(body) < 32 and not maskable(body, target) else 0:
                     behind = var.with_(name=fresh(taken, f"{var.name}_behind"))
                     parts = (var, at, body), (behind, n - at, with_fresh_loops(_at(body, var.name, behind + at), taken))
-                    cut = (simplify_tree(For(v, Const(m), b, Kind.VECTORIZED)) for v, m, b in parts)
+                    cut = (simplify_tree(For(v, Const(m), b, Kind.VECTORIZED, s.annotations)) for v, m, b in parts)
                     return seq(*(visit(x, inside) for x in cut))  # type: ignore[arg-type]
                 if n <= w:
                     return lanes(var, n, body)
@@ -79,7 +79,7 @@ def _at(s: Stmt, name: str, value: Expr) -> Stmt:
 
 
 def _turn(s: Stmt, lane: str, lanes: int) -> int:
-    """The lowest lane from which a condition on the lane alone is another than before it, as in a padded copy; 0 without one."""
+    """The first lane where a condition on the lane alone changes, as in a padded copy; 0 without one."""
     found = [lanes]
     for condition in (n.condition for n in walk(s) if isinstance(n, If | Select)):
         for p in filter(None, map(nonpositive, conjuncts(condition))):
@@ -104,5 +104,9 @@ def accumulates(s: Store) -> bool:
 
 def maskable(s: Stmt, target) -> bool:
     """True where the target has masked loads and stores for the element types of `s`."""
-    narrowest = min((dtypes.bits(n.buffer.dtype) for n in walk(s) if isinstance(n, (Load, Store))), default=32)
-    return target.vector_bits >= (512 if narrowest < 32 else 256)
+    return target.vector_bits >= (512 if _narrowest(s) < 32 else 256)
+
+
+def _narrowest(s: Stmt) -> int:
+    """Bits of the narrowest element that `s` stores or loads; 32 without accesses."""
+    return min((dtypes.bits(n.buffer.dtype) for n in walk(s) if isinstance(n, (Load, Store))), default=32)

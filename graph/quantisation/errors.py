@@ -34,10 +34,11 @@ class LayerError:
 
 @dataclass(frozen=True)
 class LayerNoise:
-    """What quantisation adds to a layer's output: its signal-to-noise `ratio` in decibels, and its `mean` by output channel."""
+    """What quantisation adds to a layer's output: its signal-to-noise `ratio` in decibels, and the `shift` of each output
+    channel: the mean of the noise as far as samples make sure of it."""
 
     ratio: float
-    mean: np.ndarray
+    shift: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -88,15 +89,25 @@ def alone(
 ) -> dict[Layer, LayerNoise]:
     """The noise of each layer by itself. `exact` has inputs and outputs of the layers in floats."""
     total = {layer: np.zeros(2) for layer in weights}
-    means = {layer: np.zeros(layer.weight.shape[layer.axis]) for layer in weights}
+    moments = {layer: np.zeros((3, layer.weight.shape[layer.axis])) for layer in weights}
     for arrays in map(exact, samples):
         for layer, w in weights.items():
             x, point = arrays[layer.x], points.get(layer.x)
             quantised = x if point is None else rounded(x, point)
             noise = layer.product(quantised - x, w.real) + layer.product(x, w.real - graph.constants[layer.weight.name])
             total[layer] += _squares(arrays[layer.call.outputs[0]], noise)
-            means[layer] += layer.channels_last(noise).mean(axis=0, dtype=np.float64) / len(samples)
-    return {layer: LayerNoise(_ratio(*found), means[layer].astype(np.float32)) for layer, found in total.items()}
+            rows = layer.channels_last(noise).astype(np.float64)
+            moments[layer] += np.ones_like(rows).sum(axis=0), rows.sum(axis=0), np.square(rows).sum(axis=0)
+    return {layer: LayerNoise(_ratio(*found), _shift(*moments[layer])) for layer, found in total.items()}
+
+
+def _shift(count: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The mean of numbers, given their count, their sum and that of their squares, less what it may be by chance: of few numbers
+    that scatter, nothing remains (the positive part of the James-Stein estimator)."""
+    mean, each = first / count, np.maximum(count - 1, 1)
+    variance = np.maximum(second - first * mean, 0) / each  # of one number, it is not known
+    doubt = np.where(count > 1, variance / count, np.inf)
+    return (mean * np.maximum(0, 1 - doubt / np.maximum(np.square(mean), np.finfo(np.float64).tiny))).astype(np.float32)
 
 
 def in_network(values: Iterable[Value], exact: Observed, made: Observed, samples: Samples) -> dict[Value, float]:

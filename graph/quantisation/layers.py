@@ -138,11 +138,12 @@ def quantised(
     weights: Mapping[Layer, QuantisedWeights],
     points: Mapping[Value, Point],
     for_all: Collection[Value] = (),
-    means: Mapping[Layer, np.ndarray] = MappingProxyType({}),
+    shifts: Mapping[Layer, np.ndarray] = MappingProxyType({}),
 ) -> Graph:
     """The graph with the weights of these layers as integers. Inputs of layers that have a point are quantised by it, values
-    `for_all` for all calls that read them. Biases are less the `means` of the noise of their layers, by output channel (Nagel et
-    al., "Data-Free Quantization Through Weight Equalization and Bias Correction", 4.2). Outputs of the graph are as they were."""
+    `for_all` for all calls that read them. Outputs of the graph are as they were. Constant biases of convolutions and Gemm, a
+    number for each output channel or none, are less the `shifts` of their layers' noise (Nagel et al., "Data-Free Quantization
+    Through Weight Equalization and Bias Correction", 4.2)."""
     layers = {layer.call.outputs[0]: layer for layer in weights}
     read: dict[Value, Value] = {}
 
@@ -167,7 +168,7 @@ def quantised(
         blocks = {"block_size": w.block} if w.block else {}
         real = r.call("DequantizeLinear", given, f"{layer.weight.name}_dequantised", axis=w.axis, **blocks)
         point = points.get(layer.x) if layer.x in found else None
-        bias = _bias(r, layer, w, point, means.get(layer))
+        bias = _bias(r, layer, w, point, shifts.get(layer))
         inputs = (found.get(layer.x, layer.x), real.outputs[0], *bias)
         return [*made, real, replace(call, inputs=inputs)]
 
@@ -179,16 +180,19 @@ def _arrays(w: QuantisedWeights) -> list[tuple[str, np.ndarray]]:
     return [("numbers", w.numbers), ("scales", w.scales), *zeros]
 
 
-def _bias(r: Rewriting, layer: Layer, w: QuantisedWeights, point: Point | None, mean: np.ndarray | None) -> tuple[Value, ...]:
-    """The bias of a layer, if any, less the mean of its noise. It becomes a multiple of both scales, so that it is added to sums
+def _bias(r: Rewriting, layer: Layer, w: QuantisedWeights, point: Point | None, shift: np.ndarray | None) -> tuple[Value, ...]:
+    """The bias of a layer, if any, less the shift of its noise. It becomes a multiple of both scales, so that it is added to sums
     of integers, where these hold it."""
     given = layer.call.values[2:]
-    array = r.known(given[0]) if given else None if mean is None else np.zeros_like(mean)
+    array = r.known(given[0]) if given else None if shift is None else np.zeros_like(shift)
     if layer.call.operator == "MatMul" or point is None or array is None or array.shape != w.scales.shape or w.block:
         return given
     beta = np.float32(layer.call.attribute("beta", 1.0))
-    array = array if mean is None or not beta else array - mean / beta
+    array = array if shift is None or not beta else array - shift / beta
     unit = w.scales.astype(np.float64) * float(point[0])
     numbers = np.rint(array / unit)
-    array = (numbers * unit).astype(np.float32) if np.abs(numbers).max() < MAX_BIAS else array
-    return (r.constant(array, name=f"{given[0].name if given else layer.name}_rounded"),)
+    if np.abs(numbers).max() < MAX_BIAS:
+        array = (numbers * unit).astype(np.float32)
+    elif shift is None:
+        return given
+    return (r.constant(array, name=f"{given[0].name if given else layer.name}_quantised"),)

@@ -100,7 +100,7 @@ def quantise(
     made, ratios = graph, dict.fromkeys(graph.outputs, inf)
     if kept := {x: w for x, w in kept.items() if x not in why}:
         places = places_of(graph, list(kept)) if data is not None else places
-        made = quantised(graph, kept, points, places.for_all, {x: own[x].mean for x in kept})
+        made = quantised(graph, kept, points, places.for_all, {x: own[x].shift for x in kept})
         compared = {*(x.call.outputs[0] for x in kept), *sound}
         ratios = in_network(compared, exact, observer(made, compared, target), samples)
     errors = [

@@ -249,10 +249,13 @@ def build(s: OpenSchedule, c: Contraction, after: str | None = None) -> None:
     tiles of columns; instructions of a part; tiles of a register tile, unrolled; rows, columns and steps of an instruction.
     """
     machine: CPU = s.target.machine
-    if (how := instruction(c, machine)) is not None and how.rows == 1 and last_axis(c.left) == c.rows[-1].var.name:
-        elementwise.copy_transposed(s, c.block, c.left, c.reduction[-1].var.name)
-        c = matches(s.block(c.block)) or c
+    how = instruction(c, machine)
     assert how is not None, "what suits has one"
+    if how.rows == 1 and last_axis(c.left) == c.rows[-1].var.name:
+        elementwise.copy_transposed(s, c.block, c.left, c.reduction[-1].var.name)
+        found = matches(s.block(c.block))
+        assert found is not None, "it reads the copy as it read the array"
+        c = found
     block, t = c.block, tiles(c, how, machine)
     units = {it.var.name: n for it, n in _units(c, t, how)}
     row, column, step = units

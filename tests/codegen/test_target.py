@@ -145,7 +145,7 @@ def test_lanes():
         "llvm -mcpu zen99",
         {},
         "target option mcpu: LLVM knows no processor 'zen99' of this kind; its names are those of `clang --print-supported-cpus`, "
-        f"this processor is {host_processor()[0]}, and -mtriple names another kind",
+        f"this processor is {host_processor()[0]}, and -mtriple gives another architecture",
     ),
     ("llvm", {"kind": "metal"}, "target kind 'metal' is unknown; known are llvm, cuda"),
     (3, {}, "a target is a string such as 'llvm -num-cores 2', got 3"),

@@ -9,7 +9,7 @@ from schedule import Schedule
 from tests.codegen.harness import ONE, after, same
 from tests.sweeps import one_in
 from tir import te
-from tir.ir import Expr, PrimFunc
+from tir.ir import PrimFunc
 
 FIXED = f"{ONE} -mcpu x86-64-v4"
 
@@ -85,16 +85,24 @@ def kept(func: PrimFunc) -> bool:
     return re.search(r"\bC = T.decl_buffer\(\([\d, ]*\)\)", script) is not None
 
 
-def exponential(e: Expr) -> Expr:
-    return te.exp(e)
+def functions(rows: int) -> PrimFunc:
+    """A temporary of vectors of 16 lanes, computed by a function."""
+    A = te.placeholder((rows, 16), name="A")
+    C = te.compute((rows, 16), lambda i, j: te.exp(A[i, j]), name="C")
+    s = Schedule(te.create_prim_func([A, te.compute((rows, 16), lambda i, j: C[i, j] + 1.0, name="D")]))
+    for block in ("C", "D"):
+        i, j = s.get_loops(block)
+        s.unroll(i)
+        s.vectorize(j)
+    return s.func
 
 
 @pytest.mark.parametrize(("func", "stays"), [
     (tile(3, 32, 5, lanes=16), False),
-    (tile(64, 32, 5, lanes=16), False),  # there are 32 registers
+    (tile(64, 32, 5, lanes=16), False),  # twice as many as registers
     (tile(65, 32, 5, lanes=16), True),
-    (tile(16, 32, 5, exponential, lanes=16), False),
-    (tile(17, 32, 5, exponential, lanes=16), False),
+    (functions(32), False),  # as many
+    (functions(33), True),
     (tile(16, 16, 5, transposed=True), True),  # columns of it are read
 ])  # fmt: skip
 def test_what_stays_in_memory(func, stays):
