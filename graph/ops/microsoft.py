@@ -129,6 +129,8 @@ def group_normalization(apply, x, scale, bias, *, groups, activation, channels_l
     if channels_last:
         return _channels_first(apply, x, group_normalization, scale, bias, groups=groups, activation=activation, channels_last=0,
                                epsilon=epsilon)  # fmt: skip
+    if groups < 1 or x.shape[1] % groups or activation not in (0, 1):
+        raise ValueError(f"{groups} groups of {x.shape[1]} channels with activation={activation} are not supported")
     ones, zeros = (apply.constant(np.full(groups, n), x.dtype) for n in (1, 0))
     split = apply("Reshape", x, shape=(x.shape[0], groups, -1))
     normal = apply("Reshape", apply("InstanceNormalization", split, ones, zeros, epsilon=float(epsilon)), shape=x.shape)
@@ -168,6 +170,8 @@ def _by_reals(
     apply: Apply, operator: str, given: Sequence[Value], scale: Value, zero: Value | None, *before: Value, **attributes: Any
 ) -> Value:
     """The quantised result of an operator of real numbers, each given as numbers, scale and zero point."""
+    if not given or len(given) % 3 or any(v is None for n, v in enumerate(given) if n % 3 < 2):
+        raise ValueError("each operand needs numbers, a scale and a zero point")
     real = (_real(apply, *given[n : n + 3]) for n in range(0, len(given), 3))
     return _integers(apply, apply(operator, *before, *real, **attributes), scale, zero, given[0].dtype)
 
@@ -292,7 +296,9 @@ TABLE: dict[str, Callable] = {
     "QLinearGlobalAveragePool": _of_images(_quantised("GlobalAveragePool")),
     "QLinearAveragePool": _of_images(_quantised("AveragePool")),
     "QLinearConv": _of_images(lambda apply, *operands, **window: apply("QLinearConv", *operands, **window)),
-    "QLinearWhere": lambda apply, condition, *parts: _by_reals(apply, "Where", parts[:6], *parts[6:], condition),
+    "QLinearWhere": lambda apply, condition, a, a_scale, a_zero, b, b_scale, b_zero, scale, zero=None: _by_reals(
+        apply, "Where", (a, a_scale, a_zero, b, b_scale, b_zero), scale, zero, condition
+    ),
     "NhwcMaxPool": lambda apply, x, **window: _channels_first(apply, x, lambda apply, x: apply("MaxPool", x, **window)[0]),
     "QLinearConcat": lambda apply, scale, zero, *parts, axis: _by_reals(apply, "Concat", parts, scale, zero, axis=axis),
     "QuantizeLinear": lambda apply, x, scale, zero=None, *, axis=1: apply("QuantizeLinear", x, scale, zero, axis=axis),

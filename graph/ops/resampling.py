@@ -168,14 +168,28 @@ def deform_conv(
     """A convolution of images (N, C, H, W) that reads each tap of each window at a place moved by `offset` (N, offset groups and
     taps and 2, OH, OW), down and right, interpolated, and times a mask."""
     need("the input", x, ranks=(4,))
-    (n, channels, *extents), (out, _, *kernel), places = x.shape, weights.shape, offset.shape[2:]
-    images, taps, pixels = n * offset_group, prod(kernel), prod(places)
+    need("the weights", weights, ranks=(4,))
+    (n, channels, *extents), (out, each, *kernel) = x.shape, weights.shape
+    kind = dtypes.computed(x.dtype)  # of places, which halves do not tell apart
+    fit = min(group, offset_group) > 0 and channels == each * group and not (channels % offset_group or out % group)
+    if not fit or tuple(kernel_shape or kernel) != tuple(kernel):
+        raise ValueError(
+            f"weights of {list(weights.shape)} with {group} and {offset_group} groups and kernel_shape={kernel_shape} do not fit"
+            f" {channels} channels"
+        )
+    taps, moves = prod(kernel), zip(extents, pads[:2], pads[2:], dilations, kernel, strides, strict=True)
+    places = [(e + p + q - d * (k - 1) - 1) // s + 1 for e, p, q, d, k, s in moves]
+    images, pixels = n * offset_group, prod(places)
+    need("the offsets", offset, (n, 2 * offset_group * taps, *places), x.dtype)
+    need("the mask", mask, (n, offset_group * taps, *places), x.dtype)
+    need("the bias", bias, (out,), x.dtype)
     parts = zip(kernel, dilations, places, strides, pads[:2], strict=True)
     down, right = (np.add.outer(np.arange(k) * d, np.arange(o) * s - p) for k, d, o, s, p in parts)  # (taps, places)
     still = np.stack(np.broadcast_arrays(right[None, :, None], down[:, None, :, None]), axis=-1).reshape(taps, *places, 2)
-    moved = apply("Transpose", apply("Reshape", offset, shape=(images, taps, 2, *places)), perm=(0, 1, 3, 4, 2))
-    moved = apply("Add", apply("Gather", moved, apply.constant([1, 0], "int64"), axis=4), apply.constant(still, x.dtype))
-    step, first = (apply.constant(f / np.array(extents[::-1]) + s, x.dtype) for f, s in ((2, 0), (1, -1)))  # from -1 to 1
+    moved = apply("Reshape", apply("Cast", offset, to=kind), shape=(images, taps, 2, *places))
+    moved = apply("Gather", apply("Transpose", moved, perm=(0, 1, 3, 4, 2)), apply.constant([1, 0], "int64"), axis=4)
+    moved = apply("Add", moved, apply.constant(still, kind))
+    step, first = (apply.constant(f / np.array(extents[::-1]) + s, kind) for f, s in ((2, 0), (1, -1)))  # from -1 to 1
     grid = apply("Reshape", apply("Add", apply("Mul", moved, step), first), shape=(images, taps * places[0], places[1], 2))
     read = apply("GridSample", apply("Reshape", x, shape=(images, channels // offset_group, *extents)), grid)
     if mask is not None:

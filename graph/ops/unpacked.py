@@ -37,10 +37,14 @@ def byte_product(x, weights):
     return te.compute(shape, lambda i, j: te.sum(x[i, k] * weights[k, j].astype(x.dtype), axis=k), name="matmul")
 
 
-def _blocks(words: te.Tensor, scales: te.Tensor, zeros: te.Tensor | None, bits: int) -> tuple[int, int, int]:
-    """The blocks of a sum, words of a block, and columns."""
+def _need_bits(bits: int) -> None:
     if bits not in BITS:
         raise ValueError(f"numbers of 4 or 8 bits are supported, got bits={bits}")
+
+
+def _blocks(words: te.Tensor, scales: te.Tensor, zeros: te.Tensor | None, bits: int) -> tuple[int, int, int]:
+    """The blocks of a sum, words of a block, and columns."""
+    _need_bits(bits)
     need("the words", words, (None, None, None), "int32")
     blocks, each, columns = shape_of(words)
     need("the scales", scales, (blocks, columns), "float")
@@ -258,6 +262,7 @@ def gather_block_quantized(
     apply, data, indices, scales, zeros=None, *, bits=4, block_size=128, quantize_axis=1, gather_axis=0
 ):  # fmt: skip
     """Parts of a quantised tensor at the indices along an axis, as floats; bytes hold 8 / `bits` numbers of the last axis."""
+    _need_bits(bits)
     rank, flat = len(data.shape), apply("Reshape", indices, shape=(-1,))
     axis, along = quantize_axis % rank, gather_axis % rank
     shape = [*data.shape[:along], *indices.shape, *data.shape[along + 1 :]]
@@ -283,9 +288,10 @@ def _operands(
     apply: Apply, numbers: Value, scales: Value, zeros: Value | None, length: int, count: int, block_size: int, bits: int
 ) -> list[Value]:
     """Words, scales and zero points of `BlockProduct` for `count` rows of numbers in bytes, the first of a byte lowest."""
+    _need_bits(bits)
+    if block_size < 1:
+        raise ValueError(f"blocks of {block_size} numbers are not supported")
     given, points, blocks = apply.known(numbers), None if zeros is None else apply.known(zeros), -(-length // block_size)
-    if bits not in BITS:
-        raise ValueError(f"weights of 4 or 8 bits are supported, got bits={bits}")
     if given is None or (zeros is not None and points is None):
         raise ValueError("weights and zero points must be constants")
 

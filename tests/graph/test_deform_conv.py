@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import helper
 
+from graph.ir import GraphError
 from graph.onnx import load_onnx
 from graph.reference import evaluate
 
@@ -55,3 +59,32 @@ def test_moved_taps(seed):
     wanted = wanted if bias is None else wanted + bias[:, None, None]
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, atol=256 * np.finfo("f4").eps * max(1.0, np.abs(wanted).max()))
+
+
+def run(inputs, **attributes):
+    node = helper.make_node("DeformConv", list(inputs), ["y"], **attributes)
+    return evaluate(load_onnx(model([node], inputs, ["y"], opset=19)), inputs)[0]
+
+
+@pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16])
+def test_places_of_halves_are_those_of_float32(dtype):
+    rng = np.random.default_rng(0)
+    given = {"x": (1, 1, 63, 63), "w": (1, 1, 1, 1), "o": (1, 2, 63, 63)}
+    inputs = {name: rng.uniform(-1, 1, shape).astype(dtype) for name, shape in given.items()}
+    wanted = run({name: a.astype("f4") for name, a in inputs.items()})
+    np.testing.assert_allclose(run(inputs).view(dtype).astype("f4"), wanted, atol=2 * float(ml_dtypes.finfo(dtype).eps))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "attributes", "message"),
+    [({"o": (1, 17, 4, 4)}, {}, "the offsets must have the shape [1, 18, 4, 4], got [1, 17, 4, 4]"),
+     ({"o": (1, 18, 4, 5)}, {}, "the offsets must have the shape [1, 18, 4, 4], got [1, 18, 4, 5]"),
+     ({}, {"kernel_shape": [3, 2]}, "weights of [6, 4, 3, 3] with 1 and 1 groups and kernel_shape=(3, 2) do not fit 4 channels"),
+     ({}, {"offset_group": 3}, "weights of [6, 4, 3, 3] with 1 and 3 groups and kernel_shape=None do not fit 4 channels"),
+     ({}, {"group": 2}, "weights of [6, 4, 3, 3] with 2 and 1 groups and kernel_shape=None do not fit 4 channels"),
+     ({}, {"group": 0}, "weights of [6, 4, 3, 3] with 0 and 1 groups and kernel_shape=None do not fit 4 channels")],
+)  # fmt: skip
+def test_sizes_that_do_not_fit_are_refused(shapes, attributes, message):
+    shapes = {"x": (1, 4, 6, 6), "w": (6, 4, 3, 3), "o": (1, 18, 4, 4)} | shapes
+    with pytest.raises(GraphError, match=re.escape(message)):
+        run({name: np.zeros(shape, "f4") for name, shape in shapes.items()}, **attributes)

@@ -431,8 +431,18 @@ def test_drawn_calls_are_those_of_onnxruntime(name):
           {"num_heads": HEADS, "kv_num_heads": HEADS, "local_window_size": 2}, [X]),
          "local windows, soft caps, smooth softmax and given places are not supported"),
         (("RotaryEmbedding", [X, PLACES, COSINES, SINES], {"rotary_embedding_dim": 2}, [X]), "rotary_embedding_dim needs num_heads"),
+        (("GroupNorm", [IMAGES, SCALE[:6], SHIFT[:6]], {"groups": 4, "activation": 0}, [X]),
+         "4 groups of 6 channels with activation=0 are not supported"),
+        (("GroupNorm", [IMAGES, SCALE[:6], SHIFT[:6]], {"groups": 3, "activation": 2}, [X]),
+         "3 groups of 6 channels with activation=2 are not supported"),
+        (("GatherBlockQuantized", ["w4", IDS, "s4"], {"block_size": 16, "bits": 0}, [X]),
+         "numbers of 4 or 8 bits are supported, got bits=0"),
+        (("GatherBlockQuantized", ["w4", IDS, "s4"], {"block_size": 0}, [X]), "blocks of 0 numbers are not supported"),
+        (("QLinearConcat", ["sc", "zc"], {"axis": 1}, [X]), "each operand needs numbers, a scale and a zero point"),
+        (("QLinearConcat", ["sc", "zc", A8, "sa"], {"axis": 1}, [X]), "each operand needs numbers, a scale and a zero point"),
+        (("QLinearWhere", [KEYS[0] > 0, A8, "sa", "za", B8, "sb", "zb"], {}, [X]), "it has 7 input(s)"),
     ],
-    ids=["mask", "window", "heads"],
+    ids=["mask", "window", "heads", "channels", "activation", "bits", "blocks", "none", "zero", "scale"],
 )  # fmt: skip
 def test_refusals(case, message):
     with pytest.raises(GraphError) as raised:

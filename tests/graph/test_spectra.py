@@ -75,3 +75,23 @@ def test_transforms_that_are_too_long_or_of_nothing_are_refused(monkeypatch):
         found("DFT", {"x": x}, {}, 17, axis=0)
     with pytest.raises(GraphError, match="a transform of 1 elements to 0 is not supported"):  # the default length of an inverse
         found("DFT", {"x": x[:1]}, {}, 20, inverse=1, onesided=1)
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "constants", "attributes", "message"),
+    [("DFT", (8, 2), {}, {"axis": 1}, "the last axis, of real and imaginary parts, has no transform"),
+     ("DFT", (8, 3), {}, {"axis": 0}, "the last dimension, of real and imaginary parts, must be 1 or 2, got 3"),
+     ("DFT", (8, 2), {}, {"axis": 0, "onesided": 1}, "a spectrum of complex numbers is not one-sided: onesided must be 0"),
+     ("STFT", (1, 8, 1), {"a": 0, "c": 4}, {}, "frames of 4 of 8 elements, 0 apart, are not supported"),
+     ("STFT", (1, 8, 1), {"a": -1, "c": 4}, {}, "frames of 4 of 8 elements, -1 apart, are not supported"),
+     ("STFT", (1, 8, 1), {"a": 1, "c": 9}, {}, "frames of 9 of 8 elements, 1 apart, are not supported"),
+     ("STFT", (8,), {"a": 1, "c": 4}, {}, "the signal has 1 dimension")],
+)  # fmt: skip
+def test_signals_that_have_no_transform_are_refused(operator, shape, constants, attributes, message):
+    with pytest.raises(GraphError, match=message):
+        found(operator, {"x": np.zeros(shape, "f4")}, {n: np.array(v) for n, v in constants.items()}, 17, **attributes)
+
+
+def test_frames_of_a_matrix_are_those_of_real_signals():
+    x, constants = np.random.default_rng(0).uniform(-1, 1, (2, 29)).astype("f4"), {"a": np.array(3), "c": np.array(8)}
+    close(found("STFT", {"x": x}, constants, 17), found("STFT", {"x": x[..., None]}, constants, 17))
