@@ -158,16 +158,21 @@ def _divisors(path: Path, scaling: Mapping[str, Any], base: float, head: int) ->
 
     Those of Llama 3 keep waves that the first context holds `high_freq_factor` times, and slow those that it holds less than
     `low_freq_factor` times; frequencies between are interpolated."""
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    kind = scaling.get("rope_type", scaling.get("type")) or "default"
     if kind in ("default", "none"):
         return {}
     if kind not in ("linear", "llama3"):
         raise CheckpointError(f"{path}: positions scaled as {kind} are not supported; expected linear or llama3")
+    names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")[: 1 if kind == "linear" else 4]
+    for name in names:
+        if not isinstance(number := scaling.get(name), int | float) or number <= 0:
+            raise CheckpointError(f"{path}: positions scaled as {kind} need a positive number {name}, got {number}")
+    factor, *others = (scaling[name] for name in names)
     kept: Any = 0
-    if kind == "llama3":
-        low, high, first = (scaling[k] for k in ("low_freq_factor", "high_freq_factor", "original_max_position_embeddings"))
+    if others:
+        low, high, first = others
         kept = np.clip((first / (2 * pi) * frequencies(base, head) - low) / (high - low), 0, 1)
-    return {"rope_freqs.weight": 1 / (kept + (1 - kept) / scaling["factor"]) * np.ones(head // 2)}
+    return {"rope_freqs.weight": 1 / (kept + (1 - kept) / factor) * np.ones(head // 2)}
 
 
 def frequencies(base: float, head: int) -> np.ndarray:
@@ -206,6 +211,8 @@ def _folder(path: Path) -> Checkpoint:
     kind = given.get("model_type")
     _need_kind(path, kind, ("llama", "mistral", "qwen2", "qwen3"))
     scaling = given.get("rope_parameters") or given.get("rope_scaling") or {}  # the former has the base, too
+    if not isinstance(scaling, dict):
+        raise CheckpointError(f"{path}: rope_parameters or rope_scaling must be an object, got {scaling}")
     for name, only in {"hidden_act": "silu", "partial_rotary_factor": 1}.items():
         if (other := (given | scaling).get(name, only)) != only:
             raise CheckpointError(f"{path}: {name}={other} is not supported; expected {only}")
@@ -327,9 +334,13 @@ def _gguf(path: Path) -> Checkpoint:
         of_kind.get("rope.freq_base", 10000.0), kind == "llama", of_kind["context_length"], of_kind.get("attention.key_length"),
     )  # fmt: skip
     scaling = {k: of_kind[f"rope.scaling.{k}"] for k in ("type", "factor") if f"rope.scaling.{k}" in of_kind}
-    scaled = _divisors(path, scaling, config.base, config.head).items()
-    weights = Unread({t.name: partial(_tensor, t) for t in tensors} | {name: partial(np.array, a) for name, a in scaled})
-    return Checkpoint(config, weights, _tokenizer(path, known), frozenset({known.get("tokenizer.ggml.eos_token_id", -1)}))
+    for name in ("rope.dimension_count", "attention.value_length"):
+        if (other := of_kind.get(name, config.head)) != config.head:
+            raise CheckpointError(f"{path}: {name}={other} is not supported; expected {config.head}, that of a head")
+    read: dict[str, Callable[[], Weight]] = {t.name: partial(_tensor, t) for t in tensors}
+    for name, divisors in _divisors(path, scaling, config.base, config.head).items():  # they multiply those of the file
+        read[name] = partial(np.array, divisors * np.asarray(read[name]() if name in read else 1))
+    return Checkpoint(config, Unread(read), _tokenizer(path, known), frozenset({known.get("tokenizer.ggml.eos_token_id", -1)}))
 
 
 def _tensor(tensor: _Tensor) -> Weight:
@@ -395,8 +406,10 @@ def _tokenizer(path: Path, known: Mapping[str, Any]) -> Any:
     tokens, kind = known["tokenizer.ggml.tokens"], known["tokenizer.ggml.model"]
     vocabulary = {text: n for n, text in enumerate(tokens)}
     words = known.get("tokenizer.ggml.pre")
+    words = "llama-bpe" if words in ("llama3", "llama-v3") else words
     if kind == "gpt2":
-        made = Tokenizer(models.BPE(vocabulary, [tuple(m.split(" ")) for m in known["tokenizer.ggml.merges"]]))
+        merges = [tuple(m.split(" ")) for m in known["tokenizer.ggml.merges"]]
+        made = Tokenizer(models.BPE(vocabulary, merges, ignore_merges=words == "llama-bpe"))
         bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=words not in _WORDS)
         split = [pre_tokenizers.Split(Regex(_WORDS[words]), "isolated")] if words in _WORDS else []
         made.pre_tokenizer, made.decoder = pre_tokenizers.Sequence([*split, bytes_]), decoders.ByteLevel()

@@ -14,7 +14,7 @@ import pytest
 
 from examples.generate.network import generator
 from graph import kept
-from graph.checkpoint import Blocks, Checkpoint, CheckpointError, Config, _divisors, drawn, load, quantised
+from graph.checkpoint import Blocks, Checkpoint, CheckpointError, Config, _divisors, _gguf, _Tensor, drawn, load, quantised
 from graph.generation import sampled
 
 from .sweeps import quick
@@ -248,6 +248,11 @@ def test_a_file_of_gguf_and_a_folder_of_safetensors_are_one_model(tmp_path):
     for more, message in (
         ({"model_type": "gpt_neox"}, "expected a model of one of llama, mistral, qwen2, qwen3, got gpt_neox"),
         ({"rope_scaling": {"type": "yarn"}}, "positions scaled as yarn are not supported; expected linear or llama3"),
+        ({"rope_scaling": [1]}, r"rope_parameters or rope_scaling must be an object, got \[1\]"),
+        ({"rope_scaling": {"type": "linear"}}, "positions scaled as linear need a positive number factor, got None"),
+        ({"rope_scaling": {"type": "linear", "factor": None}}, "as linear need a positive number factor, got None"),
+        ({"rope_scaling": SCALED | {"factor": 0}}, "positions scaled as llama3 need a positive number factor, got 0"),
+        ({"rope_scaling": {k: v for k, v in SCALED.items() if k != "low_freq_factor"}}, "need a positive number low_freq_factor"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor=0.5 is not supported; expected 1"),
         ({"hidden_act": "gelu"}, "hidden_act=gelu is not supported; expected silu"),
     ):
@@ -280,6 +285,27 @@ def test_waves_are_slowed_by_their_length():
         (found,) = _divisors(Path("x"), scaling, 500.0, 16).values()
         np.testing.assert_allclose(found, divisors, rtol=1e-12)
     assert not _divisors(Path("x"), {"type": "none"}, 500.0, 16)
+    assert not _divisors(Path("x"), {"rope_type": None}, 500.0, 16)
+
+
+def test_heads_and_scales_of_gguf(monkeypatch):
+    pytest.importorskip("tokenizers")
+    sizes = {"block_count": 1, "embedding_length": 16, "attention.head_count": 2, "feed_forward_length": 8, "context_length": 9,
+             "attention.layer_norm_rms_epsilon": 1e-5, "rope.scaling.type": "linear", "rope.scaling.factor": 2.0}  # fmt: skip
+    known = {f"llama.{name}": value for name, value in sizes.items()} | {"general.architecture": "llama"}
+    known |= {"tokenizer.ggml.tokens": ["a"], "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.merges": []}
+    own = np.arange(1, 5, dtype="f4")
+    tensors = [_Tensor("rope_freqs.weight", "F32", (4,), own.view("u1"))]
+
+    def made(**more):
+        monkeypatch.setattr("graph.checkpoint.read_gguf", lambda path: (known | more, tensors))
+        return _gguf(Path("x"))
+
+    np.testing.assert_array_equal(made().weights["rope_freqs.weight"], 2 * own)  # as llama.cpp: both slow a wave
+    assert made(**{"llama.rope.dimension_count": 8, "llama.attention.value_length": 8}).config.head == 8
+    for name, value in (("rope.dimension_count", 4), ("attention.value_length", 16)):
+        with pytest.raises(CheckpointError, match=f"x: {name}={value} is not supported; expected 8, that of a head$"):
+            made(**{f"llama.{name}": value})
 
 
 @pytest.mark.parametrize(
@@ -324,16 +350,21 @@ def test_texts_are_split_as_the_file_says_and_begin_with_its_first_token():
     pytest.importorskip("tokenizers")
     from graph.checkpoint import _tokenizer
 
-    vocabulary = ["<s>", *"a1234!", "Ġ", "12", "34", "123", "Ċ"]
+    vocabulary = ["<s>", *"a1234!", "Ġ", "12", "34", "123", "Ċ", "aaa"]
     known = {"tokenizer.ggml.tokens": vocabulary, "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.bos_token_id": 0,
              "tokenizer.ggml.merges": ["1 2", "3 4", "12 3"]}  # fmt: skip
     for more, wanted in (
         ({"pre": "llama-bpe"}, ["<s>", "a", "123", "4", "!", "Ċ"]), ({"pre": "qwen2"}, ["a", *"1234", "!", "Ċ"]),
         ({}, ["a", "12", "34", "!", "Ċ"]), ({"add_bos_token": True}, ["<s>", "a", "12", "34", "!", "Ċ"]),
+        ({"pre": "llama-v3"}, ["<s>", "a", "123", "4", "!", "Ċ"]),
         ({"pre": "llama-bpe", "add_bos_token": False}, ["a", "123", "4", "!", "Ċ"]),
     ):  # fmt: skip
         tokenizer = _tokenizer(Path("x"), known | {f"tokenizer.ggml.{name}": value for name, value in more.items()})
         assert tokenizer.encode("a1234!\n").tokens == wanted
+        whole = str(more.get("pre")).startswith("llama")  # words of the vocabulary are taken whole, without merges
+        assert tokenizer.encode("aaa").tokens[-3:] == (
+            ["<s>", "aaa"][more.get("add_bos_token") is False :] if whole else [*"aaa"]
+        )
         assert tokenizer.decode(tokenizer.encode("a1234!\n").ids, skip_special_tokens=True).removeprefix("<s>") == "a1234!\n"
 
 
