@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx.backend.test
@@ -14,7 +15,7 @@ from graph.ir import GraphError
 from tests.graph.onnx_backend import TirBackend, operands
 from tests.sweeps import one_in
 
-from .conformance import cases, check, operator_of
+from .conformance import absolute_tolerance, cases, check, operator_of
 
 SAMPLE = 80  # tests; each compiles a model
 SEED = 0
@@ -29,6 +30,14 @@ def sample():
     groups = itertools.groupby(sorted(names, key=lambda n: operator_of(known[n], known)), lambda n: operator_of(known[n], known))
     firsts = [next(group) for _, group in groups]
     return [firsts[n] for n in rng.permutation(len(firsts))[:SAMPLE]]
+
+
+def test_fourier_transforms_may_be_off_by_a_unit_of_their_own_type():
+    case = next(iter(cases().values()))
+    for dtype in (np.dtype("f2"), np.dtype("f8"), np.dtype(ml_dtypes.bfloat16)):
+        wanted = max(case.atol, 4096 * float(ml_dtypes.finfo(dtype).eps))
+        assert absolute_tolerance(case, "DFT", [np.array([1, -4096], dtype)]) == wanted
+        assert absolute_tolerance(case, "Add", [np.array([1, -4096], dtype)]) == case.atol
 
 
 @one_in(2)
