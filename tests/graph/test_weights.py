@@ -349,7 +349,7 @@ def test_matmul_nbits_refusals():
     node = helper.make_node("MatMulNBits", ["x", "b", "s"], ["y"], domain="com.microsoft", K=32, N=7, block_size=32, bits=2)
     proto = model([node], {"x": np.ones((2, 32), "f4")}, ["y"], constants)
     proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    with pytest.raises(ValueError, match="weights of 4 or 8 bits are supported, got bits=2"):
+    with pytest.raises(ValueError, match="numbers of 4 or 8 bits are supported, got bits=2"):
         load_onnx(proto)
 
 
