@@ -23,9 +23,8 @@ from tir.traverse import blocks, loads, loops, stores, substatements, walk
 if TYPE_CHECKING:
     from codegen.report import Loop
 
-X86 = Target(
-    "llvm -mtriple x86_64-linux-gnu -mcpu x86-64-v3 -num-cores 1"
-)  # 16 registers of 8 lanes; code for it is read, not run
+# 16 registers of 8 lanes; code for it is read, not run
+X86 = Target("llvm -mtriple x86_64-linux-gnu -mcpu x86-64-v3 -num-cores 1")
 SEARCHED = Target("llvm -mtriple x86_64-linux-gnu -mcpu x86-64-v3 -num-cores 2")  # the target of sketches and features
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from math import ceil, floor
-
+from schedule.rewriting.predicates import iterations_where
 from tir import dtypes
-from tir.arith.polynomial import coefficient, nonpositive
 from tir.arith.statements import simplify_tree
 from tir.ir import Binary, Cast, Const, Expr, For, If, Kind, Load, PrimFunc, Select, Stmt, Store, Var, conjuncts, seq
 from tir.traverse import fresh, loads, map_statements, names, stores, substitute, walk, with_fresh_loops
@@ -45,7 +43,7 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
                 if not isinstance(extent, Const):
                     return s.with_(kind=Kind.SERIAL, body=body)
                 n, w = int(extent.value), target.lanes(widest_bits(body))
-                if at := _turn(body, var.name, n) if _narrowest(body) < 32 and not maskable(body, target) else 0:
+                if at := _turn(s.with_(body=body), n) if _narrowest(body) < 32 and not maskable(body, target) else 0:
                     behind = var.with_(name=fresh(taken, f"{var.name}_behind"))
                     parts = (var, at, body), (behind, n - at, with_fresh_loops(_at(body, var.name, behind + at), taken))
                     cut = (simplify_tree(For(v, Const(m), b, Kind.VECTORIZED, s.annotations)) for v, m, b in parts)
@@ -78,15 +76,11 @@ def _at(s: Stmt, name: str, value: Expr) -> Stmt:
     return substitute(s, {name: value})
 
 
-def _turn(s: Stmt, lane: str, lanes: int) -> int:
+def _turn(loop: For, lanes: int) -> int:
     """The first lane where a condition on the lane alone changes, as in a padded copy; 0 without one."""
-    found = [lanes]
-    for condition in (n.condition for n in walk(s) if isinstance(n, If | Select)):
-        for p in filter(None, map(nonpositive, conjuncts(condition))):
-            if (factor := coefficient(p, lane) or 0) and len(p) - (() in p) == 1:
-                least = -p.get((), 0) / factor  # the condition holds up to there, or from there on
-                found.append(floor(least) + 1 if factor > 0 else ceil(least))
-    return min(n for n in found if n > 0) % lanes
+    conditions = (c for n in walk(loop.body) if isinstance(n, If | Select) for c in conjuncts(n.condition))
+    edges = (n for c in conditions for n in iterations_where(c, loop, {}, always=True) or ())
+    return min((n for n in edges if 0 < n < lanes), default=0)
 
 
 def widest_bits(s: Stmt) -> int:

@@ -34,8 +34,8 @@ class LayerError:
 
 @dataclass(frozen=True)
 class LayerNoise:
-    """What quantisation adds to a layer's output: its signal-to-noise `ratio` in decibels, and the `shift` of each output
-    channel: the mean of the noise as far as samples make sure of it."""
+    """The noise that quantisation adds to a layer's output: the signal-to-noise `ratio` in decibels, and the `shift` of each
+    output channel, its mean as far as samples make sure of it."""
 
     ratio: float
     shift: np.ndarray
@@ -97,7 +97,7 @@ def alone(
             noise = layer.product(quantised - x, w.real) + layer.product(x, w.real - graph.constants[layer.weight.name])
             total[layer] += _squares(arrays[layer.call.outputs[0]], noise)
             rows = layer.channels_last(noise).astype(np.float64)
-            moments[layer] += np.ones_like(rows).sum(axis=0), rows.sum(axis=0), np.square(rows).sum(axis=0)
+            moments[layer] += np.stack([np.full(rows.shape[1], len(rows)), rows.sum(axis=0), np.square(rows).sum(axis=0)])
     return {layer: LayerNoise(_ratio(*found), _shift(*moments[layer])) for layer, found in total.items()}
 
 
