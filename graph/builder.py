@@ -24,7 +24,7 @@ from tir.traverse import fresh
 from .ir import Attribute, Call, Graph, GraphError, TensorSequence, Value, constant, numpy_type, type_text, typed, verify
 from .ops import Operator, alternatives, find, function_name, result_types, unknown
 from .ops.loops import BEGIN
-from .ops.narrow import held_as, narrow_name
+from .ops.narrow_types import held_as, narrow_name
 from .ops.registry import HOW_TO_ADD
 from .reference import run_call
 
@@ -34,7 +34,7 @@ class Builder:
     unless `fold` is false.
 
     `taken` are the names in use, and others that new values must not have. `narrow` has the element types of values whose
-    numbers a wider type holds, by name (see `ops.narrow`). New calls are from `node` (see `Call`).
+    numbers a wider type holds, by name (see `ops.narrow_types`). New calls are from `node` (see `Call`).
     """
 
     def __init__(self, name: str = "network", *, fold: bool = True):

@@ -6,8 +6,9 @@ from functools import lru_cache
 from math import prod
 
 from schedule import Schedule
-from schedule.templates import attention, rowwise
+from schedule.templates import attention, row_normalisation
 from schedule.templates.block_analysis import Contraction, at_axes, contraction, stored
+from schedule.templates.row_normalisation import is_place, own_row
 from tir import dtypes
 from tir.arith.polynomial import linear, polynomial
 from tir.ir import Axis, Block, Cast, Const, Expr, Load, PrimFunc, Select, Store, Var, const_shape
@@ -133,7 +134,7 @@ def _at_place(func: PrimFunc) -> frozenset[int]:
     if block is None:
         return frozenset()
     reads = {n: _reads(func, block, n) for n in range(len(func.buffers) - 1)}
-    return frozenset(n for n, read in reads.items() if read and all(rowwise.is_place(load.indices, block.iters) for load in read))
+    return frozenset(n for n, read in reads.items() if read and all(is_place(load.indices, block.iters) for load in read))
 
 
 @lru_cache(MAX_KNOWN_CALLS)
@@ -212,9 +213,9 @@ def _product(call: Call, rounded: bool) -> Contraction | None:
 @lru_cache(MAX_KNOWN_CALLS)
 def _by_rows(func: PrimFunc) -> frozenset[int]:
     *_, last = blocks(func)
-    rows = rowwise.matches(Schedule(func), last.name)
+    rows = row_normalisation.matches(Schedule(func), last.name)
     if rows is None or len(rows.stages) + 1 < len(blocks(func)):
         return frozenset()
     read = {n: [x for x in blocks(func) if _reads(func, x, n)] for n in range(len(func.buffers) - 1)}
-    own = {n for n, readers in read.items() if all(rowwise.own_row(x, func.buffers[n].name, rows.rank) for x in readers)}
+    own = {n for n, readers in read.items() if all(own_row(x, func.buffers[n].name, rows.rank) for x in readers)}
     return frozenset(n for n in own if len(func.buffers[n].shape) == rows.rank + 1)

@@ -39,7 +39,7 @@ from .random_variables import leaves, map_leaves
 from .schedule import Schedule
 from .trace import Step
 
-Way = Callable[["OpenSchedule"], object]  # one continuation of a branch
+Continuation = Callable[["OpenSchedule"], object]  # one continuation of a branch
 
 SHARED_BY_COPIES = ("_placed", "_taken")  # caches, valid for all copies
 
@@ -388,7 +388,7 @@ class OpenSchedule(Schedule):
     def branch(
         self,
         name: str,
-        ways: Mapping[str, Way],
+        ways: Mapping[str, Continuation],
         *,
         weights: tuple[float, ...] = (),
         seed: str | None = None,
@@ -442,7 +442,7 @@ class OpenSchedule(Schedule):
             self.take(first)
         return len(made)
 
-    def _way_at_seed(self, ways: Mapping[str, Way], seed: str | None) -> int:
+    def _way_at_seed(self, ways: Mapping[str, Continuation], seed: str | None) -> int:
         for label in sorted(ways, key=lambda label: label != seed):
             new = self.copy()
             try:

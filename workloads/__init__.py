@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from tir import dtypes
 from tir.nearest import no_such
 
-from . import attention, convolutions, products, rows, transposed
+from . import attention, conv_transpose, convolutions, products, rows
 from .workload import (
     CACHE_ELEMENTS,
     DTYPES,
@@ -48,7 +48,7 @@ _WORKLOADS = {
     for w in (
         *products.WORKLOADS,
         *convolutions.WORKLOADS,
-        *transposed.WORKLOADS,
+        *conv_transpose.WORKLOADS,
         convolutions.CAPSULE,
         *rows.WORKLOADS,
         *attention.WORKLOADS,

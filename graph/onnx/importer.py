@@ -20,7 +20,7 @@ from tir.traverse import fresh
 from ..builder import Builder, Writer, first_fitting, need_tensors, trimmed
 from ..ir import ELEMENT_TYPES, Call, Graph, GraphError, TensorSequence, Value, constant
 from ..ops import Operator, alternatives, find
-from ..ops.narrow import NARROW, held_as
+from ..ops.narrow_types import NARROW, held_as
 from ..ops.registry import HOW_TO_ADD
 from .computed import needs_shape, stated_shapes, with_stated_shape
 from .functions import arguments, function_of, halves_of, names_read, needed, newest_opset, ordered, resolved

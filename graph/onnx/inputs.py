@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tir import dtypes
 
 from ..ir import GraphError
-from ..ops.narrow import NARROW
+from ..ops.narrow_types import NARROW
 from ..sizes import Dimension, OpenInput, with_sizes
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from tir import dtypes
 
 from ..ir import GraphError
-from ..ops.narrow import narrow_name
+from ..ops.narrow_types import narrow_name
 
 if TYPE_CHECKING:
     import onnx

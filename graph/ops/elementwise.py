@@ -13,7 +13,7 @@ from tir import dtypes, te
 from tir.ir import Expr
 from tir.te.elementwise import toward_zero
 
-from .narrow import NARROW, narrowed
+from .narrow_types import NARROW, narrowed
 from .registry import NEWEST, composite, element, function_name, need, operator, shape_of, wide
 
 Formula = Callable[..., Any]

@@ -10,7 +10,7 @@ from tir import dtypes, te
 from tir.ir import Expr
 
 from ..ir import Value
-from .narrow import NARROW, held_as, narrowed
+from .narrow_types import NARROW, held_as, narrowed
 from .registry import NEWEST, Apply, composite, need, operator, shape_of
 from .rows import normal_axes, replaced
 

@@ -60,7 +60,7 @@ class Apply(Protocol):
         """A name that no value and no loop has."""
 
     def dtype(self, value: Value) -> str:
-        """The element type of a value in the file, which may be a narrow one (see `graph.ops.narrow`)."""
+        """The element type of a value in the file, which may be a narrow one (see `graph.ops.narrow_types`)."""
 
     def known(self, value: Value) -> np.ndarray | None:
         """The elements of a value that is constant, else None."""

@@ -8,6 +8,7 @@ from ..ir import Graph, verify
 from .activations import recognise_activations
 from .affine import fold_affine
 from .common_subexpressions import merge_common
+from .conv_transpose import expand_transposed
 from .dequantised import fold_dequantised
 from .empty import fold_empty
 from .factors import move_factors
@@ -19,7 +20,6 @@ from .norms import recognise_norms
 from .powers import expand_powers
 from .products import merge_products
 from .sinking import sink_layouts
-from .transposed import expand_transposed
 from .unread import remove_unread
 
 Pass = Callable[[Graph], Graph]

@@ -110,7 +110,7 @@ def _elementwise(write: Rewriting, call: Call) -> Value | None:
 
 
 def _interleaved(write: Rewriting, call: Call) -> Value | None:
-    """The phases of a transposed convolution, side by side in the channels, as one image; see `transposed`."""
+    """The phases of a transposed convolution, side by side in the channels, as one image; see `conv_transpose`."""
     moved = write.producer(call.values[0], "Transpose")
     split = None if moved is None or moved.attribute("perm") != PHASES else write.producer(moved.values[0], "Reshape")
     image = None if split is None else _last(write, split.values[0])

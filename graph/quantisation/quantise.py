@@ -17,10 +17,10 @@ from tir.nearest import nearest_name
 from ..ir import Call, Graph, GraphError, Value, verify
 from ..passes.affine import fold_affine
 from ..passes.common_subexpressions import merge_common
+from ..passes.conv_transpose import expand_transposed
 from ..passes.identities import remove_identities
 from ..passes.integers import adds_pairs, in_fewer_cycles, multiply_integers
 from ..passes.quantised import keep_quantised
-from ..passes.transposed import expand_transposed
 from ..reference import random_inputs
 from .errors import LayerError, Observed, QuantisationReport, alone, in_network, observer
 from .layers import Layer, Places, Point, layers_of, places_of, quantised, sources

@@ -42,7 +42,7 @@ from ..legality.iter_map import Unproved, proving
 from ..legality.privatisation import private_buffers
 from ..primitive import KIND_WORDS, is_parameter
 from .edits import Insertion, Names, statements_of
-from .placement import laid_out
+from .placement import nest_over_windows
 
 
 def need_scope(storage_scope: str) -> str:
@@ -294,7 +294,7 @@ def written_part(scope: BlockScope, leaf: Leaf, target: Buffer, copying: Block, 
 def copy_nest(copying: Block, part: BufferPart, ranges: Ranges, names: Names, facts: Sequence[Expr]) -> Stmt:
     """The copying block in loops over a part; `ranges` and `facts` hold in the loops around."""
     share, conditions = part
-    return restricted(laid_out(copying, share, ranges, names, exact=True, facts=facts), conditions, ranges)
+    return restricted(nest_over_windows(copying, share, ranges, names, exact=True, facts=facts), conditions, ranges)
 
 
 def proving_part(leaf: Leaf, target: Buffer, loops: Sequence[For]) -> AbstractContextManager[None]:

@@ -22,7 +22,7 @@ from .loops import UNFOLDED_UNIT_RANGE
 ROOT, INLINE = "root", "inline"  # places other than loops: in loops of its own, and as a formula in its consumers
 
 
-def laid_out(
+def nest_over_windows(
     block: Block,
     windows: Mapping[str, AxisWindow],
     ranges: Ranges,

@@ -27,22 +27,22 @@ from . import (
     attention,
     blocked_sums,
     conv2d,
+    conv2d_transpose,
     depthwise,
-    dots,
     elementwise,
+    few_channels,
     few_rows,
     gemm,
     gemv,
+    im2col,
+    im2col_low_precision,
+    inner_product,
     low_precision,
     marks,
-    narrow,
     normal_form,
-    pixel_dots,
-    pixels,
     pooling,
     reduction,
-    rowwise,
-    transposed,
+    row_normalisation,
     winograd,
 )
 from .block_analysis import at_axes, contraction, last_axis, loop_of, reused, runs_in_order, size, stored
@@ -50,14 +50,15 @@ from .template import Pattern, RefusedRule, SumOfProducts, Template, Verdict, Wh
 
 __all__ = [
     "ATTENTION", "CHAINS", "REDUCTION", "ROWS", "RefusedRule", "SUMS_OF_PRODUCTS", "SumOfProducts", "Template", "Verdict",
-    "WholeNest", "attention", "build", "conv2d", "depthwise", "dots", "elementwise", "few_rows", "gemm", "gemv", "narrow",
-    "only_reduces", "pixel_dots", "pixels", "pooling", "reduction",
-    "low_precision", "rowwise", "schedule", "transposed", "warn_of", "winograd",
+    "WholeNest", "attention", "build", "conv2d", "conv2d_transpose", "depthwise", "elementwise", "few_channels", "few_rows",
+    "gemm", "gemv", "im2col", "im2col_low_precision", "inner_product", "low_precision", "only_reduces", "pooling", "reduction",
+    "row_normalisation", "schedule", "warn_of", "winograd",
 ]  # fmt: skip
 
 # The default is the one of the fewest cycles; of several, the first.
 PATTERNS: tuple[Pattern, ...] = (
-    gemv, dots, few_rows, low_precision, gemm, pixel_dots, pixels, conv2d, transposed, narrow, depthwise, pooling,
+    gemv, inner_product, few_rows, low_precision, gemm, im2col_low_precision, im2col, conv2d, conv2d_transpose,
+    few_channels, depthwise, pooling,
 )  # fmt: skip
 SUMS_OF_PRODUCTS = tuple(map(SumOfProducts, PATTERNS))
 
@@ -71,7 +72,7 @@ def only_reduces(block: Block, l1: int) -> bool:
 
 ATTENTION = WholeNest(attention.NAME, attention.packed, attention.build)
 CHAINS = WholeNest("fuse products", attention.chain, attention.build, several=True)
-ROWS = WholeNest("rows", lambda s, block: rowwise.matches(s, block, s.scheduled), rowwise.build)
+ROWS = WholeNest("rows", lambda s, block: row_normalisation.matches(s, block, s.scheduled), row_normalisation.build)
 ELEMENTS = WholeNest("elementwise", lambda s, block: block if elementwise.matches(s.block(block)) else None, elementwise.build)
 REDUCTION = WholeNest(
     "reduction", lambda s, block: block if only_reduces(s.block(block), s.target.machine.l1) else None, reduction.build

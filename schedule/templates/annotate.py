@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way
+from schedule.open_schedule import Continuation, OpenSchedule, Stage, Tiled
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below
 from tir.ir import Block, For, Kind, Store
@@ -56,7 +56,7 @@ def _place_stages(state: OpenSchedule, movable: list[str]) -> None:
     block, *rest = movable
     (consumer,) = state.get_consumers(block)
 
-    def at(loop: str) -> Way:
+    def at(loop: str) -> Continuation:
         def way(new: OpenSchedule) -> None:
             new.compute_at(block, loop, preserve_unit_loops=True)
             new.scheduled[block] = Stage.FUSED
@@ -68,7 +68,7 @@ def _place_stages(state: OpenSchedule, movable: list[str]) -> None:
         new.compute_inline(block)
         _place_stages(new, rest)
 
-    ways: dict[str, Way] = {"a nest of its own": lambda new: _place_stages(new, rest)}
+    ways: dict[str, Continuation] = {"a nest of its own": lambda new: _place_stages(new, rest)}
     ways |= {f"at {loop}": at(loop) for loop in state.tiling(consumer).places}
     state.branch(f"place of {block}", ways | {"inline": inline}, block=consumer, role=Role.LOCATION)
 
@@ -119,7 +119,7 @@ def _mark_tile(state: OpenSchedule, block: str) -> None:
         new.unroll(outer)
         new.vectorize(lanes)
 
-    ways: dict[str, Way] = {"whole registers": lambda new: new.attempt(OpenSchedule.vectorize, last)}
+    ways: dict[str, Continuation] = {"whole registers": lambda new: new.attempt(OpenSchedule.vectorize, last)}
     if half * tile.bits >= MIN_VECTOR_BITS and tile.extent > half:
         ways["half registers"] = halves
     state.branch(f"{block} vectors", ways, weights=WIDTH_WEIGHTS, block=block, role=Role.VECTOR_WIDTH)
@@ -170,7 +170,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
 
     first = state.tiled(tiled[0]) if tiled else None
 
-    def way(depth: int) -> Way:
+    def way(depth: int) -> Continuation:
         shared = names[depth - 1] if depth else None
         return lambda new: _choose_packs(new, tiled, shared, lambda done: finish(done, depth), few=len(tiled) > 1)
 
@@ -211,7 +211,7 @@ def _parallel_depths(first: Tiled | None, loops: int, units: int) -> Sequence[in
     return [*first.depths, *([first.shared] if first.shared else [])]
 
 
-def _choose_packs(state: OpenSchedule, tiled: list[str], shared: str | None, then: Way, few: bool) -> None:
+def _choose_packs(state: OpenSchedule, tiled: list[str], shared: str | None, then: Continuation, few: bool) -> None:
     """Branch over the packed copies that the blocks of a nest read; `shared` is the last loop that will be parallel."""
     if not tiled:
         then(state)

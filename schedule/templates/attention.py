@@ -1,8 +1,8 @@
 """Attention, softmax(Q Kᵀ) V: a product, row normalisation, a product, by tiles of rows whose scores stay in the nearest caches.
 
-The products are tiled as in `gemm`, and the stages between them scheduled as in `rowwise`. All run in the same loops over batches
-and tiles of rows. Only the rows of one tile exist at a time, and the last product reads them in place. Chimera (Zheng et al.,
-HPCA 2023) fuses products in this order.
+The products are tiled as in `gemm`, and the stages between them scheduled as in `row_normalisation`. All run in the same loops
+over batches and tiles of rows. Only the rows of one tile exist at a time, and the last product reads them in place. Chimera
+(Zheng et al., HPCA 2023) fuses products in this order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from schedule.register_tiles import MAX_TILE_VECTORS, fewest_cycles, fitting
 from schedule.schedule import Schedule
 from tir.ir import Const, Var
 
-from . import dots, gemm, rowwise
+from . import gemm, inner_product, row_normalisation
 from .block_analysis import Contraction, epilogue, last_axis, size, stored
 from .pack_branches import separate_rows
 from .template import SumOfProducts
@@ -33,7 +33,7 @@ class Attention:
     scores, or elements made of them; the product of these."""
 
     scores: Contraction | None
-    weights: rowwise.Rows | None
+    weights: row_normalisation.Rows | None
     result: Contraction
 
     @property
@@ -43,7 +43,7 @@ class Attention:
 
 def matches(s: OpenSchedule, block: str) -> Attention | None:
     """The attention that ends with the product `block`, if its left operand is made row by row and for it alone."""
-    if (read := _left_operand(s, block)) is None or (weights := rowwise.matches(s, read[1])) is None:
+    if (read := _left_operand(s, block)) is None or (weights := row_normalisation.matches(s, read[1])) is None:
         return None
     result, processor = read[0], s.target.machine
     stages = {weights.last, *weights.stages}
@@ -58,7 +58,7 @@ def packed(s: OpenSchedule, block: str) -> Attention | None:
     found = matches(s, block)
     if found is None or (c := found.scores) is None:
         return found
-    apart = SumOfProducts(dots).cycles(s, c.block) < gemm.cycles(c, s.target.machine, s.constants)
+    apart = SumOfProducts(inner_product).cycles(s, c.block) < gemm.cycles(c, s.target.machine, s.constants)
     return None if apart else found
 
 
@@ -147,7 +147,7 @@ def build(s: OpenSchedule, found: Attention) -> None:
         gemm.build(s, scores, gemm.Sum.WHOLE, like=result.block, sizes=first[0])
         outer.append(s.tiling(scores.block).levels[0][-1])
     if weights is not None:
-        loops = rowwise.nest(s, replace(weights, stages=tuple(b for b in weights.stages if b not in s.scheduled)))
+        loops = row_normalisation.nest(s, replace(weights, stages=tuple(b for b in weights.stages if b not in s.scheduled)))
         outer.append(s.split(loops[depth - 1], [None, prod(s.lengths[result.block, result.rows[-1].var.name])])[0])
     s.merge(*outer)
     for product in found.products:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from schedule.machine import CACHE_LINE_BYTES, CPU, TILE_ENTRY_CYCLES
-from schedule.open_schedule import OpenSchedule, Way, computed_bits, extent
+from schedule.open_schedule import Continuation, OpenSchedule, computed_bits, extent
 from schedule.open_trace import Role
 from tir.arith.polynomial import polynomial
 from tir.ir import Block, Iter, Load, Select, Store, Var
@@ -167,7 +167,7 @@ def _place_padding(s: OpenSchedule, block: str, padding: str, strip: str, seed: 
         new.compute_at(padding, strip, preserve_unit_loops=True)
         new.vectorize(new.get_loops(padding)[-1])
 
-    ways: dict[str, Way] = {
+    ways: dict[str, Continuation] = {
         "for each strip": by_strips,
         "before": lambda new: elementwise.build(new, padding),
         "inline": lambda new: new.compute_inline(padding),

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from schedule.error import ScheduleError, listing
 from schedule.machine import CACHE_LINE_BYTES, PAGE_BYTES
-from schedule.open_schedule import OpenSchedule, Stage, Way, extent
+from schedule.open_schedule import Continuation, OpenSchedule, Stage, extent
 from schedule.open_trace import ChoiceKey, Role
 from schedule.schedule import Schedule
 from tir.ir import NOT_SPATIAL, Block, Kind, PrimFunc, Store, buffer_nbytes
@@ -46,7 +46,9 @@ def done(s: OpenSchedule, *names: str) -> None:
         s.scheduled |= dict.fromkeys(inside, Stage.DONE)
 
 
-def one_of(s: OpenSchedule, name: str, ways: Mapping[str, Way], seed: str | None = None, **about: Unpack[ChoiceKey]) -> None:
+def one_of(
+    s: OpenSchedule, name: str, ways: Mapping[str, Continuation], seed: str | None = None, **about: Unpack[ChoiceKey]
+) -> None:
     """Add a branch with at least one legal way; ScheduleError if none is."""
     if not s.branch(name, ways, seed=seed, **about):
         raise ScheduleError(f"{name}: no way is legal; there are {listing(list(ways))}")
@@ -59,7 +61,7 @@ def teams(s: OpenSchedule, block: str, seed: int, work: int, build: Callable[[Op
     cores = machine.threads(work * machine.core.latency)  # each step may wait for the one before it
     tried = {seed, cores} | ({1} if work * machine.fma_cycles(32) < machine.memory.wake else set())
 
-    def way(threads: int) -> Way:
+    def way(threads: int) -> Continuation:
         return lambda new: build(new, threads)
 
     ways = {_threads_label(threads): way(threads) for threads in sorted(tried, reverse=True)}

@@ -6,7 +6,7 @@ from math import prod
 
 from schedule import ScheduleError
 from schedule.machine import CACHE_LINE_BYTES
-from schedule.open_schedule import OpenSchedule, Operands, Way, element_bits, extent, is_spatial
+from schedule.open_schedule import Continuation, OpenSchedule, Operands, element_bits, extent, is_spatial
 from schedule.open_trace import Role
 from schedule.primitive import find_block
 from schedule.rewriting.index_map import IndexMap
@@ -21,7 +21,7 @@ from .marks import parallel, prefetch_rows
 AS_IT_IS = "as it is"  # an operand is not packed
 
 
-def choose_packs(state: OpenSchedule, block: str, place: str | None, then: Way, few: bool = False) -> None:
+def choose_packs(state: OpenSchedule, block: str, place: str | None, then: Continuation, few: bool = False) -> None:
     """Branch over the operands of a tiled block: each is read as it is, or from a copy that `pack` makes. Each branch goes on
     with `then`.
 
@@ -56,20 +56,20 @@ def operands_of(state: OpenSchedule, block: str) -> Operands:
     return tiled.operands
 
 
-def _pack_each(state: OpenSchedule, block: str, place: str | None, operands: list[str], then: Way, few: bool) -> None:
+def _pack_each(state: OpenSchedule, block: str, place: str | None, operands: list[str], then: Continuation, few: bool) -> None:
     if not operands:
         then(state)
         return
     buffer, *rest = operands
 
-    def way(copy: Way) -> Way:
+    def way(copy: Continuation) -> Continuation:
         def change(new: OpenSchedule) -> None:
             copy(new)
             _pack_each(new, block, place, rest, then, few)
 
         return change
 
-    ways: dict[str, Way] = {}
+    ways: dict[str, Continuation] = {}
     load = next(load for load in loads(state.block(block).body) if load.buffer.name == buffer)
     axes = variables(*load.indices)
     vector = state.vector_axes(block)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from schedule.error import ScheduleError
 from schedule.machine import CPU
-from schedule.open_schedule import Declined, OpenSchedule, Way
+from schedule.open_schedule import Continuation, Declined, OpenSchedule
 from tir.ir import Block
 from tir.notices import degraded
 
@@ -49,7 +49,7 @@ class Template:
     def change(self, new: OpenSchedule, block: str) -> object:
         raise NotImplementedError
 
-    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Continuation]]:
         yield self.name, lambda new: self.change(new, block)
 
     def apply(self, s: OpenSchedule, block: str) -> list[OpenSchedule]:
@@ -134,11 +134,11 @@ class SumOfProducts(Template):
             return Verdict.SKIP
         return Verdict.SKIP if self.found(s, block) is None else Verdict.APPLY
 
-    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Continuation]]:
         found = self.pattern.matches(s.block(block))
         variants = getattr(self.pattern, "variants", None)
         for variant in [()] if variants is None else [(v,) for v in variants(found, s.target.machine, s.given)]:
             yield "".join((self.name, *variant)), self._way(found, *variant)
 
-    def _way(self, found: Any, *variant: str) -> Way:
+    def _way(self, found: Any, *variant: str) -> Continuation:
         return lambda new: self.pattern.build(new, found, *variant)

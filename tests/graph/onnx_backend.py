@@ -18,7 +18,7 @@ from graph.onnx.functions import ordered
 from graph.onnx.inputs import element_type
 from graph.onnx.refusals import MEASURES, OF_CONSTANTS
 from graph.ops import alternatives
-from graph.ops.narrow import NARROW, held_as, narrow_name
+from graph.ops.narrow_types import NARROW, held_as, narrow_name
 
 # The inputs, by operator, on which the calls that it is written out as depend.
 DECIDING = {"If": (0,), "Loop": (0,), "SequenceAt": (1,), "RNN": (4,), "GRU": (4,), "LSTM": (4,)}

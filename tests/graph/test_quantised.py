@@ -16,8 +16,8 @@ from graph.passes import integers as graph_integers
 from graph.passes import optimize
 from graph.passes.channels import TO_FIRST, TO_LAST
 from graph.passes.check import check_passes
+from graph.passes.conv_transpose import expand_transposed
 from graph.passes.quantised import keep_quantised, stay_quantised
-from graph.passes.transposed import expand_transposed
 from graph.reference import evaluate
 from tests.sweeps import one_in
 from tir import load_onnx

@@ -25,7 +25,7 @@ from ...legality.dataflow import locate
 from ...primitive import BlockName, primitive
 from ...rewriting.cache_stages import copy_axes, need_scope
 from ...rewriting.edits import Insertion, Names, edited, statements_of, unstated, with_buffer
-from ...rewriting.placement import laid_out
+from ...rewriting.placement import nest_over_windows
 
 
 @primitive
@@ -68,7 +68,7 @@ def cache_index(func: PrimFunc, block: BlockName, storage_scope: str, cse_thresh
         value = substitute(e, {it.var: v for it, v in zip(used, place, strict=True)})
         computing = Block(names.block(copy.name), iters, Store(copy, place, value))
         made.append(computing.name)
-        nests.append(laid_out(computing, {}, scope.ranges, names, preserve_unit_loops=True))
+        nests.append(nest_over_windows(computing, {}, scope.ranges, names, preserve_unit_loops=True))
         copies[e] = Load(copy, tuple(it.var for it in used))
 
     def replaced(n: Node) -> Node:

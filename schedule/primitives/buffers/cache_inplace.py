@@ -13,7 +13,7 @@ from ...legality.dataflow import BlockScope, Leaf, buffer_of, facts_of, locate
 from ...primitive import KIND_WORDS, BlockName, BufferPlace, is_parameter, primitive
 from ...rewriting.cache_stages import copy_block, copy_nest, need_scope, place_behind, proving_part, written_part
 from ...rewriting.edits import Insertion, Names, edited, statements_of, with_buffer
-from ...rewriting.placement import laid_out, required_windows
+from ...rewriting.placement import nest_over_windows, required_windows
 
 
 @primitive
@@ -72,7 +72,7 @@ def through_copy(func: PrimFunc, scope: BlockScope, leaf: Leaf, target: Buffer, 
 
     def placed(copying: Block, written: Buffer) -> Stmt:
         windows = required_windows(copying, {written.name: region}, place.ranges, scope.written)
-        return laid_out(copying, windows, place.ranges, names, facts=facts)
+        return nest_over_windows(copying, windows, place.ranges, names, facts=facts)
 
     filled = placed(start, copy)
     if scope.block is None:

@@ -22,7 +22,7 @@ from ...rewriting.cache_stages import (
     restrict_to_reads,
 )
 from ...rewriting.edits import Names, edited, with_buffer
-from ...rewriting.placement import laid_out, required_windows
+from ...rewriting.placement import nest_over_windows, required_windows
 
 
 @primitive
@@ -72,7 +72,7 @@ def cache_read(
     if place.loops or scope.block is not None or source.name not in scope.outputs:
         region = accessed(place.path[-1], place.ranges, (source.name,))[0].get(source.name)
         windows = required_windows(copying, {copy.name: region}, place.ranges, scope.written) if region else {}
-    placed = laid_out(copying, windows, place.ranges, names, facts=facts_of(scope, place.loops))
+    placed = nest_over_windows(copying, windows, place.ranges, names, facts=facts_of(scope, place.loops))
     placed = restrict_to_reads(scope, placed, source.name, near, place.loops, place.ranges)
     changes = [(c.stmt, replace_buffers(c.stmt, {source.name: copy})) for c in consumers]
     new = with_buffer(edited(func, changes, place.insertion(placed)), scope.block, copy)

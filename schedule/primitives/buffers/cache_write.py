@@ -25,7 +25,7 @@ from ...rewriting.cache_stages import (
     written_part,
 )
 from ...rewriting.edits import Insertion, Names, edited, with_buffer
-from ...rewriting.placement import laid_out, required_windows
+from ...rewriting.placement import nest_over_windows, required_windows
 from .cache_inplace import through_copy
 
 
@@ -103,7 +103,7 @@ def cache_write(
             if loops or updating or branch is not None or not own or not readers or target.name in scope.outputs:
                 raise
             read = accessed(scope.root, scope.ranges, (target.name,))[0] if scope.block else {}  # by an instance of the block
-            placed = laid_out(copying, required_windows(copying, read, ranges, scope.written), ranges, names)
+            placed = nest_over_windows(copying, required_windows(copying, read, ranges, scope.written), ranges, names)
             placed = restrict_to_reads(scope, placed, target.name, readers, (), ranges)
     insertions = [place.insertion(placed)]
     if updating and target.name in scope.outputs:  # else nothing has written it before

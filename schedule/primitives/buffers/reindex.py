@@ -26,7 +26,7 @@ from ...rewriting.cache_stages import (
 from ...rewriting.edits import Names, edited, unstated, with_buffer
 from ...rewriting.index_map import IndexMap, MapOfAxes, parse_index_map
 from ...rewriting.layouts import buffer_argument, transformed_layout
-from ...rewriting.placement import laid_out, required_windows
+from ...rewriting.placement import nest_over_windows, required_windows
 
 CACHE_HINT = "cache_read and cache_write copy a buffer as it is"
 
@@ -154,7 +154,7 @@ def _read_through_copy(
     if loops or scope.block is not None or not _whole(reader, ranges_of(inner, ranges)):
         share = required_windows(copying, accessed(nest(inner, new), ranges, (copy.name,))[0], ranges, scope.written)
     own: dict[str, Expr] = {it.var.name: mine.var for it, mine in zip(_used_axes(reader, place), copying.iters, strict=True)}
-    placed = laid_out(copying, share, ranges, names, facts=facts_of(scope, loops))
+    placed = nest_over_windows(copying, share, ranges, names, facts=facts_of(scope, loops))
     placed = restrict_to_reads(scope, placed, source.name, [leaf], loops, ranges, own)
     return with_buffer(edited(func, [(reader, new)], stand.insertion(placed)), scope.block, copy), copy, copying.name
 
@@ -183,7 +183,7 @@ def _write_through_copy(func: PrimFunc, block: str, target: Buffer, memory: str,
         need_stores(writer)
         finished = windows(writer, stand.loops, leaf.inside(stand.loops))
     share = {mine.var.name: finished[it.var.name] for mine, it in zip(copying.iters, used, strict=True)}
-    placed = laid_out(copying, share, stand.ranges, names, facts=facts_of(scope, stand.loops))
+    placed = nest_over_windows(copying, share, stand.ranges, names, facts=facts_of(scope, stand.loops))
     return with_buffer(edited(func, [(writer, new)], stand.insertion(placed)), scope.block, copy), copy, copying.name
 
 

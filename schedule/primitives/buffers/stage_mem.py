@@ -22,7 +22,7 @@ from ...legality.dataflow import (
 from ...primitive import BufferName, LoopName, LoopOrBlockName, blocks_below, named_at, primitive
 from ...rewriting.cache_stages import BufferPart, copy_block, copy_nest, need_scope, proving_part, restrict_to_reads, written_part
 from ...rewriting.edits import Names, edited, with_buffer
-from ...rewriting.placement import laid_out, required_windows
+from ...rewriting.placement import nest_over_windows, required_windows
 from .rolling_buffer import with_rolling_buffer
 
 
@@ -107,7 +107,7 @@ def _copy_nests(
         region = accessed(target, ranges, (buffer,))[0][buffer]
         inside = loops or scope.block is not None
         windows = required_windows(copying, {copy.name: region}, ranges, scope.written) if inside else {}
-        placed = laid_out(copying, windows, ranges, names, facts=facts)
+        placed = nest_over_windows(copying, windows, ranges, names, facts=facts)
         before = restrict_to_reads(scope, placed, buffer, users, loops, ranges)
         return before, None, [copying.name]
     _need_writers(users, writers, buffer)

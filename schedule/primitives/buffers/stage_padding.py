@@ -21,7 +21,7 @@ from ...primitive import BlockName, BufferOfBlock, primitive
 from ...rewriting.cache_stages import copy_axes, need_only_reads, place_to_copy
 from ...rewriting.edits import Names, edited, unstated, with_buffer
 from ...rewriting.layouts import buffer_argument
-from ...rewriting.placement import laid_out
+from ...rewriting.placement import nest_over_windows
 
 
 @primitive
@@ -67,7 +67,7 @@ def stage_padding(func: PrimFunc, block: BlockName, buffer: BufferOfBlock) -> tu
         )
     indices = tuple(simplify(i - start, without_units(ranges)) for i, start in zip(read.indices, starts, strict=True))
     new = unstated(rewrite(reader, lambda n: Load(copy, indices) if n == choice else None), source.name)
-    placed = laid_out(making, {}, stand.ranges, names, preserve_unit_loops=True)
+    placed = nest_over_windows(making, {}, stand.ranges, names, preserve_unit_loops=True)
     return with_buffer(edited(func, [(leaf.block, new)], stand.insertion(placed)), scope.block, copy), making.name
 
 

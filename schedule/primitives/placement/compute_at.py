@@ -26,7 +26,7 @@ from ...primitive import KIND_WORDS, BlockName, LoopName, primitive
 from ...primitive import path as path_of
 from ...rewriting.cache_stages import restricted
 from ...rewriting.edits import Insertion, Names, edited, pick_position, statements_of
-from ...rewriting.placement import INLINE, ROOT, laid_out, required_windows
+from ...rewriting.placement import INLINE, ROOT, nest_over_windows, required_windows
 from .compute_inline import compute_inline
 
 
@@ -88,7 +88,7 @@ def compute_at(
     windows = box | required_windows(producer, reads, ranges, scope.written)
     removed = edited(func, [(producer, None)])
     facts = facts_of(scope, loops_in(path))
-    placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops, facts=facts)
+    placed = nest_over_windows(producer, windows, ranges, Names.of(removed), preserve_unit_loops, facts=facts)
     placed = restricted(placed, kept, ranges)
     _need_own_elements(scope, moved, nest(loops_in(path), placed))
     result = edited(removed, [], Insertion(target.body, position, placed))

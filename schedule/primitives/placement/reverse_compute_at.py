@@ -32,7 +32,7 @@ from ...primitive import path as path_of
 from ...rewriting.cache_stages import restricted
 from ...rewriting.edits import Insertion, Names, edited, pick_position, statements_of
 from ...rewriting.index_map import IndexMap
-from ...rewriting.placement import INLINE, ROOT, laid_out
+from ...rewriting.placement import INLINE, ROOT, nest_over_windows
 from ..blocks.transform_block_layout import transform_block_layout
 from .reverse_compute_inline import reverse_compute_inline
 
@@ -94,7 +94,7 @@ def reverse_compute_at(
     position = pick_position(index, first, len(stmts), target)
     removed = edited(func, [(consumer, None)])
     facts = facts_of(scope, loops_in(path))
-    placed = laid_out(consumer, made, ranges, Names.of(removed), preserve_unit_loops, exact=True, facts=facts)
+    placed = nest_over_windows(consumer, made, ranges, Names.of(removed), preserve_unit_loops, exact=True, facts=facts)
     once = _conditions_of_one(scope, moved, feeding, path, made)
     placed = restricted(placed, [*once, *(c for c in kept if variables(c) & reducing.keys())], ranges)
     return edited(removed, [], Insertion(target.body, position, placed)), None

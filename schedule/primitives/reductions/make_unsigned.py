@@ -10,7 +10,7 @@ from ...legality.dataflow import locate
 from ...legality.reducer import accumulation
 from ...primitive import BlockName, BufferName, find_block, primitive
 from ...rewriting.edits import Insertion, Names, edited, with_buffer
-from ...rewriting.placement import laid_out
+from ...rewriting.placement import nest_over_windows
 from ..buffers.cache_read import cache_read
 from ..buffers.cache_write import cache_write
 
@@ -62,7 +62,7 @@ def make_unsigned(func: PrimFunc, block: BlockName, buffer: BufferName) -> tuple
     last, (_, moved) = find_block(func, correcting), locate(func, block)
     assert type(last.body) is Store
     changes = [(last, last.with_(body=last.body.with_(value=corrected), reads=None, writes=None))]
-    func = edited(func, changes, Insertion(moved.exclusive_loops[0], 0, laid_out(summing, {}, {}, names)))
+    func = edited(func, changes, Insertion(moved.exclusive_loops[0], 0, nest_over_windows(summing, {}, {}, names)))
     return with_buffer(func, scope.block, sums), (shifting, summing.name, correcting)
 
 

@@ -17,7 +17,7 @@ from tir.traverse import loads, variables
 
 from .. import attention
 from ..block_analysis import Contraction, at_axes, contraction, driven_axes, is_elementwise, last_axis, size, stored
-from ..rowwise import allow_reciprocals
+from ..row_normalisation import allow_reciprocals
 from ..template import Template, Verdict
 from . import tensor_cores
 from .launch import (

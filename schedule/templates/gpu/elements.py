@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from schedule.machine import MAX_ACCESS_BYTES
-from schedule.open_schedule import OpenSchedule, Way
+from schedule.open_schedule import Continuation, OpenSchedule
 from schedule.open_trace import Role
 from tir import dtypes
 from tir.ir import Axis, Call, Const, Store, Var
@@ -42,7 +42,7 @@ class InlineElements(Template):
         ends = any(s.block(p).is_reduction and epilogue(s, p, anywhere=True) == block for p in s.get_producers(block))
         return Verdict.SKIP if ends and epilogue(s, block) is None else Verdict.ONLY
 
-    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Continuation]]:
         yield self.name, lambda new: new.compute_inline(block)
 
 

@@ -15,7 +15,7 @@ from math import ceil, prod
 
 from schedule.error import ScheduleError
 from schedule.machine import GPU
-from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
+from schedule.open_schedule import Continuation, OpenSchedule, Stage, extent, is_spatial
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir import dtypes
@@ -182,7 +182,7 @@ class TileThroughShared(Template):
         shared = few_results(b, s.target.machine) and reduces_along_memory(b)  # the threads of a result might reduce it together
         return Verdict.APPLY if shared or matched_product(b) is None else Verdict.ONLY
 
-    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Continuation]]:
         c = matched_product(s.block(block))
         tile = seed(c, s.target.machine) if self.ours and c is not None and is_matrices(c) else None
         yield self.name, lambda new: build(new, block, tile, self.ours)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from schedule.machine import GPU, MAX_ACCESS_BYTES, STATIC_SHARED_BYTES
-from schedule.open_schedule import Declined, OpenSchedule, Stage, Way
+from schedule.open_schedule import Continuation, Declined, OpenSchedule, Stage
 from schedule.open_trace import Role
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
@@ -18,7 +18,7 @@ from tir.memory import WARP
 from tir.traverse import loads, walk
 
 from ..block_analysis import epilogue, is_elementwise, reuses_data, size, stored
-from ..rowwise import Rows, allow_reciprocals, by_rows, written_axes
+from ..row_normalisation import Rows, allow_reciprocals, by_rows, written_axes
 from ..template import Template, Verdict
 from .launch import inline_stage, reduces_along_memory
 from .products import few_results, matched_product
@@ -61,7 +61,7 @@ class CrossThreadReduction(Template):
             return Verdict.SKIP
         return Verdict.ONLY if self.ours else Verdict.APPLY
 
-    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Continuation]]:
         found = group(s, block, self.ours)
         assert found is not None
         costly = any(_is_costly(s, name) for name in found.stages)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial as having
 
 from schedule.machine import GPU
-from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
+from schedule.open_schedule import Continuation, OpenSchedule, Stage, extent, is_spatial
 from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
 from tir.ir import Const
@@ -39,7 +39,7 @@ class SplitSum(Template):
         known = block in s.scheduled or block in s.partial or not s.own_loops(block)
         return Verdict.APPLY if not known and self._part_counts(s, block) else Verdict.SKIP
 
-    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Continuation]]:
         for n in self._part_counts(s, block):
             yield f"{self.name} in {n}", having(build, block=block, n=n)
 
@@ -74,7 +74,7 @@ class SumInStages(Template):
     def applies(self, s: OpenSchedule, block: str) -> Verdict:
         return Verdict.APPLY if self._long_sums(s, block) else Verdict.SKIP
 
-    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Continuation]]:
         yield self.name, lambda new: in_stages(new, block, self._long_sums(s, block))
 
     def _long_sums(self, s: OpenSchedule, block: str) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from schedule.machine import MAX_ACCESS_BYTES
-from schedule.open_schedule import OpenSchedule, Stage, Way, extent
+from schedule.open_schedule import Continuation, OpenSchedule, Stage, extent
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir import dtypes
@@ -33,7 +33,7 @@ class WindowsAsMatrices(Template):
 
     name = "windows as matrices"
 
-    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Continuation]]:
         if channels(s, block) is not None:
             yield f"{self.name}, channels last", lambda new: self._write(new, with_channels_last(new, block), True)
         yield self.name, lambda new: self._write(new, product(new, block))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from schedule.open_schedule import OpenSchedule, Stage, Way, element_bits, extent, is_spatial
+from schedule.open_schedule import Continuation, OpenSchedule, Stage, element_bits, extent, is_spatial
 from schedule.open_trace import Role
 from schedule.templates import Template
 from schedule.templates.block_analysis import divisible, size
@@ -51,7 +51,7 @@ class Rfactor(Template):
         needed = b.is_reduction and self.needed(b, state.target.num_cores) and divisible(b, reordered=False)
         return Verdict.APPLY if needed else Verdict.SKIP
 
-    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Continuation]]:
         for which in (0, 1) if divisible(s.block(block)) else (0,):  # the inner loop takes the terms in another order
             yield f"{self.name} {('outer', 'inner')[which]}", partial(self._factor, block=block, which=which)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from schedule.open_schedule import Declined, OpenSchedule, Stage, Tiled, Way, extent, is_spatial
+from schedule.open_schedule import Continuation, Declined, OpenSchedule, Stage, Tiled, extent, is_spatial
 from schedule.templates import Template
 from schedule.templates.block_analysis import epilogue, lacking, reuses_data, walks_memory
 from tir.ir import Block, Var, annotation
@@ -127,7 +127,7 @@ class TilingWithFusion(Template):
         # The copy from a cache stage exists only for fusion.
         return Verdict.ONLY if self.only or state.copies.get(block) == consumer else Verdict.APPLY
 
-    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Continuation]]:
         for depth in self.levels:
             yield f"{self.name} at level {depth}", partial(self._fuse, block=block, depth=depth)
 

@@ -11,7 +11,7 @@ import tir
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule
 from schedule.primitive import find_block
-from schedule.templates import block_analysis, conv2d, elementwise, gemm, pixels
+from schedule.templates import block_analysis, conv2d, elementwise, gemm, im2col
 from schedule.templates.division import MIN_EACH
 from schedule.templates.normal_form import axes
 from schedule.templates.template import Template
@@ -91,7 +91,7 @@ def test_the_steps_of_a_sum_lie_together_in_the_weights(order, together):
         return te.sum(X[n, c, h + k, w + l] * W[tuple(({"o": o} | at)[a] for a in order)], axis=[c, k, l])
 
     func = te.create_prim_func([X, W, te.compute((1, 32, 14, 14), value, name="Y")])
-    assert pixels._steps_are_together(conv2d.matches(find_block(func, "Y"))) == together
+    assert im2col._steps_are_together(conv2d.matches(find_block(func, "Y"))) == together
 
 
 @pytest.mark.parametrize("cores", [2, 4])

@@ -294,8 +294,8 @@ def test_a_convolution_in_groups_is_one_for_each(sizes, template, temporaries):
 def with_pixels_in_lanes(func, block: str, target: tir.Target, channels: int, pixels: int) -> OpenSchedule:
     s = OpenSchedule(func, target, at_seed=True)
     found = templates.conv2d.matches(s.block(block))
-    tile = templates.pixels.tiles(found, target.machine, s.constants)
-    templates.pixels.build(s, found, Sum.WHOLE, sizes=tile._replace(mr=channels, nr=pixels))
+    tile = templates.im2col.tiles(found, target.machine, s.constants)
+    templates.im2col.build(s, found, Sum.WHOLE, sizes=tile._replace(mr=channels, nr=pixels))
     annotate(s)
     return s
 
@@ -327,17 +327,17 @@ def test_when_pixels_are_lanes():
         return templates.conv2d.matches(blocks("conv2d", shape)["conv"])
 
     def faster(c):
-        return templates.pixels.cycles(c, processor) < templates.conv2d.cycles(c, processor)
+        return templates.im2col.cycles(c, processor) < templates.conv2d.cycles(c, processor)
 
     few, many = found(1, 7, 7, 512, 512, 3, 3, 1, 1), found(1, 56, 56, 64, 64, 3, 3, 1, 1)
-    assert faster(few) and not templates.pixels.in_place(few)
+    assert faster(few) and not templates.im2col.in_place(few)
     assert not faster(many)
     short, strided = found(1, 13, 7, 31, 97, 1, 1, 1, 0), found(1, 13, 13, 31, 97, 1, 1, 2, 0)
-    assert faster(short) and templates.pixels.in_place(short)
-    assert not templates.pixels.in_place(strided)
-    assert not templates.pixels.in_place(found(1, 32, 32, 31, 97, 1, 1, 1, 0))  # rows of a page
+    assert faster(short) and templates.im2col.in_place(short)
+    assert not templates.im2col.in_place(strided)
+    assert not templates.im2col.in_place(found(1, 32, 32, 31, 97, 1, 1, 1, 0))  # rows of a page
     last = templates.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1))["Y"])
-    assert not templates.pixels.suits(last, processor)
+    assert not templates.im2col.suits(last, processor)
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ def test_an_image_whose_stride_takes_all_registers_is_not_read_row_by_row(stride
     """As of the patches of 32 x 32 of a vision transformer: pixels are picked from as many vectors as the stride."""
     shape = (1, 2 * stride, 3 * stride, 3, 40, stride, stride, stride, 0)
     processor = tir.Target("llvm -mcpu x86-64-v4 -num-cores 1").machine
-    first, *_ = templates.pixels.variants(templates.conv2d.matches(blocks("conv2d", shape)["conv"]), processor)
+    first, *_ = templates.im2col.variants(templates.conv2d.matches(blocks("conv2d", shape)["conv"]), processor)
     assert first is not Sum.BY_ROWS
 
 
@@ -393,10 +393,10 @@ def test_few_channels_are_no_lanes():
         ((1, 9, 7, 64, 16, 4, 2, 1), False),
         ((1, 9, 7, 40, 3, 4, 2, 1), False),
     ):
-        found = templates.narrow.matches(blocks("conv2d_transpose", shape)["Y"])
-        assert found is not None and templates.narrow.suits(found, processor) == fits
-        assert not fits or templates.narrow.tiles(found, processor).rows * shape[4] <= 32
-    assert templates.narrow.matches(blocks("conv2d", (1, 9, 7, 16, 3, 3, 3, 1, 1))["conv"]) is None
+        found = templates.few_channels.matches(blocks("conv2d_transpose", shape)["Y"])
+        assert found is not None and templates.few_channels.suits(found, processor) == fits
+        assert not fits or templates.few_channels.tiles(found, processor).rows * shape[4] <= 32
+    assert templates.few_channels.matches(blocks("conv2d", (1, 9, 7, 16, 3, 3, 3, 1, 1))["conv"]) is None
 
 
 def test_threads_share_the_classes_of_a_transposed_convolution_as_they_are_free():
@@ -410,12 +410,12 @@ def test_threads_share_the_classes_of_a_transposed_convolution_as_they_are_free(
 
 
 def test_pixels_of_a_transposed_convolution_have_classes():
-    found = templates.transposed.matches(blocks("conv2d_transpose", (1, 7, 9, 12, 32, 5, 3, 1))["Y"])
+    found = templates.conv2d_transpose.matches(blocks("conv2d_transpose", (1, 7, 9, 12, 32, 5, 3, 1))["Y"])
     assert found is not None and [it.var.name for it in found.channels] == ["v_co"]
     assert [(x.pixel.var.name, x.kernel.var.name, x.stride) for x in found.classes] == [("v_h", "v_rh", 3), ("v_w", "v_rw", 3)]
-    whole = templates.transposed.matches(blocks("conv2d_transpose", (1, 7, 9, 12, 32, 5, 1, 1))["Y"])
+    whole = templates.conv2d_transpose.matches(blocks("conv2d_transpose", (1, 7, 9, 12, 32, 5, 1, 1))["Y"])
     assert whole is not None and whole.classes == ()
-    assert templates.transposed.matches(blocks("softmax", (7, 13))["total"]) is None
+    assert templates.conv2d_transpose.matches(blocks("softmax", (7, 13))["total"]) is None
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from schedule.open_schedule import OpenSchedule
 from schedule.primitive import find_block, loops_of
 from schedule.product_blocks import Operand, Product, fastest
 from schedule.register_tiles import RegisterTile, product_tile
-from schedule.templates import conv2d, depthwise, dots, elementwise, gemm, gemv, reduction, rowwise
+from schedule.templates import conv2d, depthwise, elementwise, gemm, gemv, inner_product, reduction, row_normalisation
 from schedule.templates.division import balanced
 from schedule.templates.lanes import partial_width
 from tests.programs import product
@@ -139,7 +139,7 @@ def test_dot_products():
     A, B = te.placeholder((4, 4096), name="A"), te.placeholder((130, 4096), name="B")
     k = te.reduce_axis((0, 4096), name="k")
     func = te.create_prim_func([A, B, te.compute((4, 130), lambda i, j: te.sum(A[i, k] * B[j, k], axis=k), name="C")])
-    assert dots.matches(find_block(func, "C"))
+    assert inner_product.matches(find_block(func, "C"))
     assert "T.parallel" in templates.schedule(func, tir.Target("llvm -num-cores 8")).script
     once = tir.script.parse(
         "from tir.script import tir as T\n\n\n@T.prim_func\n"
@@ -151,7 +151,7 @@ def test_dot_products():
         "                C[x, y] = T.float32(1)\n"
         "            C[x, y] = C[x, y] + A[x, z] * B[y, z]\n"
     )
-    assert dots.matches(find_block(once, "C")) is None and gemm.matches(find_block(once, "C"))
+    assert inner_product.matches(find_block(once, "C")) is None and gemm.matches(find_block(once, "C"))
 
 
 def block(*tensors):
@@ -197,12 +197,12 @@ def test_reductions_and_elements():
 def test_rows_need_a_use_of_the_row():
     """The stages of a softmax are found from its last block; a reduction alone is none."""
     s = tir.Schedule(tir.workloads.make("softmax", (7, 13)).func)
-    found = rowwise.matches(s, "Y")
+    found = row_normalisation.matches(s, "Y")
     assert found is not None and found.stages == ("top", "power", "total") and found.reductions == ("top", "total")
-    part = rowwise.matches(s, "power")
+    part = row_normalisation.matches(s, "power")
     assert part is not None and part.stages == ("top",)
-    assert rowwise.matches(s, "top") is None
-    assert rowwise.matches(s, "Y", taken={"top", "power", "total"}) is None
+    assert row_normalisation.matches(s, "top") is None
+    assert row_normalisation.matches(s, "Y", taken={"top", "power", "total"}) is None
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_rows_whose_result_ends_in_a_dimension_of_one_element_are_scheduled():
                 vi, vj = T.axis.remap("SS", [i, j])
                 Y[vi, vj, 0] = A[vi, vj] - S[vi]
 
-    assert rowwise.matches(tir.Schedule(mean_free), "Y") is None
+    assert row_normalisation.matches(tir.Schedule(mean_free), "Y") is None
     assert tir.default_schedule(mean_free, "llvm").trace
 
 
@@ -347,7 +347,7 @@ def test_inner_products_have_a_vector_of_the_sum_for_each_of_the_few(rows):
         M, N, K = shape
         A, B, k = te.placeholder((M, K), name="A"), te.placeholder((N, K), name="B"), te.reduce_axis((0, K), name="k")
         func = te.create_prim_func([A, B, te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[j, k], axis=k), name="C")])
-        return dots.suits(dots.matches(find_block(func, "C")), WIDE)
+        return inner_product.suits(inner_product.matches(find_block(func, "C")), WIDE)
 
     assert suited(rows, 109, 16 * rows) and suited(109, rows, 16 * rows)
     assert not suited(rows, 109, 16 * rows - 1) and not suited(109, rows, 16 * rows - 1)
@@ -359,9 +359,9 @@ def test_few_rows_of_a_constant():
     k = te.reduce_axis((0, 768), name="k")
     func = te.create_prim_func([A, B, te.compute((8, 96), lambda i, j: te.sum(A[i, k] * B[j, k], axis=k), name="C")])
     for machine in (WIDE, NARROW):
-        found = dots.matches(find_block(func, "C"))
-        assert dots.cycles(found, machine) < gemm.cycles(found, machine)
-        assert dots.cycles(found, machine) > gemm.cycles(found, machine, frozenset({"B"}))
+        found = inner_product.matches(find_block(func, "C"))
+        assert inner_product.cycles(found, machine) < gemm.cycles(found, machine)
+        assert inner_product.cycles(found, machine) > gemm.cycles(found, machine, frozenset({"B"}))
 
 
 def test_threads_share_a_matrix_that_other_kernels_evict():

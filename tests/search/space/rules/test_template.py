@@ -71,11 +71,13 @@ def test_channels_that_are_last_are_not_turned():
 
 
 def test_transposed_convolutions():
-    assert only(SumOfProducts(templates.transposed), transposed(8)) == {"Y"}
-    assert only(SumOfProducts(templates.transposed), transposed(7)) == set()
-    assert only(SumOfProducts(templates.transposed), transposed(stride=1)) == {"Y"}  # no zeros, but a kernel that runs backwards
+    assert only(SumOfProducts(templates.conv2d_transpose), transposed(8)) == {"Y"}
+    assert only(SumOfProducts(templates.conv2d_transpose), transposed(7)) == set()
+    assert only(SumOfProducts(templates.conv2d_transpose), transposed(stride=1)) == {
+        "Y"
+    }  # no zeros, but a kernel that runs backwards
     for other in (programs.matmul(7, 13, 109), convolution()):
-        assert only(SumOfProducts(templates.transposed), other) == set()
+        assert only(SumOfProducts(templates.conv2d_transpose), other) == set()
 
 
 def filled(sketch: Sketch, channels: int, pixels: int, rows: int = 1) -> list[int]:
@@ -125,23 +127,23 @@ def square(width: int = 7, kernel: int = 3, padding: int = 1) -> PrimFunc:
 
 
 def test_convolutions_whose_pixels_are_last_and_fill_a_vector():
-    assert only(SumOfProducts(templates.pixels), square()) == {"conv"}
-    assert only(SumOfProducts(templates.pixels), square(width=3)) == set()  # an image of fifteen pixels
+    assert only(SumOfProducts(templates.im2col), square()) == {"conv"}
+    assert only(SumOfProducts(templates.im2col), square(width=3)) == set()  # an image of fifteen pixels
     for other in (programs.matmul(7, 13, 109), workloads.make("conv1d", (1, 17, 5, 19, 3, 2, 1)).func):
-        assert only(SumOfProducts(templates.pixels), other) == set()
+        assert only(SumOfProducts(templates.im2col), other) == set()
 
 
 def test_an_image_is_unrolled_unless_its_pixels_lie_in_a_row():
     """It is a matrix product of the weights and a row of pixels for each step of the sum."""
     func = square()
-    by_rows, new, *_ = SumOfProducts(templates.pixels).apply(state(func), "conv")  # the model prefers the image as it is
+    by_rows, new, *_ = SumOfProducts(templates.im2col).apply(state(func), "conv")  # the model prefers the image as it is
     assert [b.name for b in blocks(by_rows.func)] == ["conv", "Y"]
     assert [b.name for b in blocks(new.func)] == ["K_reindex", "pad_reindex", "conv", "Y"] and new.pending == ["conv", "Y"]
     assert {t.axis: (t.extent, t.vector) for t in new.tiles} == {"v0": (13, False), "v2": (35, True)}
     nest = [x.name for x in loops_to(new.func.body, "conv")]
     assert nest == [loop for level in new.tiled("conv").levels for loop in level]
     same_numbers(func, new.func, seeds=(0,))
-    new, *_ = SumOfProducts(templates.pixels).apply(state(square(kernel=1, padding=0)), "conv")
+    new, *_ = SumOfProducts(templates.im2col).apply(state(square(kernel=1, padding=0)), "conv")
     assert [view.of for view in new.views] == ["X", "K"] and "pad_reindex" not in [b.name for b in blocks(new.func)]
 
 
@@ -154,11 +156,11 @@ def depthwise(name: str = "depthwise") -> PrimFunc:
 
 
 def test_few_channels_and_kernels_of_their_own():
-    assert only(SumOfProducts(templates.narrow), narrow()) == {"Y"}
-    assert only(SumOfProducts(templates.narrow), narrow(16)) == set()
+    assert only(SumOfProducts(templates.few_channels), narrow()) == {"Y"}
+    assert only(SumOfProducts(templates.few_channels), narrow(16)) == set()
     assert only(SumOfProducts(templates.depthwise), depthwise()) == {"conv"}
     assert only(SumOfProducts(templates.depthwise), depthwise("depthwise_nhwc")) == {"Y"}
-    for rule in (SumOfProducts(templates.narrow), SumOfProducts(templates.depthwise)):
+    for rule in (SumOfProducts(templates.few_channels), SumOfProducts(templates.depthwise)):
         for other in (programs.matmul(7, 13, 109), convolution(), transposed()):
             assert only(rule, other) == set()
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from graph.ir import GraphError
 from graph.onnx import load_onnx
-from graph.ops.narrow import NARROW
+from graph.ops.narrow_types import NARROW
 from graph.ops.registry import _TABLE
 from graph.reference import evaluate
 from tests.graph.onnx_backend import TirBackend

@@ -1,7 +1,7 @@
 """Skinny products: convolutions with fewer output channels than lanes, their channels last; those of the image are the lanes.
 
 Each lane sums up its part, and the lanes are added when a tile is complete (`rfactor`). So an image with its channels last is
-read in whole vectors, of which each serves all output channels. Transposed convolutions have classes as in `transposed`.
+read in whole vectors, of which each serves all output channels. Transposed convolutions have classes as in `conv2d_transpose`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from schedule.open_schedule import OpenSchedule, extent
 from schedule.register_tiles import RegisterTile, fewest_cycles, fitting
 from tir.ir import Block, Iter
 
-from . import transposed
+from . import conv2d_transpose
 from .block_analysis import epilogue, fuse_epilogue, last_axis, loop_of, size, store_last
 from .conv2d import Convolution, by_class
 from .conversion import is_converted, read_converted
@@ -26,7 +26,7 @@ NAME = "narrow convolution"
 
 def matches(block: Block) -> Convolution | None:
     """The block as a convolution, transposed or not, whose image has the summed channels last, if it is one."""
-    found = transposed.matches(block)
+    found = conv2d_transpose.matches(block)
     return found if found is not None and _lane_axis(found) is not None else None
 
 

@@ -1,6 +1,6 @@
 """Convolutions of narrow numbers as matrix products over im2col panels, by the instructions that add a few products at once.
 
-Panels are those of `pixels`, in the type of the image. The product, which packs them for the instructions, is that of
+Panels are those of `im2col`, in the type of the image. The product, which packs them for the instructions, is that of
 `low_precision`.
 """
 
@@ -11,7 +11,7 @@ from schedule.open_schedule import Declined, OpenSchedule
 from tir import dtypes
 from tir.ir import Block
 
-from . import low_precision, pixels
+from . import im2col, low_precision
 from .block_analysis import epilogue
 from .conv2d import Convolution
 from .conv2d import matches as convolution
@@ -27,13 +27,13 @@ def matches(block: Block) -> Convolution | None:
 
 def suits(c: Convolution, processor: CPU) -> bool:
     """True where the last dimensions of the result are pixels, enough for a vector, and the processor has an instruction."""
-    return pixels.suits(c, processor) and low_precision.suits(pixels.product(c, False), processor)
+    return im2col.suits(c, processor) and low_precision.suits(im2col.product(c, False), processor)
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
     """The estimated cycles on one core, with copies."""
-    copies = 0.0 if pixels.in_place(c) else pixels.panel_cycles(c, dtypes.bits(c.image.dtype), processor)
-    return copies + low_precision.cycles(pixels.product(c, False), processor, constants)
+    copies = 0.0 if im2col.in_place(c) else im2col.panel_cycles(c, dtypes.bits(c.image.dtype), processor)
+    return copies + low_precision.cycles(im2col.product(c, False), processor, constants)
 
 
 def build(s: OpenSchedule, c: Convolution) -> None:
@@ -43,7 +43,7 @@ def build(s: OpenSchedule, c: Convolution) -> None:
     """
     block = c.contraction.block
     after = epilogue(s, block) or s.cache_write(block, 0, "global")
-    inlined = pixels.as_product(s, c, after, convert=False)
+    inlined = im2col.as_product(s, c, after, convert=False)
     s.pending = [b for b in s.pending if b not in inlined]
     found = low_precision.matches(s.block(block))
     if found is None:
