@@ -62,7 +62,8 @@ def make_unsigned(func: PrimFunc, block: BlockName, buffer: BufferName) -> tuple
     last, (_, moved) = find_block(func, correcting), locate(func, block)
     assert type(last.body) is Store
     changes = [(last, last.with_(body=last.body.with_(value=corrected), reads=None, writes=None))]
-    func = edited(func, changes, Insertion(moved.exclusive_loops[0], 0, nest_over_windows(summing, {}, {}, names)))
+    nest = nest_over_windows(summing, {}, {}, names, preserve_unit_loops=True)
+    func = edited(func, changes, Insertion(moved.exclusive_loops[0], 0, nest))
     return with_buffer(func, scope.block, sums), (shifting, summing.name, correcting)
 
 

@@ -355,6 +355,16 @@ def test_the_larger_of_two_signed_operands_is_made_unsigned(rows, copies):
     assert np.array_equal(result, expected(*given, (False, True))[0])
 
 
+@pytest.mark.parametrize("batch", [(), (1,), (3,)])
+def test_the_sums_that_correct_an_unsigned_operand_are_in_lanes(batch):
+    func = scheduled(product(19, 31, 128, batch=batch), tir.Target("llvm", num_cores=1, mcpu="cooperlake", vector_bits=512))
+    combined = [x for x in walk_stmts(func.body) if isinstance(x, For) and dict(x.annotations).get("combine_lanes")]
+    assert {x.buffer.name for loop in combined for x in stores(loop)} == {"A_sum"}
+    given, result = inputs(func), np.zeros((*batch, 19, 31), "int32")
+    run(func, *given, result)
+    assert np.array_equal(result, expected(*given)[0])
+
+
 def test_processors_are_known_by_name():
     kernel = tir.build(scheduled(product(64, 64, 64), AMX), AMX)
     assert "tdpbssd" in kernel.asm()
