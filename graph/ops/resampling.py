@@ -10,6 +10,7 @@ import numpy as np
 from tir import dtypes, te
 from tir.ir import Expr
 
+from .convolution import windows
 from .registry import NEWEST, composite, narrow, need, operator, shape_of, wide
 from .rows import normal_axes, replaced
 
@@ -162,8 +163,8 @@ def _cubic(ratio: Expr, tap: int) -> Expr:
 
 @composite("DeformConv", 19)
 def deform_conv(
-    apply, x, weights, offset, bias=None, mask=None, *, kernel_shape=None, strides=(1, 1), dilations=(1, 1), pads=(0, 0, 0, 0),
-    group=1, offset_group=1,
+    apply, x, weights, offset, bias=None, mask=None, *, kernel_shape=None, strides=None, dilations=None, pads=None, group=1,
+    offset_group=1,
 ):  # fmt: skip
     """A convolution of images (N, C, H, W) that reads each tap of each window at a place moved by `offset` (N, offset groups and
     taps and 2, OH, OW), down and right, interpolated, and times a mask."""
@@ -177,20 +178,21 @@ def deform_conv(
             f"weights of {list(weights.shape)} with {group} and {offset_group} groups and kernel_shape={kernel_shape} do not fit"
             f" {channels} channels"
         )
-    taps, moves = prod(kernel), zip(extents, pads[:2], pads[2:], dilations, kernel, strides, strict=True)
-    places = [(e + p + q - d * (k - 1) - 1) // s + 1 for e, p, q, d, k, s in moves]
+    taps, moved = prod(kernel), windows(extents, kernel, strides, dilations, pads)
+    places = [w.outputs for w in moved]
     images, pixels = n * offset_group, prod(places)
     need("the offsets", offset, (n, 2 * offset_group * taps, *places), x.dtype)
     need("the mask", mask, (n, offset_group * taps, *places), x.dtype)
     need("the bias", bias, (out,), x.dtype)
-    parts = zip(kernel, dilations, places, strides, pads[:2], strict=True)
-    down, right = (np.add.outer(np.arange(k) * d, np.arange(o) * s - p) for k, d, o, s, p in parts)  # (taps, places)
+    down, right = (  # (taps, places)
+        np.add.outer(np.arange(w.kernel) * w.dilation, np.arange(w.outputs) * w.stride - w.before) for w in moved
+    )
     still = np.stack(np.broadcast_arrays(right[None, :, None], down[:, None, :, None]), axis=-1).reshape(taps, *places, 2)
-    moved = apply("Reshape", apply("Cast", offset, to=kind), shape=(images, taps, 2, *places))
-    moved = apply("Gather", apply("Transpose", moved, perm=(0, 1, 3, 4, 2)), apply.constant([1, 0], "int64"), axis=4)
-    moved = apply("Add", moved, apply.constant(still, kind))
+    at = apply("Reshape", apply("Cast", offset, to=kind), shape=(images, taps, 2, *places))
+    at = apply("Gather", apply("Transpose", at, perm=(0, 1, 3, 4, 2)), apply.constant([1, 0], "int64"), axis=4)
+    at = apply("Add", at, apply.constant(still, kind))
     step, first = (apply.constant(f / np.array(extents[::-1]) + s, kind) for f, s in ((2, 0), (1, -1)))  # from -1 to 1
-    grid = apply("Reshape", apply("Add", apply("Mul", moved, step), first), shape=(images, taps * places[0], places[1], 2))
+    grid = apply("Reshape", apply("Add", apply("Mul", at, step), first), shape=(images, taps * places[0], places[1], 2))
     read = apply("GridSample", apply("Reshape", x, shape=(images, channels // offset_group, *extents)), grid)
     if mask is not None:
         read = apply("Reshape", read, shape=(images, channels // offset_group, taps, pixels))

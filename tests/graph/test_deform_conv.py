@@ -82,6 +82,8 @@ def test_places_of_halves_are_those_of_float32(dtype):
      ({}, {"kernel_shape": [3, 2]}, "weights of [6, 4, 3, 3] with 1 and 1 groups and kernel_shape=(3, 2) do not fit 4 channels"),
      ({}, {"offset_group": 3}, "weights of [6, 4, 3, 3] with 1 and 3 groups and kernel_shape=None do not fit 4 channels"),
      ({}, {"group": 2}, "weights of [6, 4, 3, 3] with 2 and 1 groups and kernel_shape=None do not fit 4 channels"),
+     ({}, {"strides": [0, 1]}, "sizes, strides and dilations must be at least 1, and pads at least 0"),
+     ({}, {"pads": [0, 0]}, "an image of 2 dimension(s) needs as many sizes, strides and dilations, and twice as many pads"),
      ({}, {"group": 0}, "weights of [6, 4, 3, 3] with 0 and 1 groups and kernel_shape=None do not fit 4 channels")],
 )  # fmt: skip
 def test_sizes_that_do_not_fit_are_refused(shapes, attributes, message):
