@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from graph import Graph, Model, OpenGraph
 
 Shape = tuple[int, ...]
-PRECISION = "bfloat16|float16"
-PRECISION_HELP = "compute with activations and weights of 16 bits in place of float32; sums, norms and softmax in float32"
+PRECISION = "bfloat16|float16|tf32"
+PRECISION_HELP = (
+    "compute with activations and weights of 16 bits in place of float32; sums, norms and softmax in float32; on a GPU "
+    "tf32: factors of products are rounded"
+)
 WEIGHTS = ("int8", "int4")  # of --quantise without data
 QUANTISE = "FILE.npz|int8|int4"
 QUANTISE_HELP = (
@@ -125,12 +128,15 @@ def quantised(graph: Graph, given: str, target: Target, stream: IO[str]) -> Grap
 
 
 def in_precision(graph: Graph, dtype: str, target: Target) -> Graph:
-    """The network with activations and weights of 16 bits, as `--precision` says."""
+    """The network with activations, weights or factors of fewer bits, as `--precision` says."""
+    from codegen import backend
     from graph.compilation import passes_for
+    from graph.passes import PASSES
     from graph.passes.precision import in_precision
 
+    device = backend(target).device is not None
     with refusing("--precision", ValueError):
-        return in_precision(graph, dtype, passes_for(target))
+        return in_precision(graph, dtype, PASSES if device else passes_for(target), device)
 
 
 def read_arrays(path: str, option: str = "--inputs") -> dict[str, np.ndarray]:

@@ -14,7 +14,8 @@ from typing import Any
 
 from codegen.constants import prepared_statements
 from tir import dtypes
-from tir.arith.bounds import ranges_of
+from tir.arith.bounds import bounds, ranges_of
+from tir.arith.intervals import Ranges
 from tir.arith.polynomial import polynomial
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import choice_to_int, formula, may_be_zero, symbolic_min
@@ -161,6 +162,12 @@ def _length(extent: Expr) -> int:
     return extent.value if isinstance(extent, Const) else 1
 
 
+def _mean_length(extent: Expr, ranges: Ranges) -> int:
+    """The mean of the least and the largest value of an extent, such as `i + 1` of a loop in loop `i`; 1 where they are open."""
+    low, high = (extent.value,) * 2 if isinstance(extent, Const) else bounds(extent, ranges)
+    return 1 if low is None or high is None else -(-(low + high) // 2)
+
+
 def _statement(
     f: _FoundStore, number: int, found: list[_FoundStore], accessed: list[set[str]], temporary: set[str], cache: DescriptionCache
 ) -> Statement:
@@ -201,7 +208,7 @@ def _nest(f: _FoundStore) -> tuple[tuple[Loop, ...], tuple[BufferAccess, ...]]:
     """The loops around a store, and its buffer accesses in them."""
     ranges = ranges_of(f.loops)
     loop_numbers = {loop.name: n for n, loop in enumerate(f.loops)}
-    extents = tuple(_length(loop.extent) for loop in f.loops)
+    extents = tuple(_mean_length(loop.extent, ranges) for loop in f.loops)
     groups: dict[str, list[Load | Store]] = {}
     for n in walk(f.store):
         if isinstance(n, (Load, Store)):

@@ -105,9 +105,10 @@ def compile(
     file beside the user's cache. `cache` keeps compiled kernels: that of the user, another one, or None for none.
 
     Without `winograd`, all convolutions of floats are computed directly (see `passes.winograd`). With a `precision`,
-    "bfloat16" or "float16", its activations and weights of float32 are of 16 bits (see `passes.precision`). A function of open
-    sizes (`te.var`) becomes a kernel for all of them; `sizes`, such as `{"n": (1, 128)}`, are those to be fast at. A network of
-    open sizes becomes a model for all of them, compiled here for `sizes`, with kernels of open sizes for others (`general`).
+    "bfloat16" or "float16", its activations and weights of float32 are of 16 bits; on a GPU "tf32" rounds factors of
+    products (see `passes.precision`). A function of open sizes (`te.var`) becomes a kernel for all of them; `sizes`, such as
+    `{"n": (1, 128)}`, are those to be fast at. A network of open sizes becomes a model for all of them, compiled here for
+    `sizes`, with kernels of open sizes for others (`general`).
 
     `donate` names outputs of a network by the inputs whose memory they take, as {"past": "present"}. A call then changes that
     input, in the elements that differ alone (see `donation`). An input of open length to which the output appends rows is then

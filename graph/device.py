@@ -111,9 +111,9 @@ def final(
     precision: Precision | None = None,
     forms: Mapping[str, str] | None = None,
 ) -> Graph:
-    """A graph after all passes but those that choose by the cycles of a processor, in a precision of 16 bits if that is given."""
+    """A graph after all passes but those that choose by the cycles of a processor, in a precision if that is given."""
     graph = write_out_loops(graph)
-    return optimize(graph if precision is None else in_precision(graph, precision), PASSES)
+    return optimize(graph if precision is None else in_precision(graph, precision, device=True), PASSES)
 
 
 def assembled(

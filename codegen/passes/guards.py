@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tir.arith.bounds import extent_range, ranges_of
+from tir.arith.bounds import extent_range, is_pure, ranges_of, upper_limit
 from tir.arith.intervals import Interval, polynomial_bounds
 from tir.arith.polynomial import add, coefficient, constant, nonpositive, polynomial, scale, split_terms, to_expr
 from tir.arith.prove import prove
-from tir.arith.simplify import simplify, wraps
+from tir.arith.simplify import simplify
 from tir.arith.statements import drop_implied_conditions, min_operands, simplify_tree
 from tir.ir.expressions import TRUE, Binary, Const, Expr, Select, Unary, Var, conjunction, conjuncts
 from tir.ir.functions import PrimFunc
 from tir.ir.statements import Allocate, For, If, Kind, Let, Seq, Stmt, Store, seq
-from tir.traverse import N, divisions, fresh, loads, loops, map_statements, rewrite, stores, substitute, variables, walk
+from tir.traverse import N, divisions, fresh, loops, map_statements, rewrite, stores, substitute, variables, walk
 
 from .split_vectors import accumulates, widest_bits
 
@@ -43,7 +43,7 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
                 if kind in (Kind.SERIAL, Kind.PARALLEL):
                     inner = loops(body)
                     names, known = {x.name for x in inner}, ranges_of((s, *inner), ranges)
-                    for limit in _common(body, lambda c: _limit(c, var.name, names, known)):
+                    for limit in _common(body, lambda c: upper_limit(c, var.name, names, known)):
                         if not variables(limit) & lanes:
                             shorter = simplify(Binary("min", extent, limit), ranges)
                             if shorter != extent:
@@ -68,21 +68,10 @@ def _conditions_once(body: Stmt, name: str, ranges: Ranges, lanes: frozenset[str
     elsewhere = {x.name for x in loops(body)} | lanes
 
     def decided(c: Expr) -> Expr | None:
-        return c if _pure(c) and name in variables(c) and not variables(c) & elsewhere else None
+        return c if is_pure(c) and name in variables(c) and not variables(c) & elsewhere else None
 
     found = list(dict.fromkeys(_common(body, decided)))
     return If(conjunction(*found), drop_implied_conditions(body, ranges, found)) if found else body
-
-
-def _pure(condition: Expr) -> bool:
-    """True if a condition may be evaluated elsewhere: it compares indices that do not overflow, loads nothing, and divides by
-    constants alone."""
-    match condition:
-        case Binary(_, a, b):
-            fixed = all(isinstance(n.b, Const) for n in divisions(condition))
-            return fixed and not wraps(a) and not wraps(b) and not loads(condition)
-        case _:
-            return False
 
 
 def loop_facts(loop: For) -> list[Expr]:
@@ -116,20 +105,6 @@ def _common(s: Stmt, found: Callable[[Expr], Expr | None]) -> list[Expr]:
             return [c for c in first if all(c in o for o in others)]
         case _:
             return []
-
-
-def _limit(condition: Expr, name: str, inner: Set[str], ranges: Ranges) -> Expr | None:
-    """The exclusive upper bound on `name` that `condition` implies for any values of `inner` variables, or None."""
-    p = nonpositive(condition) if _pure(condition) else None
-    if not p or (factor := coefficient(p, name) or 0) <= 0:
-        return None
-    _, rest = split_terms(p, {name})
-    moving, fixed = split_terms(rest, inner)
-    low, _ = polynomial_bounds(moving, ranges)
-    if low is None:
-        return None
-    bound = scale(add(fixed, constant(low)), -1)  # factor * v <= bound, so that there are bound // factor + 1
-    return simplify(Binary("//", to_expr(add(bound, constant(factor))), Const(factor)), ranges)
 
 
 def version_guards(func: PrimFunc, target) -> PrimFunc:
@@ -250,7 +225,7 @@ def _of_rows(s: Stmt, parts: int, excluded: list[Expr]) -> Stmt:
             elsewhere = {x.name for x in loops(body)}
 
             def above(c: Expr) -> Expr | None:
-                p = nonpositive(c) if _pure(c) else None
+                p = nonpositive(c) if is_pure(c) else None
                 return c if p and (coefficient(p, var.name) or 0) > 0 and not variables(c) & elsewhere else None
 
             if found := _common(body, above):
@@ -274,7 +249,7 @@ def _clipped_tiles(s: Stmt, target) -> Stmt:
     are clipped to whole registers, of which `promote_registers` drops the guard."""
     match s:
         case For(var, Const(int(extent)), body, Kind.UNROLLED | Kind.VECTORIZED):
-            limits = _common(body, lambda c: _limit(c, var.name, set(), {}) if variables(c) == {var.name} else None)
+            limits = _common(body, lambda c: upper_limit(c, var.name, set(), {}) if variables(c) == {var.name} else None)
             whole = target.lanes(widest_bits(body)) if s.kind is Kind.VECTORIZED and any(map(accumulates, stores(body))) else 1
             extent = min([extent, *(-(-n.value // whole) * whole for n in limits if isinstance(n, Const))])
             return s.with_(extent=Const(extent), body=_clipped_tiles(body, target))
@@ -355,7 +330,7 @@ def _full_tile_tests(body: Stmt, ranges: Ranges, masks_cost: bool) -> list[_Test
 
 def _worst_case(condition: Expr, tile: Ranges, ranges: Ranges) -> Expr | None:
     """The condition with the tile's variables at their least favourable values; None if it is not an affine inequality."""
-    p = nonpositive(condition) if _pure(condition) else None
+    p = nonpositive(condition) if is_pure(condition) else None
     if p is None:
         return None
     moving, fixed = split_terms(p, tile)

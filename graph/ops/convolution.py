@@ -9,7 +9,7 @@ from math import prod
 from tir import te
 from tir.ir import Expr
 
-from .registry import narrow, need, operator, shape_of, wide
+from .registry import narrow, need, operator, rounded_factors, shape_of, wide
 
 RANKS = range(3, 9)  # numbers of dimensions of images: one for images, one for channels, and those that a window moves over
 
@@ -187,9 +187,10 @@ def steps_of(moved: Sequence[SlidingWindow]) -> list[te.ReduceAxis]:
 @operator("Conv", sums=True, bias=2, channels=1, integers=True, halves=1)
 def conv(
     x, weight, bias=None, *, kernel_shape=None, strides=None, dilations=None, pads=None, auto_pad="NOTSET", group=1,
-    output_dtype=None,
+    output_dtype=None, tf32=0,
 ):  # fmt: skip
-    """x (N, C, ...), weight (M, C / group, kernel ...), bias (M) -> (N, M, ...), of x's type, or `output_dtype`."""
+    """x (N, C, ...), weight (M, C / group, kernel ...), bias (M) -> (N, M, ...), of x's type, or `output_dtype`. With `tf32`,
+    factors may be rounded to 10 bits of mantissa."""
     need("the input", x, dtype="number", ranks=RANKS)
     need("the weight", weight, dtype=x.dtype, ranks=(x.ndim,))
     images, channels, *extents = shape_of(x)
@@ -215,7 +216,7 @@ def conv(
         at = tuple(w.index(p, s) for w, p, s in zip(moved, position, steps, strict=True))
         return te.sum(wide(padded[(n, c, *at)]) * wide(weight[(co, inner, *steps)]), axis=[*channel, *steps])
 
-    made = te.compute([images, outputs, *(w.outputs for w in moved)], formula, name="conv")
+    made = te.compute([images, outputs, *(w.outputs for w in moved)], formula, name="conv", attrs=rounded_factors(tf32))
     return _biased(made, bias, output_dtype or x.dtype)
 
 

@@ -13,13 +13,13 @@ from tir import dtypes, te
 from tir.ir import Expr
 
 from .elementwise import at, same_type
-from .registry import narrow, need, operator, shape_of, wide
+from .registry import narrow, need, operator, rounded_factors, shape_of, wide
 
 
 @operator("MatMul", sums=True, linear=True, channels=-1, integers=True, halves=1)
-def matmul(a, b, *, output_dtype=None):
+def matmul(a, b, *, output_dtype=None, tf32=0):
     """numpy's matmul: the last two dimensions are matrices, the others are broadcast; a vector is a row, or a column. The result
-    is of a's type, or `output_dtype`."""
+    is of a's type, or `output_dtype`. With `tf32`, factors may be rounded to 10 bits of mantissa."""
     need("the left operand", a, dtype="number", ranks=range(1, 9))
     need("the right operand", b, dtype=a.dtype, ranks=range(1, 9))
     (*a_batch, length) = shape_of(a)
@@ -41,7 +41,8 @@ def matmul(a, b, *, output_dtype=None):
         right = _batched(outer, b_batch, (k, *own[len(rows) :]))
         return te.sum(wide(a[left]) * wide(b[right]), axis=k)
 
-    return narrow(te.compute([*batch, *rows, *columns], formula, name="matmul"), output_dtype or a.dtype)
+    made = te.compute([*batch, *rows, *columns], formula, name="matmul", attrs=rounded_factors(tf32))
+    return narrow(made, output_dtype or a.dtype)
 
 
 def _batched(outer: tuple[Expr, ...], extents: list[int], inner: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -59,8 +60,9 @@ def scaled(x: Expr, factor: float) -> Expr:
 
 
 @operator("Gemm", 7, bias=2, channels=-1, integers=True, halves=1)
-def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0, output_dtype=None):
-    """alpha A B + beta C, with A and B transposed by `transA` and `transB`, and C broadcast; of A's type, or `output_dtype`."""
+def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0, output_dtype=None, tf32=0):
+    """alpha A B + beta C, with A and B transposed by `transA` and `transB`, and C broadcast; of A's type, or `output_dtype`.
+    With `tf32`, factors may be rounded to 10 bits of mantissa."""
     need("A", a, (None, None), "number")
     need("B", b, (None, None), a.dtype)
     (rows, length), (other, columns) = (shape_of(x)[::-1] if trans else shape_of(x) for x, trans in ((a, transA), (b, transB)))
@@ -72,6 +74,7 @@ def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0, output_dtype=
         (rows, columns),
         lambda i, j: te.sum(wide(a[k, i] if transA else a[i, k]) * wide(b[j, k] if transB else b[k, j]), axis=k),
         name="gemm",
+        attrs=rounded_factors(tf32),
     )
     if c is None and alpha == 1:
         return narrow(product, output_dtype or a.dtype)

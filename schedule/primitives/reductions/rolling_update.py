@@ -14,7 +14,7 @@ from tir.ir.buffers import Buffer, Load
 from tir.ir.expressions import Binary, Call, Cast, Const, Expr, Select, Unary, Var, conjunction, conjuncts
 from tir.ir.functions import PrimFunc
 from tir.ir.statements import For, Stmt, Store, seq
-from tir.traverse import axis_loops, loaded_names, loads, loops_in, substitute, variables
+from tir.traverse import axis_loops, loaded_names, loads, loops_in, substitute, variables, walk
 from tir.traverse import loops as loops_below
 
 from ...error import ScheduleError, listing
@@ -23,6 +23,7 @@ from ...legality.reducer import accumulation
 from ...primitive import LoopName, blocks_below, find_block, find_loop, loop_at, primitive
 from ...rewriting.clones import in_own_loops
 from ...rewriting.edits import Names, edited, statements_of
+from ...rewriting.masked import iterations_above
 from ..loops.merge import merge
 from .decompose_reduction import decompose_reduction
 
@@ -43,8 +44,10 @@ def rolling_update(func: PrimFunc, *loops: LoopName) -> tuple[PrimFunc, str]:
     """Merge loops that find a maximum and add up exponentials of differences from it; returns the name of the merged loop.
 
     The sums are multiplied by a correction in each iteration, and divisions by a sum come after the loop. Floating results differ
-    by rounding. An exponential may overflow if its iteration comes before that in which the maximum meets its element. Source:
-    Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv 1805.02867; Dao et al., FlashAttention, NeurIPS 2022.
+    by rounding. An exponential may overflow if its iteration comes before that in which the maximum meets its element. Iterations
+    at the end whose x are all -inf by a condition, as behind a causal mask, are cut off, with 0 * v where v is not finite.
+    Source: Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv 1805.02867; Dao et al., FlashAttention,
+    NeurIPS 2022.
 
     Rewrite   for o: m[i] = max(m[i], x[i, o])                           # from -inf
               for o: p[i, o] = exp(x[i, o] - m[i])
@@ -80,9 +83,10 @@ def rolling_update(func: PrimFunc, *loops: LoopName) -> tuple[PrimFunc, str]:
     func = edited(func, rolling.changes).with_(allocs=(*func.allocs, rolling.shift, rolling.correction))
     func, merged = merge(func, *loops)
     rolling.need_same_iteration(func, merged)
+    extent = iterations_above(func, merged, rolling.values, {rolling.top.buffer.name, *rolling.made})
     for name in (maxima[0].name, *rolling.sums):
         func, _ = decompose_reduction(func, name, merged)
-    return rolling.completed(func, find_loop(func, merged)), merged
+    return rolling.completed(func, find_loop(func, merged), extent), merged
 
 
 def _is_maximum(b: Block, loop: For) -> bool:
@@ -108,6 +112,9 @@ class _Rolling:
         self.sums: dict[str, Row] = {}  # reductions over the loop, and the rows of their results
         self.quotients: dict[str, Load] = {}  # sums that are divided after the loop
         self.made: set[str] = set()  # the buffers of the reductions
+        found = accumulation(maximum)
+        assert found is not None
+        self.values = [(maximum.name, found.added)]  # the x of max(m, x) and of exp(x - m), with the blocks that compute these
         self.changes: list[tuple[Stmt, Stmt]] = []
 
     def visit(self, b: Block) -> None:
@@ -134,6 +141,7 @@ class _Rolling:
         )  # fmt: skip
 
     def keep(self, b: Block, store: Store, term: Expr, value: Scaled) -> None:
+        self.values += [(b.name, x.a) for x in walk(term) if type(x) is Binary and x.op == "-" and self.reads_maximum(x.b)]
         new = value.value if store.value == term else store.value.with_(**{"a" if store.value.a == term else "b": value.value})  # type: ignore[attr-defined]
         self.changes.append((b, b.with_(body=store.with_(value=new), reads=None)))
         if self.inside[b.name].name in axis_loops(b, Axis.REDUCE):
@@ -201,8 +209,8 @@ class _Rolling:
                         hint="the maximum has grown by then; read it where it is made",
                     )
 
-    def completed(self, func: PrimFunc, loop: For) -> PrimFunc:
-        """The merged loop with its corrections."""
+    def completed(self, func: PrimFunc, loop: For, extent: Expr) -> PrimFunc:
+        """The merged loop of so many iterations with its corrections."""
         self.names = Names.of(func)
         statements: list[Stmt] = []
         for s in statements_of(loop.body):
@@ -227,7 +235,7 @@ class _Rolling:
             b = find_block(func, f"{name}_update")
             place = Load(b.body.buffer, b.body.indices)  # type: ignore[attr-defined]
             divided.append(self.nest(func, loop, b, "quotient", place, Binary("/", place, divisor)))
-        return edited(func, [(loop, seq(loop.with_(body=seq(*statements)), *divided))])
+        return edited(func, [(loop, seq(loop.with_(extent=extent, body=seq(*statements)), *divided))])
 
     def nest(self, func: PrimFunc, loop: For, b: Block, what: str, place: Load, value: Expr, repeated: bool = False) -> Stmt:
         """The loops of the spatial axes of a block around a store, in each iteration of the loop if `repeated`."""

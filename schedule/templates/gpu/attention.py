@@ -72,10 +72,7 @@ def matches(s: OpenSchedule, block: str) -> attention.Attention | None:
     found = attention.matches(s, block)
     if found is None or found.scores is None or found.weights is None or len(found.weights.reductions) != 2:
         return None
-    made = [tensor_cores.matches(s.block(c.block), exact=True) for c in found.products]
-    known = all(
-        x is not None and x[1].factors != tensor_cores.TF32 for x in made
-    )  # that one rounds, and has its own order of steps
+    known = all(tensor_cores.matches(s.block(c.block), exact=True) for c in found.products)
     widest = max(size(found.scores.reduction), size(found.result.columns))
     return found if known and _registers(found.result, widest) <= MAX_RESULTS else None
 

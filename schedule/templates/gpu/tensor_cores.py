@@ -83,7 +83,7 @@ _LOADED = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", **_BYTES}  # 
 def matches(block: Block, exact: bool = False) -> tuple[Contraction, TensorCoreInstruction] | None:
     """The product of matrices of a block, over the last two dimensions of its arrays, and the instruction that can do it.
 
-    float32 has one only where the block is annotated `tf32`, or else the multiply-adds of a warp if `exact`.
+    float32 has one only where the block is annotated `tf32`, or the multiply-adds of a warp if `exact`.
     """
     c = matched_product(block)
     if c is None or not is_matrices(c) or min(size(c.rows), size(c.columns), size(c.reduction)) < MIN_EXTENT:
@@ -100,7 +100,7 @@ def matches(block: Block, exact: bool = False) -> tuple[Contraction, TensorCoreI
         return None
     (factor,) = factors
     if factor == accumulators == "float32":
-        tf32 = annotation(block.annotations, TF32, False)
+        tf32 = not exact and annotation(block.annotations, TF32, False)
         return (c, TensorCoreInstruction("tf32" if tf32 else "f32", "f32", 8)) if tf32 or exact else None
     how = _BY_DTYPE.get((factor, accumulators))
     return None if how is None else (c, how)

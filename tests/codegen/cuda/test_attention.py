@@ -8,12 +8,18 @@ import pytest
 import tir
 from benchmarks.gpu_static import attention
 from codegen.cuda import CudaKernel, emit, lower_cuda
+from costmodel.loopnest import program
 from schedule.templates import gpu
 from tests.codegen.cuda.device_programs import ATTENTION, draw, is_attention
 from tests.codegen.cuda.emulation import EmulationError, emulate, emulate_texts
 from tests.codegen.cuda.kernels import no_compiler, no_nvrtc, without
 from tests.sweeps import quick
+from tir.arith.simplify import simplify
 from tir.interpreter import run
+from tir.ir import Const
+from tir.ir.expressions import as_int
+from tir.ir.nodes import annotation
+from tir.traverse import loops, substitute
 
 TARGET = tir.Target("cuda", arch="sm_80")
 
@@ -78,6 +84,22 @@ def test_attention_is_one_kernel_in_registers(arch: str) -> None:
         assert report.ways == (1,) and kernel.source.count("__syncthreads();") == 1, report
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize(("queries", "keys", "heads"), [(1024, 1024, (4, 4)), (100, 613, (4, 2)), (333, 333, (3, 1))])
+def test_tiles_of_keys_behind_the_last_visible_one_are_skipped(dtype: str, queries: int, keys: int, heads: tuple[int, int]):
+    """Each block goes through the tiles of keys up to that of its last query, behind keys of the past; the model counts them."""
+    whole, causal = (gpu.schedule(attention(dtype, queries, keys, 32, heads, causal=c), "sm_80").func for c in (False, True))
+    (block, *inner), wide = loops(causal), next(x for x in loops(whole) if annotation(x.annotations, "pipeline_stages", 0))
+    step = next(x for x in inner if annotation(x.annotations, "pipeline_stages", 0))
+    count, tiles = as_int(block.extent) // heads[0], as_int(wide.extent)
+    rows, columns = 16 * as_int(next(x for x in inner if x.thread == "threadIdx.y").extent), -(-keys // tiles // 16) * 16
+    expected = [min(tiles, (min((n + 1) * rows, count * rows) - 1 + keys - queries) // columns + 1) for n in range(count)]
+    made = [as_int(simplify(substitute(step.extent, {block.var: Const(n)}))) for n in range(count)]
+    assert made == expected and (queries < keys or sum(made) <= tiles * (count + 1) / 2 + count), (made, expected)
+    iterations = {x.extent for s in program(causal).statements for x in s.loops if x.name == step.name}
+    assert iterations == {-(-(made[0] + made[-1]) // 2)}
+
+
 def test_other_products_are_not_attention() -> None:
     """Vectors that registers or shared memory do not hold, and devices without such copies."""
     for func, arch in (
@@ -86,5 +108,10 @@ def test_other_products_are_not_attention() -> None:
     ):  # fmt: skip
         target = tir.Target("cuda", arch=arch)
         assert len(lower_cuda(tir.default_schedule(func, target).func, target).kernels) > 1
-    rounded = gpu.schedule(attention("float32", 64, 64, 32), "sm_80", tf32=True).func
-    assert len(lower_cuda(rounded, TARGET).kernels) > 1
+
+
+def test_leave_to_round_leaves_attention_in_one_kernel() -> None:
+    """The leave is not used: results of tf32 products lie in registers as no factors of such do."""
+    program = lower_cuda(gpu.schedule(attention("float32", 64, 64, 32), "sm_80", tf32=True).func, TARGET)
+    text = emit(program).text
+    assert len(program.kernels) == 1 and "mma_m16n8k8_f32_f32(" in text and "mma_m16n8k8_tf32" not in text
