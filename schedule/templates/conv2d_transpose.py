@@ -60,10 +60,11 @@ def build(s: OpenSchedule, c: Convolution) -> None:
     """Tile a transposed convolution, whose loops are as they were made, with its epilogue, if it has one.
 
     Loops, outermost first: panels of channels and classes of pixels; other pixels; tiles of rows and of a row of pixels; classes
-    of the kernel and the sum; rows and pixels, unrolled; channels, a vector. The epilogue is computed for each tile. Annotation
-    chooses how the weights are packed, and the loops that threads share. ScheduleError where a step is refused.
+    of the kernel and the sum; rows and pixels, unrolled; channels, a vector. The epilogue is computed for each tile, unless a
+    class has every other pixel of a row. Annotation packs the weights and shares loops. ScheduleError where a step is refused.
     """
-    tile(s, c, tiles(c, s.target.machine), epilogue(s, c.contraction.block))
+    after = None if c.pixels[-1].var.name in c.strides else epilogue(s, c.contraction.block)
+    tile(s, c, tiles(c, s.target.machine), after)
 
 
 __all__ = ["NAME", "build", "cycles", "matches", "suits", "tiles"]

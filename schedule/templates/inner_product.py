@@ -32,10 +32,9 @@ GUARD_COST = 1.3
 def matches(block: Block) -> Contraction | None:
     """The block as a product of several rows and columns, if the sum walks the memory of the larger operand."""
     c = gemm.matches(block)
-    if c is None or len(c.reduction) != 1:
+    if c is None or len(c.reduction) != 1 or min(extent(c.rows[-1]), extent(c.columns[-1])) < 2:
         return None
-    several = min(extent(c.rows[-1]), extent(c.columns[-1])) > 1
-    return c if several and last_axis(_larger_operand(c)) == c.reduction[0].var.name and divisible(block) else None
+    return c if last_axis(_larger_operand(c)) == c.reduction[0].var.name and divisible(block) else None
 
 
 def _larger_operand(c: Contraction) -> Load:

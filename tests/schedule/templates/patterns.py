@@ -6,14 +6,31 @@ gamma(n) = n u / (1 - n u) of the sum of the absolute values (Higham, Accuracy a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
+import tir
+from schedule import templates
+from schedule.open_schedule import OpenSchedule
+from schedule.primitive import find_block
+from schedule.templates.block_analysis import Contraction
+from schedule.templates.conv2d import Convolution
+from schedule.templates.depthwise import Windows
+from search.space import generate
 from tests import programs
+from tests.arrays import integers
+from tests.codegen.harness import ONE, TWO, same
 from tir import te
-from tir.ir import PrimFunc
+from tir.constants import with_constants
+from tir.interpreter import run
+from tir.ir import Block, Expr, For, Iter, Kind, PrimFunc
+from tir.traverse import blocks, loops_to
 
 UNIT = float(np.finfo("float32").eps) / 2
 ODD = (1, 2, 3, 5, 7, 13, 16, 17, 31, 33, 64, 97, 109)
@@ -375,3 +392,257 @@ PATTERNS: dict[str, Callable[[np.random.Generator], Case]] = {
     f.__name__: f
     for f in (product, batched, pairs, few, vector, convolution, channels, pools, centred, chain, permuted, pieces, total)
 }
+
+# --- programs by rules -----------------------------------------------------------------------------------------------------
+
+EXTENTS = {
+    "b": 3,
+    "g": 2,
+    "i": 7,
+    "j": 13,
+    "k": 5,
+    "n": 2,
+    "c": 6,
+    "o": 10,
+    "h": 9,
+    "w": 11,
+    "r": 3,
+    "q": 3,
+    "z": 1,
+    "y": 1,
+    "x": 1,
+}
+PAIRS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "a*b": lambda a, b: a * b,
+    "b*a": lambda a, b: b * a,
+    "a+b": lambda a, b: a + b,
+    "(a-b)^2": lambda a, b: (a - b) * (a - b),
+    "a*a": lambda a, b: a * a + b * 0,
+}
+
+
+def by_rule(
+    rule: str, pair: str = "a*b", total: Callable[..., Any] = te.sum, kind: str = "float32", kinds: tuple[str, str] | None = None,
+    where: Callable[[dict[str, Any]], Expr] | None = None, after: Callable[..., Expr] | None = None,
+    constants: Iterable[str] = (), **extents: int,
+) -> PrimFunc:  # fmt: skip
+    """Y = the total over pairs of elements of A and B, or over elements of A, whose indices a rule gives: `"ik kj -> ij"` is a
+    product of matrices. An index is a letter, a sum as in `(2h+r)`, a quotient as in `(o/5)`, or 0; axes that are not in the
+    result are summed, in the order of the alphabet. `where` keeps some terms only; Z is `after` of the elements of Y."""
+    left, _, right = rule.partition("->")
+    factors, result = [_indices(f) for f in left.split()], _indices(right.strip())
+    sizes = EXTENTS | extents
+    letters = sorted({c for f in factors for i in f for c in re.findall("[a-z]", i)})
+    summed = {c: te.reduce_axis((0, sizes[c]), name=c) for c in letters if c not in "".join(result)}
+    shape = tuple(_reach(i, sizes) for i in result)
+    tensors = [
+        te.placeholder([_reach(i, sizes) for i in f], type_, name=name)
+        for f, name, type_ in zip(factors, "AB", kinds or (kind, kind), strict=False)
+    ]
+
+    def value(*at: Any) -> Expr:
+        axes = summed | dict(zip(result, at, strict=True))
+        read = [X[tuple(_at(i, axes) for i in f)].astype(kind) for X, f in zip(tensors, factors, strict=True)]
+        term = read[0] if len(read) == 1 else PAIRS[pair](*read)
+        return total(term, axis=[*summed.values()], where=None if where is None else where(axes)) if summed else term
+
+    axes = ", ".join(result)
+    own = eval(f"lambda {axes}: value({axes})", {"value": value})  # names of arguments are those of axes
+    Y = te.compute(shape, own, name="Y")
+    out = Y if after is None else te.compute(shape, lambda *i: after(Y[i], *i), name="Z")
+    return with_constants(te.create_prim_func([*tensors, out]), [*constants])
+
+
+def _indices(text: str) -> list[str]:
+    return re.findall(r"\((?:[^()]|\([^()]*\))*\)|.", text)
+
+
+def _reach(index: str, sizes: dict[str, int]) -> int:
+    """The extent of a dimension with an index that only grows with its axes."""
+    return int(_at(index, {c: sizes[c] - 1 for c in re.findall("[a-z]", index)})) + 1
+
+
+def _at(index: str, axes: dict[str, Any]) -> Any:
+    text = re.sub(r"(\d)([a-z(])", r"\1*\2", index).replace("/", "//")
+    return eval(text, {}, axes)
+
+
+def only_block(func: PrimFunc, name: str = "Y") -> Block:
+    """A block of a function, by its name."""
+    return find_block(func, name)
+
+
+def names(axes: Iterable[Iter]) -> str:
+    """The letters of some axes, in order."""
+    return "".join(it.var.name.removeprefix("v_").removeprefix("v") for it in axes)
+
+
+def parts(c: Any) -> str | None:
+    """The axes of a contraction: of the batch, rows, columns and the sum, and the factors' buffers."""
+    if c is None:
+        return None
+    return f"{names(c.batch)} {names(c.rows)} {names(c.columns)} {names(c.reduction)} {c.left.buffer.name}{c.right.buffer.name}"
+
+
+LETTERS = {Kind.SERIAL: ".", Kind.PARALLEL: "p", Kind.VECTORIZED: "v", Kind.UNROLLED: "u"}
+EAGER = "2,6,14/2,6,18+0x4~1,1"  # memory of a machine on which a thread is woken for a few cycles
+TARGETS = {  # with small caches, which small programs fill
+    "znver2": tir.Target("llvm -mcpu znver2 -num-cores 1 -l1 4096 -l2 32768 -l3 262144"),
+    "znver4": tir.Target("llvm -mcpu znver4 -num-cores 2 -l1 4096 -l2 32768 -l3 262144", memory=EAGER),
+    "sapphirerapids": tir.Target("llvm -mcpu sapphirerapids -num-cores 3", memory=EAGER),
+}
+
+
+def nests(func: PrimFunc) -> str:
+    """The blocks of a function in order, each with the kinds of the loops around it, the outermost first: `.` for a serial one,
+    and the letters of parallel, unrolled and vectorised ones. A loop of one iteration is left out."""
+
+    def kinds(block: str) -> str:
+        return "".join(_letter(x) for x in loops_to(func.body, block) if not x.extent.is_one)
+
+    return ", ".join(f"{b.name} {kinds(b.name)}".rstrip() for b in blocks(func))
+
+
+def _letter(loop: For) -> str:
+    """The kind of a loop; on a GPU `x` for a block, `t` for a thread and `V` for a virtual one."""
+    return {"b": "x", "t": "t", "v": "V"}[loop.thread[0]] if loop.thread else LETTERS[loop.kind]
+
+
+def gpu_outcome(func: PrimFunc, arch: str = "sm_90", roundings: int = 0) -> str:
+    """The first rules of all sketches on a GPU, and the nests of the default schedule, which computes in the interpreter what the
+    function does, but for some roundings of the largest result."""
+    target = tir.Target(f"cuda -arch {arch}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", templates.RefusedRule)
+        rules = dict.fromkeys(s.rules[0] for s in generate(func, target))
+        made = tir.default_schedule(func, target).func
+    found, expected = integers(func, 0), integers(func, 0)
+    run(made, *found)
+    run(func, *expected)
+    for x, y in zip(found, expected, strict=True):
+        assert np.all(np.abs(x - y) <= gamma(roundings) * np.abs(y).max())
+    return f"{'; '.join(rules)} | {nests(made)}"
+
+
+def scheduled(func: PrimFunc, target: tir.Target, decisions: dict[str, Any] | None = None) -> OpenSchedule:
+    """The templates' schedule of a function, without warnings of steps refused."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", templates.RefusedRule)
+        found = templates.decided(func, target, decisions)
+    assert found is not None
+    return found
+
+
+def outcome(rule: str, about: dict[str, Any], where: str) -> str:
+    """The rules and the nests of the templates' schedule of a program by a rule, which computes here what the program does. `where`
+    names a target, and may ask for a template: "znver4: dot products"."""
+    name, _, template = where.partition(": ")
+    return outcome_of(by_rule(rule, **about), name, template)
+
+
+def outcome_of(func: PrimFunc, name: str, template: str = "", roundings: int = 0) -> str:
+    """`outcome` of a function, whose results may be off by some roundings of the largest."""
+    s = scheduled(func, TARGETS[name], {"template of Y": template} if template else None)
+    off = (lambda _, expected: gamma(roundings) * np.abs(expected).max()) if roundings else None
+    same(s.func, targets=(ONE if TARGETS[name].num_cores == 1 else TWO,), tolerance=off, reference=func)
+    return f"{'; '.join(s.rules)} | {nests(s.func)}"
+
+
+def estimate(template: Any, rule: str, about: dict[str, Any], name: str, constants: Iterable[str] = ()) -> float | None:
+    """The cycles that a template estimates for a program by a rule on a target; None where it does not match, or does not suit."""
+    found, machine = template.matches(find_block(by_rule(rule, **about), "Y")), TARGETS[name].machine
+    if found is None or not template.suits(found, machine):
+        return None
+    return round(float(template.cycles(found, machine, frozenset(constants))), 1)
+
+
+def relu(value: Expr, *_: Any) -> Expr:
+    return te.maximum(value, te.const(0.0, value.dtype))
+
+
+def _of(axes: Iterable[Iter], letter: str) -> str:
+    return f"{letter}={names(axes)}" if names(axes) else ""
+
+
+def described(found: Any) -> str:
+    """The axes of a match by their roles: of products, convolutions, and windows of single channels."""
+    match found:
+        case Contraction():
+            roles = _of(found.batch, "batch"), _of(found.rows, "rows"), _of(found.columns, "columns"), _of(found.reduction, "sum")
+            return " ".join(filter(None, (f"{found.left.buffer.name}{found.right.buffer.name}", *roles)))
+        case Convolution():
+            roles = _of(found.groups, "groups"), _of(found.pixels, "pixels"), _of(found.channels, "channels")
+            classes = [f"{names((x.pixel,))}{names((x.kernel,))}%{x.stride}" for x in found.classes]
+            members = f"members={found.members}" if found.members else ""
+            return " ".join(filter(None, (found.image.buffer.name, *roles, _of(found.reduction, "sum"), members, *classes)))
+        case Windows():
+            roles = _of(found.channels, "channels"), _of(found.pixels, "pixels"), _of(found.reduction, "window")
+            weights = "weights" if found.weights is not None else ""
+            return " ".join(filter(None, (found.image.buffer.name, *roles, _of([found.vector], "vector"), weights)))
+        case _:
+            return str(found)
+
+
+def odd_pixels(x: dict[str, Any]) -> Expr:
+    """A transposed convolution of stride 2: half of the terms along each axis."""
+    return te.all(te.equal((x["h"] + x["r"]) % 2, 0), te.equal((x["w"] + x["q"]) % 2, 0))
+
+
+RULES: dict[str, Callable[[], PrimFunc]] = {
+    **{rule: partial(by_rule, rule) for rule in (
+        "ik kj -> ij", "ki kj -> ij", "ik jk -> ij", "ik kj -> ji", "bik bkj -> bij", "bik kj -> bij", "bki bjk -> bij",
+        "zik zkj -> zij", "zik kj -> zij", "ik kj -> yij", "ik kj -> ijx", "ikr krj -> ij", "ikr jkr -> ij", "bi kj -> bij",
+        "gik kbj -> gibj", "gik bjk -> gibj", "ikz kj -> ij", "iz zj -> ij", "xk kj -> xj", "ik kx -> ix", "bxk bkj -> bxj",
+        "kj k -> j", "jk k -> j", "k kj -> j", "k kj -> zj", "zk kj -> zj", "bk bkj -> bj", "jkr kr -> j", "ik ik -> i", "ij ij -> i",
+        "iik kj -> ij", "(i+k) kj -> ij", "(2i+k) kj -> ij", "i(j+k) kj -> ij", "0k kj -> j", "(k/2)j k -> j",
+        "nc(h+r)(w+q) ocrq -> nohw", "nc(2h+r)(2w+q) ocrq -> nohw", "nc(h+r)(w+2q) ocrq -> nohw", "nchw ochw -> no",
+        "n(h+r)(w+q)c rqco -> nhwo", "n(h+r)(w+q)c orqc -> nhwo", "n(h+r)(w+q)c rqoc -> nhwo", "nc(w+q) ocq -> now",
+        "ngc(h+r)(w+q) gocrq -> ngohw", "nchw oc -> nohw", "nhwc co -> nhwo", "z(h+r)(w+q)c rqco -> zhwo",
+        "n(h+r)(w+q)(o/5) rqo -> nhwo", "n(h+r)(w+q)(5(o/5)+c) rqco -> nhwo", "n(o/5)(h+r)(w+q) orq -> nohw", "n(h+r)(w+q)(o/1) rqo -> nhwo",
+        "nc(h+r)(w+q) crq -> nchw", "n(h+r)(w+q)c rqc -> nhwc", "nc(2h+r)(2w+q) crq -> nchw", "nc(w+q) cq -> ncw", "(h+r)(w+q) rq -> hw",
+        "nc(h+r)(w+q) -> nchw", "n(h+r)(w+q)c -> nhwc", "nc(3h+r)(3w+q) -> nchw", "nc(w+q) -> ncw", "nchw -> nc", "nchw -> ch", "ik -> i",
+        "ki -> i", "k -> x", "kr -> x", "ij -> ij", "(h+r) -> h", "(h+r)c -> ch",
+    )},
+    "sums of squares": partial(by_rule, "ik ik -> i"),
+    "squares of one factor": partial(by_rule, "ik kj -> ij", "a*a"),
+    "products turned": partial(by_rule, "ik kj -> ij", "b*a"),
+    "distances": partial(by_rule, "ik kj -> ij", "(a-b)^2"),
+    "distances of rows": partial(by_rule, "ik jk -> ij", "(a-b)^2"),
+    "shortest paths": partial(by_rule, "ik kj -> ij", "a+b", te.min),
+    "largest products": partial(by_rule, "ik kj -> ij", total=te.max),
+    "products of halves": partial(by_rule, "ik kj -> ij", kinds=("float16", "float16")),
+    "products of a half": partial(by_rule, "ik jk -> ij", kinds=("float32", "float16")),
+    "products of bytes": partial(by_rule, "ik kj -> ij", kind="int32", kinds=("uint8", "int8")),
+    "products of doubles": partial(by_rule, "ik kj -> ij", kind="float64"),
+    "convolution of bytes": partial(by_rule, "nc(h+r)(w+q) ocrq -> nohw", kind="int32", kinds=("uint8", "int8")),
+    "matrix of doubles and vector": partial(by_rule, "jk k -> j", kind="float64"),
+    "largest of windows": partial(by_rule, "nc(h+r)(w+q) -> nchw", total=te.max),
+    "one pixel": partial(by_rule, "nc(h+r)(w+q) ocrq -> nohw", h=1, w=1, n=1),
+    "one channel": partial(by_rule, "nc(h+r)(w+q) ocrq -> nohw", o=1),
+    "one step": partial(by_rule, "ik kj -> ij", k=1),
+    "one row": partial(by_rule, "ik kj -> ij", i=1),
+    "one column": partial(by_rule, "ik kj -> ij", j=1),
+    "transposed": partial(by_rule, "n((h+r)/2)((w+q)/2)c rqco -> nhwo", where=odd_pixels),
+    "transposed, one class": partial(by_rule, "n((h+r)/2)(w+q)c rqco -> nhwo", where=lambda x: te.equal((x["h"] + x["r"]) % 2, 0)),
+    "transposed by 3h": partial(by_rule, "n((h+r)/2)(w+q)c rqco -> nhwo", where=lambda x: te.equal((x["h"] + 3 * x["r"]) % 2, 0)),
+    "transposed, remainder 1": partial(by_rule, "n((h+r)/2)(w+q)c rqco -> nhwo", where=lambda x: te.equal((x["h"] + x["r"]) % 2, 1)),
+    "transposed, two conditions on an axis": partial(
+        by_rule, "n((h+r)/2)(w+q)c rqco -> nhwo", where=lambda x: te.all(te.equal((x["h"] + x["r"]) % 2, 0), te.equal((x["h"] + x["q"]) % 3, 0))
+    ),
+    "transposed by pixels alone": partial(by_rule, "n((h+r)/2)(w+q)c rqco -> nhwo", where=lambda x: te.equal((x["h"] + x["w"]) % 2, 0)),
+    "transposed by three axes": partial(
+        by_rule, "n((h+r)/2)(w+q)c rqco -> nhwo", where=lambda x: te.equal((x["h"] + x["r"] + x["q"]) % 2, 0)
+    ),
+    "some terms": partial(by_rule, "ik kj -> ij", where=lambda x: x["k"] < x["i"]),
+}  # fmt: skip
+
+
+@cache
+def rule_block(name: str) -> Block:
+    return find_block(RULES[name](), "Y")
+
+
+def matched(matches: Callable[[Block], Any]) -> dict[str, str]:
+    """The matches of a template among the programs by rules, described."""
+    found = {name: matches(rule_block(name)) for name in RULES}
+    return {name: described(x) for name, x in found.items() if x is not None and x is not False}

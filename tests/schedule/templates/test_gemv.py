@@ -7,7 +7,9 @@ import pytest
 
 import tir
 from codegen.constants import split_constants
+from schedule.templates import gemv
 from tests.codegen.harness import ONE, TWO
+from tests.schedule.templates.patterns import TARGETS, estimate
 from tir import te
 
 
@@ -65,3 +67,16 @@ def test_rows_that_are_read_at_once_have_sums_in_half_of_the_registers(mcpu, row
     target = tir.Target(f"{ONE} -mcpu {mcpu}")
     outline = tir.default_schedule(func, target).func.outline()
     assert f" in unroll({rows}), k_1 in vectorized({vectors * target.lanes(32)})" in outline, outline
+
+
+# Worked examples of the formula, on each target: none where the template does not suit.
+ESTIMATES = [
+    ("jk k -> j", {"j": 13, "k": 100}, (), [162.5, 162.5, 162.5]),
+    ("kj k -> j", {"j": 1300, "k": 100}, (), [113750.0, 113750.0, 16250.0]),
+    ("jk k -> j", {"j": 300, "k": 800}, (), [210000.0, 210000.0, 30000.0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES, ids=str)
+def test_estimated_cycles(rule, about, constants, expected):
+    assert [estimate(gemv, rule, about, name, constants) for name in TARGETS] == expected

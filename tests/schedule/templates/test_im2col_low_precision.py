@@ -7,6 +7,8 @@ import pytest
 
 import tir
 from schedule import templates
+from schedule.templates import pixel_dots
+from tests.schedule.templates.patterns import TARGETS, estimate
 from tests.sweeps import one_in
 from tir import te
 
@@ -42,3 +44,17 @@ def test_convolutions_of_bytes(pair, shape):
     tir.build(s.func, TARGET)(x, w, found)
     windows = np.lib.stride_tricks.sliding_window_view(x.astype("int64"), (kernel, kernel), axis=(2, 3))[:, :, ::stride, ::stride]
     assert np.array_equal(found, np.einsum("nchwrq,ocrq->nohw", windows, w.astype("int64")))
+
+
+# Worked examples of the formula, on each target: none where the template does not suit.
+ESTIMATES = [
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 8, "o": 40, "h": 12, "w": 19, "kind": "int32", "kinds": ("uint8", "int8")}, (), [34461.0, 22387.0, 17820.0]),
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 8, "o": 5, "h": 5, "w": 9, "kind": "int32", "kinds": ("uint8", "int8")}, ("B",), [2135.2, 3145.8, 3799.0]),
+    ("nchw oc -> nohw", {"n": 1, "c": 16, "o": 9, "h": 5, "w": 9, "kind": "int32", "kinds": ("uint8", "int8")}, (), [None, None, None]),
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 8, "o": 5, "h": 1, "w": 3, "kind": "int32", "kinds": ("uint8", "int8")}, (), [None, None, None]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES, ids=str)
+def test_estimated_cycles(rule, about, constants, expected):
+    assert [estimate(pixel_dots, rule, about, name, constants) for name in TARGETS] == expected

@@ -1,0 +1,116 @@
+"""Direct convolutions: what is one in any layout, and loops over panels of channels, pixels and the window."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedule.templates import conv2d
+from tests.schedule.templates.patterns import TARGETS, estimate, matched, outcome, relu
+
+MATCHES = {
+    "iik kj -> ij": "A pixels=i channels=j sum=k",
+    "(i+k) kj -> ij": "A pixels=i channels=j sum=k",
+    "(2i+k) kj -> ij": "A pixels=i channels=j sum=k",
+    "nc(h+r)(w+q) ocrq -> nohw": "A pixels=nhw channels=o sum=cqr",
+    "nc(2h+r)(2w+q) ocrq -> nohw": "A pixels=nhw channels=o sum=cqr",
+    "nc(h+r)(w+2q) ocrq -> nohw": "A pixels=nhw channels=o sum=cqr",
+    "n(h+r)(w+q)c rqco -> nhwo": "A pixels=nhw channels=o sum=cqr",
+    "n(h+r)(w+q)c orqc -> nhwo": "A pixels=nhw channels=o sum=cqr",
+    "n(h+r)(w+q)c rqoc -> nhwo": "A pixels=nhw channels=o sum=cqr",
+    "nc(w+q) ocq -> now": "A pixels=nw channels=o sum=cq",
+    "ngc(h+r)(w+q) gocrq -> ngohw": "A groups=g pixels=nhw channels=o sum=cqr",
+    "z(h+r)(w+q)c rqco -> zhwo": "A pixels=zhw channels=o sum=cqr",
+    "n(h+r)(w+q)(o/5) rqo -> nhwo": "A pixels=nhw channels=o sum=qr members=5",
+    "n(h+r)(w+q)(5(o/5)+c) rqco -> nhwo": "A pixels=nhw channels=o sum=cqr members=5",
+    "convolution of bytes": "A pixels=nhw channels=o sum=cqr",
+    "one pixel": "A pixels=nhw channels=o sum=cqr",
+    "one channel": "A pixels=nhw channels=o sum=cqr",
+}
+
+
+def test_what_is_matched():
+    assert matched(conv2d.matches) == MATCHES
+
+
+SCHEDULES = [
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 1, "c": 3, "o": 32, "h": 5, "w": 7}, "znver2",
+     "Y: direct convolution | B_global ...v, Y .....uv"),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 1, "c": 3, "o": 32, "h": 5, "w": 7}, "znver4",
+     "Y: direct convolution | B_global p.v, Y p...uv"),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 1, "c": 3, "o": 32, "h": 5, "w": 7}, "sapphirerapids",
+     "Y: direct convolution | B_global p.v, Y p...uv"),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 2, "c": 5, "o": 17, "h": 5, "w": 13, "after": relu}, "znver2",
+     "Y: direct convolution | B_global ....v, Y ......uv, Z ....v"),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 2, "c": 5, "o": 17, "h": 5, "w": 13, "after": relu}, "znver4",
+     "Y: direct convolution | B_global p...v, Y p.....uv, Z p...v"),
+    ("nc(2h+r)(2w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 24, "h": 5, "w": 7}, "znver2: direct convolution",
+     "Y: direct convolution | B_global ..uv, Y .....uv, Y_global ...uv"),
+    ("nc(2h+r)(2w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 24, "h": 5, "w": 7}, "znver4: direct convolution",
+     "Y: direct convolution | B_global p.u, Y p...uv, Y_global p.uv"),
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 8, "o": 40, "h": 4, "w": 9, "after": relu}, "znver2: direct convolution",
+     "Y: direct convolution | B_global ..uv, Y .....uv, Z ...uv"),
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 8, "o": 40, "h": 4, "w": 9, "after": relu}, "znver4: direct convolution",
+     "Y: direct convolution | B_global p.u, Y p...uv, Z p.uv"),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 1, "c": 3, "o": 32, "h": 5, "w": 7, "constants": ["B"]}, "znver2",
+     "Y: direct convolution | B_global ...v, Y .....uv"),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 1, "c": 3, "o": 32, "h": 5, "w": 7, "constants": ["B"]}, "znver4",
+     "Y: direct convolution | B_global p.v, Y p...uv"),
+    ("n(h+r)(w+q)(5(o/16)+c) rqco -> nhwo", {"n": 1, "c": 5, "o": 32, "h": 5, "w": 7}, "znver2",
+     "Y: direct convolution | B_global ....v, Y ......uv"),
+    ("n(h+r)(w+q)(5(o/16)+c) rqco -> nhwo", {"n": 1, "c": 5, "o": 32, "h": 5, "w": 7}, "znver4",
+     "Y: direct convolution | B_global p...v, Y p....uv"),
+    ("n(h+r)(w+q)(o/16) rqo -> nhwo", {"n": 1, "o": 64, "h": 5, "w": 7}, "znver2",
+     "Y: direct convolution | B_global ...v, Y .....uv"),
+    ("n(h+r)(w+q)(o/16) rqo -> nhwo", {"n": 1, "o": 64, "h": 5, "w": 7}, "znver4",
+     "Y: direct convolution | B_global p..v, Y p...uv"),
+    ("gn(h+r)(w+q)c grqco -> gnhwo", {"g": 2, "n": 1, "c": 3, "o": 16, "h": 3, "w": 7}, "znver2",
+     "Y: direct convolution | B_global ....v, Y ......uv"),
+    ("gn(h+r)(w+q)c grqco -> gnhwo", {"g": 2, "n": 1, "c": 3, "o": 16, "h": 3, "w": 7}, "znver4",
+     "Y: direct convolution | B_global p...v, Y p....uv"),
+    ("n(w+q)c qco -> nwo", {"n": 2, "c": 5, "o": 17, "w": 19}, "znver2", "Y: direct convolution | B_global ...v, Y .....uv"),
+    ("n(w+q)c qco -> nwo", {"n": 2, "c": 5, "o": 17, "w": 19}, "znver4", "Y: direct convolution | B_global p..v, Y p...uv"),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 1, "c": 40, "o": 48, "h": 3, "w": 5}, "znver2: direct convolution, the sum in parts",
+     "Y: direct convolution | B_global ....v, Y .....uv"),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 1, "c": 40, "o": 48, "h": 3, "w": 5}, "znver4: direct convolution, the sum in parts",
+     "Y: direct convolution, the sum in parts | B_global p.v, Y ....uv"),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 1, "c": 3, "o": 24, "h": 5, "w": 7, "kinds": ("float16", "float16")}, "znver2",
+     "Y: direct convolution | A_global ..v, B_global ...v, Y .....uv"),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 1, "c": 3, "o": 24, "h": 5, "w": 7, "kinds": ("float16", "float16")}, "znver4",
+     "Y: direct convolution | B_global p.v, A_global pv, Y p...uv"),
+    ("n(h+r)(w+q)c orqc -> nhwo", {"n": 1, "c": 4, "o": 32, "h": 1, "w": 7}, "znver2",
+     "Y: direct convolution | B_global ...u, Y ....uv"),
+    ("n(h+r)(w+q)c orqc -> nhwo", {"n": 1, "c": 4, "o": 32, "h": 1, "w": 7}, "znver4",
+     "Y: direct convolution | B_global p.u, Y ...uv"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "about", "target", "expected"), SCHEDULES, ids=str)
+def test_schedules(rule, about, target, expected):
+    assert outcome(rule, about, target) == expected
+
+
+# Worked examples of the formula, on each target: none where the template does not suit.
+ESTIMATES = [
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 1, "c": 3, "o": 32, "h": 5, "w": 7}, (), [3502.3, 3333.1, 1968.9]),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 2, "c": 40, "o": 96, "h": 12, "w": 13}, (), [977904.0, 808264.8, 427719.6]),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 2, "c": 40, "o": 96, "h": 12, "w": 13}, ("B",), [939024.0, 769384.8, 414759.6]),
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 16, "o": 40, "h": 9, "w": 21}, (), [110429.1, 115275.9, 57388.3]),
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 16, "o": 64, "h": 9, "w": 21, "kinds": ("float16", "float16")}, (), [201811.9, 161029.7, 89743.3]),
+    ("nc(2h+r)(2w+q) ocrq -> nohw", {"n": 1, "c": 16, "o": 40, "h": 9, "w": 21}, (), [116298.9, 116547.9, 57410.8]),
+    ("n(h+r)(w+q)c orqc -> nhwo", {"n": 1, "c": 16, "o": 40, "h": 9, "w": 21}, (), [103989.6, 109349.4, 54789.5]),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"c": 5, "o": 2}, (), [None, None, None]),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"c": 5, "o": 4}, (), [6805.8, None, None]),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"c": 5, "o": 8}, (), [6873.7, 11684.2, 7076.2]),
+    ("n(h+r)(w+q)(5(o/16)+c) rqco -> nhwo", {"n": 1, "c": 5, "o": 64, "h": 5, "w": 7}, (), [11241.0, 9824.6, 6737.2]),
+    ("n(h+r)(w+q)(5(o/12)+c) rqco -> nhwo", {"n": 1, "c": 5, "o": 48, "h": 5, "w": 7}, (), [10786.0, 9436.0, 6465.4]),
+    ("ngc(h+r)(w+q) gocrq -> ngohw", {"n": 1, "g": 3, "c": 8, "o": 32, "h": 6, "w": 9}, (), [40514.4, 37544.8, 21226.6]),
+    ("n(h+r)(w+q)c rqco -> nhwo", {"n": 1, "c": 64, "o": 48, "h": 20, "w": 20}, (), [969537.3, 1543396.8, 468468.7]),
+    ("nc(w+q) ocq -> now", {"n": 2, "c": 50, "o": 33, "w": 40}, (), [48731.9, 49327.5, 38988.8]),
+    ("n(h+r)(2w+3q)c rqco -> nhwo", {"n": 1, "c": 17, "o": 48, "h": 4, "w": 20}, (), [49597.4, 45771.4, 37484.8]),
+    ("nc(h+z)(w+y) oczy -> nohw", {"n": 1, "c": 70, "o": 64, "h": 9, "w": 9}, (), [40002.6, 35330.9, 19323.0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES, ids=str)
+def test_estimated_cycles(rule, about, constants, expected):
+    assert [estimate(conv2d, rule, about, name, constants) for name in TARGETS] == expected

@@ -1,0 +1,90 @@
+"""Matrix products: what is one, and loops that are those of GotoBLAS, on processors of few and many registers."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedule.templates import gemm
+from tests.schedule.templates.patterns import TARGETS, estimate, matched, outcome, relu
+
+MATCHES = {
+    "ik kj -> ij", "ki kj -> ij", "ik jk -> ij", "ik kj -> ji", "bik bkj -> bij", "bik kj -> bij", "bki bjk -> bij",
+    "zik zkj -> zij", "zik kj -> zij", "ik kj -> yij", "ikr krj -> ij", "ikr jkr -> ij", "gik kbj -> gibj", "gik bjk -> gibj",
+    "iz zj -> ij", "xk kj -> xj", "ik kx -> ix", "bxk bkj -> bxj", "zk kj -> zj", "nchw ochw -> no", "nchw oc -> nohw",
+    "nhwc co -> nhwo", "squares of one factor", "products turned", "distances", "distances of rows", "shortest paths",
+    "largest products", "products of halves", "products of a half", "products of bytes", "products of doubles", "one step",
+    "one row", "one column", "some terms",
+}  # fmt: skip
+
+
+def test_what_is_matched():
+    assert matched(gemm.matches).keys() == MATCHES
+
+
+SCHEDULES = [
+    ("ik kj -> ij", {"i": 13, "j": 33, "k": 17}, "znver2", "Y: packing | Y_j_0 ..uv, B_global ., Y_j_1_rf .uv, Y_j_1 u."),
+    ("ik kj -> ij", {"i": 13, "j": 33, "k": 17}, "znver4", "Y: packing | Y p.uv"),
+    ("ik kj -> ij", {"i": 13, "j": 33, "k": 17}, "sapphirerapids", "Y: packing | Y ..uv"),
+    ("ik kj -> ij", {"i": 33, "j": 31, "k": 64, "after": relu}, "znver2", "Y: packing | B_global .v, Y ..uv, Z ..v"),
+    ("ik kj -> ij", {"i": 33, "j": 31, "k": 64, "after": relu}, "znver4", "Y: packing | Y p..uv, Z p..v"),
+    ("ki kj -> ij", {"i": 17, "j": 16, "k": 33}, "znver2", "Y: packing | Y ..uv"),
+    ("ki kj -> ij", {"i": 17, "j": 16, "k": 33}, "znver4", "Y: packing | Y .uv"),
+    ("ik jk -> ij", {"i": 17, "j": 19, "k": 23}, "znver2", "Y: packing | B_global ..uv, Y ..uv"),
+    ("ik jk -> ij", {"i": 17, "j": 19, "k": 23}, "znver4", "Y: packing | B_global ..uv, Y p.uv"),
+    ("bik bkj -> bij", {"b": 3, "i": 9, "j": 17, "k": 13}, "znver2", "Y: packing | B_global ...v, A_global ..v, Y ...uv"),
+    ("bik bkj -> bij", {"b": 3, "i": 9, "j": 17, "k": 13}, "znver4", "Y: packing | Y p.uv"),
+    ("bik bkj -> bij", {"b": 3, "i": 9, "j": 17, "k": 13}, "sapphirerapids", "Y: packing | Y p..uv"),
+    ("bik bkj -> bij", {"b": 4, "i": 33, "j": 40, "k": 13, "constants": ["B"]}, "znver2",
+     "Y: packing | B_global ...v, A_global ...v, Y ....uv"),
+    ("bik bkj -> bij", {"b": 4, "i": 33, "j": 40, "k": 13, "constants": ["B"]}, "znver4", "Y: packing | B_global p.v, Y p..uv"),
+    ("bik kj -> bij", {"b": 3, "i": 1, "j": 17, "k": 13}, "znver4", "Y: packing | Y p.uv"),
+    ("ikr krj -> ij", {"i": 13, "j": 20, "k": 5, "r": 3}, "znver2", "Y: packing | B_global ..v, Y ...uv"),
+    ("ikr krj -> ij", {"i": 13, "j": 20, "k": 5, "r": 3}, "znver4", "Y: packing | Y ..uv"),
+    ("ik kj -> ij", {"i": 24, "j": 40, "k": 500}, "znver2", "Y: packing, the sum in parts | Y .....uv"),
+    ("ik kj -> ij", {"i": 24, "j": 40, "k": 500}, "znver4",
+     "Y: packing, the sum in parts, threads share columns | Y_j_0 p..uv, B_global p..., Y_j_1_rf p...uv, Y_j_1 p.u."),
+    ("ik kj -> ij", {"i": 7, "j": 17, "k": 5, "kinds": ("float16", "float16")}, "znver2",
+     "Y: packing | B_global ..v, A_global .v, Y ..uv"),
+    ("ik kj -> ij", {"i": 7, "j": 17, "k": 5, "kinds": ("float16", "float16")}, "znver4", "Y: packing | Y p.uv"),
+    ("ik jk -> ij", {"i": 7, "j": 17, "k": 5, "kinds": ("float32", "float16")}, "znver4", "Y: packing | B_global p.u, Y p.uv"),
+    ("ik kj -> ij", {"i": 9, "j": 17, "k": 9, "kind": "float64"}, "znver2",
+     "Y: packing | Y_j_0 ..uv, B_global ., Y_j_1_rf ..uv, Y_j_1 .u."),
+    ("ik kj -> ij", {"i": 40, "j": 35, "k": 70, "after": relu}, "znver2", "Y: packing | B_global .v, Y ..uv, Z ..v"),
+    ("ik kj -> ij", {"i": 40, "j": 35, "k": 70, "after": relu}, "znver4",
+     "Y: packing | Y_j_0 p..uv, B_global p.., Y_j_1_rf p...uv, Y_j_1 p..u., Z p.v"),
+    ("ki kj -> ij", {"i": 48, "j": 40, "k": 33, "constants": ["A"]}, "znver2", "Y: packing | A_global ..v, Y ...uv"),
+    ("ki kj -> ij", {"i": 48, "j": 40, "k": 33, "constants": ["A"]}, "znver4", "Y: packing | A_global p.v, Y p..uv"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "about", "target", "expected"), SCHEDULES, ids=str)
+def test_schedules(rule, about, target, expected):
+    assert outcome(rule, about, target) == expected
+
+
+# Worked examples of the formula, on each target: none where the template does not suit.
+ESTIMATES = [
+    ("ik kj -> ij", {"i": 2, "j": 2, "k": 9}, (), [70.6, 176.2, 64.8]),
+    ("ik kj -> ij", {"i": 1, "j": 9, "k": 9}, (), [None, None, None]),
+    ("ik kj -> ij", {"i": 2, "j": 1, "k": 9}, (), [None, None, None]),
+    ("bik bkj -> bij", {"b": 2, "i": 1, "j": 9, "k": 9}, (), [218.7, 169.4, 190.2]),
+    ("bik bjk -> bij", {"b": 2, "i": 1, "j": 9, "k": 9}, (), [None, None, None]),
+    ("bik bkj -> bij", {"b": 1, "i": 1, "j": 9, "k": 9}, (), [None, None, None]),
+    ("ik kj -> ij", {"i": 64, "j": 100, "k": 300}, (), [268857.0, 251746.0, 96334.8]),
+    ("ik kj -> ij", {"i": 64, "j": 100, "k": 300}, ("B",), [226312.0, 210181.0, 94816.0]),
+    ("ik jk -> ij", {"i": 64, "j": 101, "k": 300}, ("A",), [249736.8, 291772.0, 127818.2]),
+    ("ki jk -> ij", {"i": 64, "j": 96, "k": 300}, (), [254904.0, 257472.0, 113994.0]),
+    ("ik kj -> ij", {"i": 50, "j": 37, "k": 200, "kinds": ("float16", "float16")}, (), [38937.5, 45243.2, 28641.0]),
+    ("ik kj -> ij", {"i": 30, "j": 97, "k": 64}, (), [17027.2, 19481.2, 8794.7]),
+    ("ik kj -> ij", {"i": 200, "j": 33, "k": 1000}, (), [797060.0, 816800.0, 291801.9]),
+    ("bik bkj -> bij", {"b": 5, "i": 9, "j": 40, "k": 33}, (), [6236.6, 6546.8, 3536.1]),
+    ("ikr krj -> ij", {"i": 9, "j": 40, "k": 33}, (), [3460.9, 6170.8, 5022.2]),
+    ("ik bkj -> bij", {"b": 5, "i": 9, "j": 40, "k": 33}, (), [6236.6, 6546.8, 3536.1]),
+    ("ik kj -> ij", {"i": 9, "j": 32, "k": 16}, (), [458.7, 808.3, 652.9]),
+    ("ik kj -> ij", {"i": 9, "j": 16, "k": 16}, (), [262.1, 467.0, 408.0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES, ids=str)
+def test_estimated_cycles(rule, about, constants, expected):
+    assert [estimate(gemm, rule, about, name, constants) for name in TARGETS] == expected
