@@ -38,8 +38,7 @@ QUANTISE_HELP = (
 
 
 def load(path: str, shapes: Sequence[tuple[str, Shape]] = (), inputs: Mapping[str, np.ndarray] | None = None) -> Graph:
-    """The network of an ONNX file, or of torch's file of an exported program, .pt2; inputs have the shapes of `inputs`, unless
-    `shapes` gives others. Raises Usage."""
+    """The network of an ONNX file, or of an exported program of torch (.pt2), with shapes of `shapes`, else of `inputs`."""
     from graph import GraphError, OpenGraph, load_onnx
 
     given = {name: a.shape for name, a in (inputs or {}).items()} | dict(shapes)
@@ -112,8 +111,7 @@ def export(model: Model, path: str, stream: IO[str]) -> None:
 
 
 def quantised(graph: Graph, given: str, target: Target, stream: IO[str]) -> Graph:
-    """The network quantised as `--quantise` says: by the samples of a file, or with weights alone of one of WEIGHTS. Prints the
-    report."""
+    """The network quantised by the samples of a file, or with weights alone of one of WEIGHTS. Prints the report."""
     from graph import GraphError, quantise
 
     with refusing("--quantise", (GraphError, ValueError)):

@@ -27,8 +27,7 @@ def elapsed() -> float:
 
 
 def guarded(prog: str, run: Callable[[], int]) -> int:
-    """The exit status of a command line: that of `run`, or 2 after a `Usage`, which is printed. It is 130 after Ctrl-C, 143 after
-    SIGTERM, and 1 if the output cannot be written."""
+    """The exit status of a command line: 2 after a `Usage`, 130 after Ctrl-C, 143 after SIGTERM, 1 without a place for output."""
     with _streams(), _termination() as terminated, _plain_warnings():
         try:
             status = run()

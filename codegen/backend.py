@@ -151,8 +151,7 @@ def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _caches(mcpu: str, mtriple: str, given: Mapping[str, Any]) -> dict[str, int]:
-    """The caches, as described, of another processor than the host's; without those that are given. A processor that is not
-    described, as a whole family such as x86-64-v3, is taken to have the host's."""
+    """The caches of another processor than the host's, without those that are given; the host's for one that is not described."""
     from schedule.machines import described
 
     other = None if (mcpu, mtriple) == (host_processor()[0], "") else described(mcpu)

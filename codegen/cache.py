@@ -218,8 +218,7 @@ def data_key(data: Any) -> str:
 
 @cache
 def compiler_sources(*others: str) -> str:
-    """A hash of the sources that determine schedules and code, from the IR to the search, of `others`, and of LLVM's version and
-    options."""
+    """A hash of the sources that decide schedules and code, of `others`, and of LLVM's version and options."""
     root = Path(__file__).resolve().parents[1]
     packages = (Path(tir.__file__).resolve().parent, *(root / name for name in ("schedule", "codegen", "costmodel", "search")))
     found = hashlib.sha256(json.dumps([*_compiler(), machine_kind()]).encode())

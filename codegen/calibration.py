@@ -112,8 +112,7 @@ def _quantised(cycles: float) -> float:
 
 
 def _forks() -> tuple[float, float]:
-    """Seconds of a parallel loop that does nothing, for each doubling of its threads, awake and asleep: the least of some rounds,
-    as other programs only make it longer."""
+    """Seconds of an empty parallel loop, for each doubling of its threads, awake and asleep: the least of some rounds."""
     counts = sorted({min(2**n, host_cores()) for n in range(1, host_cores().bit_length() + 1)})
     awake = []
     for threads in counts:

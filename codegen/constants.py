@@ -267,8 +267,7 @@ def _moved(main: PrimFunc, found: _Found, taken: set[str]) -> _Step:
 
 
 def _with_dimensions(body: Stmt, table: Mapping[str, Buffer], around: Sequence[For], axis: Axis, taken: set[str]) -> Stmt:
-    """`body` with the variables of loops as first indices of the buffers in `table`, by name. In a block, axes bound to these
-    variables take their place, new ones where it has none."""
+    """`body` with loop variables as first indices of the buffers in `table`. In a block they are axes, old or new ones."""
 
     def accesses(n: Stmt, first: tuple[Expr, ...]) -> Stmt:
         def place(b: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:

@@ -141,8 +141,7 @@ def built(s: Schedule, target: Target) -> Kernel:
 
 @lru_cache(1)
 def _arrays(nbytes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two arrays of bytes that start at multiples of 64, in memory that has been touched. Only the last are kept: they are
-    larger than caches."""
+    """Two arrays of bytes at multiples of 64, in memory that has been touched. The last ones are kept, as they are large."""
     raw = [np.zeros(nbytes + 64, np.uint8) for _ in range(2)]
     for array in raw:
         array[:: 1 << 12] = 1

@@ -354,8 +354,7 @@ def _maximum_of(values: Iterable[Value]) -> Value:
 
 
 def _steps(access: BufferAccess, shape: list[Value], recorder: Recorder, loops: tuple[Loop, ...]) -> list[tuple[Value, Value]]:
-    """The stride of an access in elements for each loop, and a condition that the loop moves it in a row. A fused part of one
-    iteration moves nothing."""
+    """The stride of an access in elements for each loop, and a condition that the loop moves it in a row."""
     result: list[tuple[Value, Value]] = [(0.0, False)] * len(loops)
     row: Value = 1.0
     for position in reversed(range(len(shape))):

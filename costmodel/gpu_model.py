@@ -125,8 +125,7 @@ def _copies(nest: TiledNest, tiles: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def _traffic(
     nest: TiledNest, tiles: np.ndarray, groups: np.ndarray, counts: np.ndarray, blocks: np.ndarray, wave: np.ndarray, l2: int
 ) -> np.ndarray:
-    """Bytes from and to memory. If the operands exceed the second-level cache, each wave of blocks reads its rows and columns of
-    them anew."""
+    """Bytes from and to memory. Operands beyond the second-level cache are read anew by each wave of blocks."""
     least = sum(float(np.prod(a.shape)) * a.nbytes for a in nest.accesses)
     grouped = next((k for k, roles in enumerate(nest.roles) if "g" in roles), None)
     if grouped is None or least <= l2:

@@ -274,8 +274,7 @@ def _other_accesses(f: _FoundStore, buffer: str, found: list[_FoundStore], acces
 
 
 def _terms(index: Expr, loop_numbers: Mapping[str, int], extents: tuple[int, ...], size: int) -> tuple[list[Term], int]:
-    """The terms of loops in an index, and its constant part; a loop in a term that is not understood reaches the whole
-    dimension."""
+    """The terms of loops in an index, and its constant part; a term that is not understood reaches the whole dimension."""
     result: list[Term] = []
     offset = 0
     for monomial, c in polynomial(index).items():

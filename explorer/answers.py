@@ -31,8 +31,7 @@ class AnswerError(ValueError):
 
 @dataclass(frozen=True)
 class Attempt:
-    """An answer, tried: the schedule after the steps that were taken, and the step that was refused, if any, with its error, and
-    its line in the text, from 1, where there are lines."""
+    """An answer, tried: the schedule so far, and the refused step with its error and line (from 1), if any."""
 
     schedule: Schedule
     refused: Step | None = None

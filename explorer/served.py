@@ -116,8 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send("application/json", json.dumps(found))
 
     def _known(self, name: str) -> bool:
-        """True for a request of this page by its token; others get an error. Names that another site has made point here are not
-        this server's."""
+        """True for a request of this page by its token; others, as by names that another site points here, get an error."""
         host = f"{ADDRESS}:{self.server.server_port}"
         wanted = f"/{self.server.token}/{name}"
         known = self.headers.get("Host") == host and secrets.compare_digest(self.path.encode(), wanted.encode())

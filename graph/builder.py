@@ -58,8 +58,7 @@ class Builder:
         return self.inputs[-1]
 
     def constant(self, array: Any, dtype: str | None = None, name: str = "constant") -> Value:
-        """A new constant, an array that is not copied, or numbers. Those of a narrow type are in the type that holds them. Raises
-        GraphError for an element type that is not supported."""
+        """A new constant, an array that is not copied, or numbers. Raises GraphError for an unsupported element type."""
         array = np.asarray(array)
         for kind in (array.dtype.name, dtype):
             if kind is not None and not narrow_name(array.dtype):

@@ -343,8 +343,7 @@ def assembled(
     donate: Mapping[str, str] | None = None,
     known: Callable[[PrimFunc], GroupKernel | None] | None = None,
 ) -> Model:
-    """A graph after all passes as one native function; `constants` are shared with other models. `known` gives kernels that
-    need not be compiled."""
+    """A graph after all passes as one native function, with shared `constants`; `known` gives kernels that exist already."""
     found = donations(graph, donate or {})
     if found and loops_of(graph):
         raise GraphError(f"{graph.name}: donate is not supported in networks with loops of {MIN_LOOPED_STEPS} or more steps")

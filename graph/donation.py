@@ -102,8 +102,7 @@ def planned_graph(graph: Graph, found: Sequence[Donation]) -> Graph:
 
 
 def fuse_in_place(graph: Graph, found: Sequence[Donation]) -> list[Group]:
-    """The groups of a graph in an order in which they can run, with those that write in place. Raises GraphError where one would
-    have to run both before and after another."""
+    """The groups of a graph in an order in which they can run, with those that write in place; GraphError if there is none."""
     if not found:
         return fuse(graph)
     rest = planned_graph(graph, found)

@@ -79,8 +79,7 @@ def save(model: Model, path: str | Path, *, compiler: str | None = None) -> Path
 
 
 def save_open(model: OpenModel, programs: Sequence[Program], target: Target, path: Path, compiler: str | None = None) -> Path:
-    """Write the networks of named sizes of a model, and its plans, as one file for `tir.load`; returns its path. Raises
-    ExportError."""
+    """Write the named sizes of a model, and its plans, as one file for `tir.load`; returns its path. Raises ExportError."""
     if not model.named and not programs:
         raise ExportError(f"save to {str(path)!r}: no sizes of {model.name} were named when it was compiled, so it has no code")
     rows = [dict(zip(model.graph.sizes, key, strict=True)) for key in model.named]

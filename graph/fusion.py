@@ -122,8 +122,7 @@ class _Fusion:
         self._merge([n, reader, *products], anchors=2 + len(products))
 
     def take_in(self, n: int) -> None:
-        """Merge the group that ends with a call into its reader's group, if nothing is computed twice. A single call that only
-        moves elements goes into the groups of all its readers."""
+        """Merge the group that ends with a call into its reader's, or a single move into all readers', if nothing runs twice."""
         call, readers, own = self.calls[n], self.readers[n], self._members.get(n)
         if own is None or not readers or len(call.outputs) > 1 or any(m not in self.pointwise for m in own):
             return
@@ -253,8 +252,7 @@ def _group_of(calls: tuple[Call, ...], constant: frozenset[Value]) -> Group:
 
 
 def _parameter_key(call: Call) -> Call | None:
-    """The call, if it moves elements, else None: a part of the key of a parameter. So the parts of a value, such as queries and
-    keys, are operands of their own."""
+    """The call, if it moves elements, else None: a part of a parameter's key, by which parts of a value are operands."""
     return call if moves(call) else None
 
 

@@ -100,8 +100,7 @@ class GeneralKernels:
         self._known: dict[Text, list[_General]] = {}
 
     def learned(self, row: Row, func: PrimFunc, numbers: Numbers, formulas: tuple[Polynomial, ...]) -> OpenKernel | None:
-        """The kernel for a function of a network whose integers are these polynomials, `numbers` at the sizes `row`; None where
-        its schedule cannot be made for open sizes."""
+        """The kernel for a function whose integers are these polynomials; None where no schedule can be made for open sizes."""
         known = self._known.setdefault(numbers.text, [])
         general = next((g for g in known if g.formulas == formulas), None)  # others may be slower, as for any number of rows
         if general is None and (general := self._compiled(row, func, numbers, formulas)) is not None:
@@ -173,8 +172,7 @@ def largest_samples(names: Sequence[str], named: Sequence[Row]) -> dict[str, int
 
 
 def _spread(largest: int) -> list[int]:
-    """SAMPLES_PER_SIZE different sizes from 3 up to `largest`: even and odd, so that other numbers divide
-    them."""
+    """SAMPLES_PER_SIZE different sizes from 3 up to `largest`, even and odd."""
     middle = (largest + 3) // 2
     return [3, middle + (middle % 2 == largest % 2), largest]
 

@@ -197,19 +197,13 @@ def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
     return typed(from_float(values, dtype), dtype)
 
 
-def dtype_text(dtype: np.dtype) -> str:
-    """The name of an element type, and its byte order where that is another than this machine's."""
-    return dtype.name if dtype.isnative else f"{dtype.name} in another byte order than this machine's"
-
-
 def type_text(value: Value) -> str:
     """An element type and a shape, as in `float32[7, 13]`."""
     return f"{value.dtype}{list(value.shape)}"
 
 
 def stable_order(needs: Sequence[Sequence[int]], ranks: Sequence[int] | None = None) -> list[int]:
-    """The positions of nodes such that each comes after those that it needs, otherwise by rank, or as they are. Raises
-    graphlib.CycleError."""
+    """The positions of nodes, each after those that it needs, else by rank, or as they are. Raises graphlib.CycleError."""
     sorter = TopologicalSorter(dict(enumerate(needs)))
     sorter.prepare()
     ready, found = list[tuple[int, int]](), list[int]()
@@ -248,7 +242,8 @@ def verify(graph: Graph) -> Graph:
         define(value, f"input `{value.name}`")
     for name, array in graph.constants.items():
         if not array.dtype.isnative:
-            raise GraphError(f"graph {graph.name}: constant `{name}` has elements of type {dtype_text(array.dtype)}")
+            other = f"{array.dtype.name} in another byte order than this machine's"
+            raise GraphError(f"graph {graph.name}: constant `{name}` has elements of type {other}")
         define(constant(name, array), f"constant `{name}`")
     for call in graph.calls:
         where = f"call {call.operator} of `{call.outputs[0].name}`" if call.outputs else f"a call of {call.operator}"

@@ -98,8 +98,7 @@ def compiled(
 def compiled_jobs(
     kind: type[KernelJob], funcs: Iterable[PrimFunc], target: Target, records: Records | None, cache: ObjectCache | None
 ) -> tuple[dict[PrimFunc, KernelJob], dict[PrimFunc, bytes]]:
-    """The job of each function, and its result from the cache or made now. Warns of records that are for another target or
-    processor (NearHit)."""
+    """The job of each function, and its result, cached or made now. Warns of records for another target (NearHit)."""
     jobs = {func: kind.of(func, target, looked_up(func, target, records)) for func in dict.fromkeys(funcs)}
     if missed := [job.lookup for job in jobs.values() if job.lookup is not None and job.lookup.record is None]:
         degraded(f"{len(missed)} of {len(jobs)} kernels are not tuned, default schedules are used: {missed[0].why}")

@@ -44,8 +44,7 @@ class Loop:
         return [(*a, *b) for a, b in zip(both, made, strict=True)]
 
     def arrays(self, call: Call) -> list[tuple[Value, Value, bool]]:
-        """The arrays and slices of the call `begin`, or the rows and arrays of `end`. Each pair has True if it is walked
-        backward."""
+        """The arrays and slices of the call `begin`, or the rows and arrays of `end`, each with True if walked backward."""
         first = 1 + self.begin.attribute("states")
         backward = call.attribute("backward") or (0,) * len(call.outputs[first:])
         return list(zip(call.values[first:], call.outputs[first:], map(bool, backward), strict=True))

@@ -84,8 +84,7 @@ class Profile:
         return aligned_columns(rows)
 
     def trace(self, peak: float, bandwidth: float) -> dict[str, Any]:
-        """The calls one after the other as events of the Trace Event Format, for the viewers of Chrome and Perfetto. Times are in
-        microseconds."""
+        """The calls one after the other as events, in microseconds, of the Trace Event Format of Chrome and Perfetto."""
         events, begin = [], 0.0
         for n in (*self.nodes, NodeTime("copies", self.copying, 1)):
             known = {"runs": n.runs, "flop": n.flop, "bytes": n.nbytes, "share": n.share(peak, bandwidth), "kernel": n.kernel}
@@ -138,8 +137,7 @@ class Network:
         raise NotImplementedError
 
     def _native(self, written: bool) -> Entry:
-        """The entry as a function of arrays, which returns DECLINED where they may not fit; `written` if arrays for outputs are
-        the caller's."""
+        """The entry as a function of arrays, which returns DECLINED for others; `written` if output arrays are the caller's."""
         return lambda *arrays: DECLINED
 
     def _fault(self, step: int, status: int) -> Exception:

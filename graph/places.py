@@ -41,8 +41,7 @@ class Places:
 
 
 def places(graph: Graph) -> Places:
-    """The places of all values: views and parts in order, then concatenations, last first, so that the longest result holds
-    all."""
+    """The places of all values: views and parts in order, then concatenations from the last, the longest result, on."""
     parents: dict[Value, Place] = {}  # one step toward the root
     free: set[Value] = set()
     for call in graph.calls:

@@ -180,8 +180,7 @@ class OpenPlan:
         return found
 
     def _sized(self, taken: Sequence[Sample]) -> dict[int, Formulas | None]:
-        """The constants that follow from sizes, by position: their elements are polynomials, or, for None, the constant is a part
-        of the largest sample's that is leading, but not contiguous."""
+        """The constants that follow from sizes, by position: polynomials, or None for a leading part that is not contiguous."""
         result: dict[int, Formulas | None] = {}
         for n, whole in taken[0].constants.items():
             arrays = [s.constants[n] for s in taken]
@@ -215,8 +214,7 @@ class OpenPlan:
         return n is not None and (n in self.sized or not all(map(is_constant, self.shapes[n])))
 
     def survey(self, surveys: Sequence[Survey]) -> None:
-        """Find the sizes that the plan covers: those between surveys that agree with its polynomials; none if a survey between
-        these disagrees."""
+        """Find the sizes that the plan covers: those between agreeing surveys; none if a survey between them disagrees."""
         own = [s for s in surveys if ones_of(s.row, self.largest.free) == self.ones]
         known = {tuple(s.row.values()): s for s in own}
         first = [known[tuple(row.values())] for row in self.rows]
@@ -244,8 +242,7 @@ class OpenPlan:
             self.coverage = covered
 
     def _follows(self, row: Row, array: np.ndarray | None, first: Sequence[np.ndarray | None]) -> bool:
-        """True for a constant at the sizes `row` that follows those of samples, `first`: both have the same leading part, or
-        integers by the same polynomials."""
+        """True for a constant that follows `first`, those of samples: the same leading part, or the same polynomials."""
         found = [a for a in first if a is not None]
         if array is None or len(found) < len(first):
             return True

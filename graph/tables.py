@@ -177,8 +177,7 @@ class Tables:
 
 
 class TableProgram:
-    """A program for many sizes: its tables, its weights by the names of their blocks, and its native functions (see
-    `Network._functions`). `num_steps` counts copies, too."""
+    """A program for many sizes: tables, weights by block, native functions (see `Network._functions`); `num_steps` has copies."""
 
     def __init__(
         self, name: str, tables: Tables, weights: Mapping[str, np.ndarray], labels: Sequence[str], num_steps: int, threads: int,

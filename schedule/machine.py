@@ -181,8 +181,7 @@ class CPU:
         return 3 * self.read_cycles(bits, nbytes)
 
     def shuffle_cycles(self, bits: int) -> float:
-        """Cycles of an element in a square that is transposed in registers: each vector is shuffled as often as the lanes are
-        halved."""
+        """Cycles of an element in a square that is transposed in registers, with a shuffle for each halving of the lanes."""
         lanes = self.lanes(bits)
         return log2(lanes) / lanes * self.uops_per_vector
 

@@ -30,8 +30,7 @@ from .trace import Step, Trace
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """An open argument of a step: a formula over the columns of a row (see `tir.arith.symbolic`); with `values`, an index into
-    these."""
+    """An open argument of a step: a formula over the columns of a row (`tir.arith.symbolic`), or its index into `values`."""
 
     formula: Formula
     values: tuple[Any, ...] = ()

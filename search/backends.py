@@ -54,8 +54,7 @@ def search_backend(target: str | Target) -> SearchBackend:
 
 
 def _adapted_for_gpu(func: PrimFunc, target: Target, trace: Trace, sizes: Mapping[str, int]) -> Schedule:
-    """The first that can be lowered with all its loops bound: the steps of `trace`, those of a template without tensor cores, or
-    a template that leaves sums to the thread of their element."""
+    """The first that lowers with all loops bound: the steps of `trace`, or templates without tensor cores or shared sums."""
     from codegen.cuda import lower_cuda
 
     gpu = target.machine_as(GPU)

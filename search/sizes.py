@@ -102,8 +102,7 @@ def _take(s: Schedule, name: str, bound: dict[str, Any]) -> Any:
 
 
 def _counterpart(name: str, s: Schedule, known: Schedule) -> str:
-    """The name in `s` of a loop of `known`: that of the loop at its place around the same block. Left-out steps make names of
-    loops differ. Other names are the same."""
+    """The name in `s` of a loop of `known`, by its place around the same block, as left-out steps change names."""
     if not path(known.func, For, name):
         return name
     for block in blocks(known.func):
@@ -114,8 +113,7 @@ def _counterpart(name: str, s: Schedule, known: Schedule) -> str:
 
 
 def _open_loop(loops: Sequence[str], s: Schedule) -> str | None:
-    """The first inner loop of unknown length among `loops`, which keeps them from being fused: nothing could be proved of
-    divisions by its length."""
+    """The first inner loop of unknown length among `loops`, whose divisions nothing can be proved of when fused."""
     return next((name for name in loops[1:] if not isinstance(find_loop(s.func, name).extent, Const)), None)
 
 

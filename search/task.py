@@ -38,8 +38,7 @@ class Task:
     def of(
         cls, func: PrimFunc, target: str | Target = "llvm", *, name: str | None = None, workload: NamedWorkload | None = None
     ) -> Task:
-        """The task of tuning `func`. ValueError for a bad target, a symbolic size, or arrays that differ from the
-        `workload`'s."""
+        """The task of tuning `func`. ValueError for a bad target, a symbolic size, or a `workload` of other arrays."""
         func = need_func(func, "tuning")
         if workload is not None:
             _check_workload(func, workload)

@@ -20,8 +20,7 @@ class ArgumentError(TypeError, ValueError):
 
 
 class HostArray(NamedTuple):
-    """An array in the host's memory: its elements in numpy (bfloat16 as bits in uint16) and their dtype. `shared` means that
-    they are the caller's memory, not a copy."""
+    """An array in the host's memory: numpy elements (bfloat16 as uint16) and dtype; `shared` with the caller if not copied."""
 
     array: np.ndarray
     dtype: str

@@ -100,8 +100,7 @@ def too_large(*nodes: Node) -> str:
 
 @memoized
 def _size_and_depth(node: Node) -> tuple[int, int]:
-    """The size and the depth of a tree; raises Python's recursion limit for that depth. Iterative: a tree may be deeper than
-    the limit."""
+    """The size and the depth of a tree, to which Python's recursion limit is raised; iterative, as it may be deeper."""
     known: dict[int, tuple[int, int]] = {}
     left = [node]
     while left:

@@ -28,8 +28,7 @@ def _mlp_build(dtype: str, M: int, K: int, L: int, N: int) -> PrimFunc:
 
 
 def _mlp_draw(rng: np.random.Generator, M: int, K: int, L: int, N: int) -> Arrays:
-    """Nonnegative values, so that errors do not cancel. Each row of A and column of B has its own magnitude, such that the
-    elements of A·B lie around 0.25 to 2.25 at any K."""
+    """Nonnegative values, so that errors do not cancel; A·B lies around 0.25 to 2.25 at any K."""
     top = 2 / sqrt(K)
     A = rng.uniform(0, top, (M, K)) * rng.uniform(0.5, 1.5, (M, 1))
     B = rng.uniform(0, top, (K, L)) * rng.uniform(0.5, 1.5, (1, L))

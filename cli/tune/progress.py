@@ -21,17 +21,13 @@ if TYPE_CHECKING:
 MAX_WORKERS = 16  # rows in the table of workers
 
 
-def is_terminal(stream: IO[str]) -> bool:
-    """True where a table in it can be updated."""
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
-
-
 def displayed(live: type, lines: type, args: argparse.Namespace, options: dict[str, Any], target: Target) -> Callable[..., Any]:
     """The maker of the display of a run, with these further arguments: `live` in a terminal, `lines` elsewhere."""
 
     def make(*more: Any) -> Any:
         workers = Workers(options["measurer"], str(target)) if args.cluster is not None else None
-        return live(*more, None, workers) if is_terminal(sys.stderr) else lines(*more, sys.stderr, workers)
+        updated = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        return live(*more, None, workers) if updated else lines(*more, sys.stderr, workers)
 
     return make
 
@@ -184,7 +180,7 @@ class LiveProgress(LineProgress):
         table = Table.grid(padding=(0, 2))
         table.add_column(no_wrap=True, min_width=6, style="dim")
         table.add_column()
-        table.add_row(Text(self.spinner(), "bold"), Text(self.phase, "bold"))
+        table.add_row(Text("|/-\\"[int(time.monotonic() * 8) % 4], "bold"), Text(self.phase, "bold"))
         if self.phase != "searching":
             return table
         of = f" of {self.total}" if self.total else ""
@@ -202,9 +198,6 @@ class LiveProgress(LineProgress):
             table.add_row("farm", self._workers.line())
             table.add_row("", workers_table(self._workers))
         return table
-
-    def spinner(self) -> str:
-        return "|/-\\"[int(time.monotonic() * 8) % 4]
 
     def round_ended(self) -> None:
         """The table is up to date already."""

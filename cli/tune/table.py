@@ -59,8 +59,7 @@ def heading(header: dict[str, Any]) -> str:
 
 
 def timings(rows: Sequence[tuple[str, float | None]], flop: int, peak: float | None, *, stopped: float | None = None) -> str:
-    """The table: one row for each program, compared with the rows called unscheduled and numpy. `stopped`: the seconds after
-    which the unscheduled one was stopped, if it was."""
+    """The table of the times of programs; `stopped`: the seconds after which the unscheduled program was stopped, if it was."""
     times = dict(rows)
     unscheduled, numpy = times.get("unscheduled"), times.get("numpy")
     lines = [f"{'':<12} {'time':>12} {'GFLOP/s':>10} {'of peak':>8} {'speed-up':>9} {'x numpy':>8}"]

@@ -333,7 +333,7 @@ class Arithmetic(Division):
         if lazy and effects:
             if all(map(self._holds, conjuncts(c))):  # as that of padding in all unrolled rows but the first
                 return self._typed_value(t)
-            fails = self.may_fail(t, f)
+            fails = any(True for _ in self._uncertain((t, f)))
             if isinstance(t, Select) and t.lazy and isinstance(f, Const) and t.false_value == f and not fails:
                 return self.choice(conjunction(c, t.condition), t.true_value, f, lazy)
             if isinstance(t, Load) and isinstance(f, Const) and not fails and self._loaded_beside(t, f, c):

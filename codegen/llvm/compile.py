@@ -123,8 +123,7 @@ class Library:
         return self._tracker[name]
 
     def function(self, name: str, arguments: int) -> Callable[..., int]:
-        """One of the functions as a ctypes function of `arguments` words that returns its status. It keeps the code alive, and
-        runs without the GIL."""
+        """One of the functions as a ctypes function of `arguments` words, which returns its status and keeps the code."""
         entry: Any = ctypes.CFUNCTYPE(ctypes.c_int, *([ctypes.c_void_p] * arguments))(self._tracker[name])
         entry.library = self
         return entry

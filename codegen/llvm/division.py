@@ -69,10 +69,6 @@ class Division(Memory):
         for division, conditions in self._uncertain(expressions):
             self._test(division, conditions)
 
-    def may_fail(self, *expressions: Expr) -> bool:
-        """True if a divisor in one of these expressions may be 0 and is not loaded."""
-        return any(True for _ in self._uncertain(expressions))
-
     def _uncertain(self, expressions: tuple[Expr, ...]) -> Iterator[tuple[Binary, tuple[Expr, ...]]]:
         return (found for e in expressions for found in variable_divisions(e) if not self._nonzero(found[0]))
 

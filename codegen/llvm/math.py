@@ -272,10 +272,6 @@ def _exp(b: Body, fmt: Format, x: Value) -> Value:
     return _exp_clamped(b, fmt, b.at_least(x if overflows else b.at_most(x, high), low))
 
 
-def _capped_exp(b: Body, fmt: Format, x: Value) -> Value:
-    return _exp_clamped(b, fmt, b.at_least(b.at_most(x, 0.0), fmt.exp_range[0]), capped=True)
-
-
 def _exp2(b: Body, fmt: Format, x: Value) -> Value:
     low, high = fmt.exp_range
     t, r = _nearest(fmt, b.at_least(b.at_most(x, high * LOG2E), low * LOG2E), 2 * fmt.bias)
@@ -397,10 +393,6 @@ def _pow_float64(b: Body, fmt: Format, a: Value, y: Value) -> Value:
     return _scaled(b, fmt, b.polynomial((1.0, *COEFFICIENTS["exp2", "float64"]), r + rest), t)
 
 
-def _rsqrt(b: Body, fmt: Format, x: Value) -> Value:
-    return 1.0 / b.intrinsic("sqrt", x)
-
-
 def _fmod(b: Body, fmt: Format, x: Value, y: Value) -> Value:
     """C's fmod, exactly: |x| - q |y| for q = trunc(|x| / |y|), where q is small enough that both are exact.
 
@@ -476,7 +468,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "erf": _erf,
     "sigmoid": _sigmoid,
     "pow": _pow,
-    "rsqrt": _rsqrt,
+    "rsqrt": lambda b, fmt, x: 1.0 / b.intrinsic("sqrt", x),
     "abs": _intrinsic("fabs"),
     **{name: _intrinsic(name) for name in ("sqrt", "floor", "ceil", "nearbyint", "round", "trunc", "copysign")},
     **{name: _of_library(name) for name in LIBRARY},
@@ -484,7 +476,8 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
 }
 # Functions that programs write in other forms, with the number of arguments: exp(min(x, 0)), x // y and x % y.
 OTHERS: dict[str, tuple[int, Callable[..., Value]]] = {
-    "capped_exp": (1, _capped_exp), "floordiv": (2, _floordiv), "floormod": (2, _floormod),
+    "capped_exp": (1, lambda b, fmt, x: _exp_clamped(b, fmt, b.at_least(b.at_most(x, 0.0), fmt.exp_range[0]), capped=True)),
+    "floordiv": (2, _floordiv), "floormod": (2, _floormod),
 }  # fmt: skip
 
 

@@ -194,14 +194,11 @@ class Memory(Writer):
             return None
         key = (buffer, frozenset(address.offset.items()), sum(c * self.constants[v] for v, c in address.copies), address.stride)
         if key not in top.borrowed:
-            if len(top.borrowed) >= self._free_registers():
+            left = self.module.target.registers - self.pinned - STATEMENT_REGISTERS  # beside accumulators and operands
+            if len(top.borrowed) >= left:
                 return None
             top.borrowed.add(key)
         return result
-
-    def _free_registers(self) -> int:
-        """The vector registers that are left beside the accumulators and the operands of a statement."""
-        return self.module.target.registers - self.pinned - STATEMENT_REGISTERS
 
     def _fetch_ahead(self, address: AccessAddress, write: bool) -> None:
         """Prefetch the lines that an access touches some iterations later, as `prefetch` asks for; each line once a loop body."""

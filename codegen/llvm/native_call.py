@@ -68,8 +68,7 @@ def native_call(entry: Callable, params: Sequence[Buffer | Var], written: Set[st
 
 
 class _Table(np.ndarray):
-    """The words that a call compares with. The table keeps alive the function whose code runs, and the definition of the method
-    whose `self` it is, which CPython reads by address."""
+    """The words that a call compares. It keeps alive the code, and the method definition that CPython reads by address."""
 
     entry: object
     method: _MethodDef

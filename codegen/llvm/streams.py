@@ -22,8 +22,7 @@ MIN_SHIFTED_ITERATIONS = 8  # least iterations of a loop that is shifted to alig
 
 
 def stream_of(s: For, streamed: Set[str]) -> tuple[Store, list[For]] | None:
-    """The store by which a serial loop writes consecutive vectors of an array in `streamed`, and the loops around it; None for
-    other loops, and short ones."""
+    """The store by which a serial loop writes vectors of an array in `streamed`, and the loops around it; None without one."""
     if s.kind is not Kind.SERIAL or not isinstance(s.extent, Const) or s.extent.value < MIN_SHIFTED_ITERATIONS:
         return None
     nest, body = [s], s.body

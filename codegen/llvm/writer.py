@@ -327,8 +327,7 @@ class Writer(Instructions):
         return self.invoke(f"llvm.vector.reduce.or.v{self.mask.lanes}i1", "i1", 1, self.mask, key=("any", self.mask.name))
 
     def inner(self, s: Stmt, share: bool = False) -> tuple[Self, list[Value], list[Value]]:
-        """The writer of a function for a part of this one, the values passed to it, and its parameters for them: the part's
-        buffers and variables."""
+        """The writer of a part of this function, the buffers and variables passed to it, and its parameters for them."""
         variables, buffers = free_names(s)
         writer = type(self)(self.module, self.in_parallel or share, share)
         writer.ranges = dict(self.ranges)

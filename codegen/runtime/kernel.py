@@ -81,8 +81,7 @@ class Kernel(LibraryOfOne):
         return ()
 
     def prepare(self, *constants) -> list[np.ndarray]:
-        """An array for each of `prepared`, computed from an array for each constant of `func`, in call order. Raises
-        ArgumentError as a call does."""
+        """An array for each of `prepared`, computed from those of constants of `func`, in call order. Raises ArgumentError."""
         return []
 
     @cached_property
@@ -135,8 +134,7 @@ class Kernel(LibraryOfOne):
 
     @cached_property
     def _given(self) -> int:
-        """The number of arrays of a call that omits all outputs, if they come last, none is bfloat16, and all shapes are
-        constant; else -1."""
+        """The number of arrays of a call without outputs, if these come last, without bfloat16 or open shapes; else -1."""
         signature = self._signature
         plain = signature.constant and signature.last and all(b.dtype != "bfloat16" for b in signature.outputs)
         return len(signature.inputs) if plain and signature.outputs else -1
@@ -304,8 +302,7 @@ def _stores(s: Stmt, ranges: Ranges) -> float:
 
 
 def _locked_size(func: PrimFunc) -> int:
-    """The largest power of two such that a call with all sizes up to it holds Python's global lock; 0 where calls release it.
-    Without sizes, 1 where calls hold it."""
+    """The largest power of two up to which a call of sizes holds Python's lock; 0 where none does, 1 without sizes."""
     names = [p.name for p in func.sizes]
     found = 0
     for size in (2**n for n in range(MAX_LOCKED_STORES.bit_length() if names else 1)):

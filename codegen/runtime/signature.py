@@ -24,8 +24,7 @@ Make = Callable[[tuple[int, ...], str, bool], Any]
 
 
 class _Plan(NamedTuple):
-    """The source of the argument for each parameter: its position, its name, or None. The numbers of the parameters with given
-    arrays, of the outputs to make, and of the sizes to infer."""
+    """The argument of each parameter: its position, its name, or None; then which arrays are given, made, and sizes inferred."""
 
     sources: tuple[int | str | None, ...]
     arrays: tuple[int, ...]

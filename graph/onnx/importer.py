@@ -241,8 +241,7 @@ class Importer(Builder):
         return [self.constant_named(self._name(name, scope), np.asarray(a)) if name else None for name, a in named]
 
     def _written(self, node: onnx.NodeProto, inputs: Sequence[Any], known: Container[str], scope: NodeScope) -> Sequence[Any]:
-        """The outputs of a node, by a call of its operator; if it has none, or that refuses, by calls of others. `known` are the
-        names of constant inputs."""
+        """The outputs of a node, by its operator, or else by calls of others. `known` are the names of constant inputs."""
         if node.op_type == "Identity" and isinstance(inputs[0], TensorSequence):
             return inputs
         if node.op_type not in (*SEQUENCES, *HOLDERS):

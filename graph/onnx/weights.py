@@ -49,9 +49,7 @@ def _array(tensor: onnx.TensorProto, what: str, folder: Path) -> np.ndarray:
 
 
 def _mapped(tensor: onnx.TensorProto, dtype: np.dtype, what: str, folder: Path) -> np.ndarray:
-    """A constant in a file beside: the bytes of that file, mapped into memory.
-
-    Files elsewhere are refused, since a model may come from anyone."""
+    """A constant in a file beside, mapped into memory. Files elsewhere are refused, since a model may come from anyone."""
     entries = {e.key: e.value for e in tensor.external_data}
     file = (folder / entries.get("location", "")).resolve()
     if not file.is_relative_to(folder.resolve()):

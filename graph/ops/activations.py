@@ -43,10 +43,6 @@ def _celu(x: Expr, *, alpha=1.0) -> Expr:
     return te.select(x < zero(x), power * like(x, alpha), x)
 
 
-def _selu(x: Expr, *, alpha=1.6732631921768188, gamma=1.0507010221481323) -> Expr:
-    return _elu(x, alpha=alpha) * like(x, gamma)
-
-
 def _hard_sigmoid(x: Expr, *, alpha=0.2, beta=0.5) -> Expr:
     return te.clip(x * like(x, alpha) + like(x, beta), zero(x), one(x))
 
@@ -76,7 +72,7 @@ unary("HardSwish", 14, lambda x: x * _hard_sigmoid(x, alpha=1 / 6))
 unary("LeakyRelu", 1, lambda x, *, alpha=0.01: te.select(x < zero(x), x * like(x, alpha), x), called="leaky_relu")
 unary("Mish", 18, _mish)
 unary("Relu", 1, lambda x: te.maximum(x, zero(x)), "number")
-unary("Selu", 6, _selu)
+unary("Selu", 6, lambda x, *, alpha=1.6732631921768188, gamma=1.0507010221481323: _elu(x, alpha=alpha) * like(x, gamma))
 unary("Shrink", 9, _shrink, "number")
 unary("Sigmoid", 1, te.sigmoid)
 unary("Softplus", 1, _softplus)

@@ -63,8 +63,7 @@ def _joined(apply: Apply, x: Value) -> Value:
 
 
 def _hidden(apply: Apply, mask: Value, rows: int, columns: int, filter_value: float, dtype: str) -> Value:
-    """The addend of scores (N, heads, rows, columns) for a mask: of lengths of keys (N), of keys (N, columns), or of queries and
-    keys (N, rows, columns). Refuses other kinds."""
+    """The addend of scores for a mask: of lengths of keys (N), keys (N, columns), or queries and keys (N, rows, columns)."""
     n = mask.shape[0]
     if len(mask.shape) == 1:
         places = apply.constant(np.arange(columns), mask.dtype)

@@ -18,8 +18,7 @@ SIGN_OFFSET = 128  # added to an int8, which becomes a uint8
 
 @operator("ImageRows", NEWEST)
 def image_rows(x, *, kernel, strides, dilations, pads, zero):
-    """x (N, H, W, C) -> (N, OH, OW, KH, KW, C): the elements of each window (im2col); those around the image are `zero`. Images
-    have one to three dimensions."""
+    """x (N, H, W, C) -> (N, OH, OW, KH, KW, C): the elements of windows over one to three dimensions (im2col), `zero` around."""
     need("the images", x, dtype="integer", ranks=range(3, 6))
     images, *extents, channels = shape_of(x)
     moved = windows(extents, kernel, strides, dilations, pads)

@@ -111,8 +111,7 @@ def loop(apply, count=None, condition=None, *states, body):
 
 
 def _looped(apply: Apply, condition: Value | None, states: Sequence[Value], body: Body, count: int | Value) -> tuple[Any, ...]:
-    """The steps as a loop. Where its condition is not known to hold it is a state, and so is the number of the step where there
-    is no array of all numbers."""
+    """The steps as a loop, whose state is also its condition where that is unknown, and its number without an array of all."""
     known = None if condition is None else apply.known(condition)
     if known is not None and not known.all():
         return _written_out(apply, condition, states, body, 0)
@@ -166,7 +165,8 @@ def _written_out(apply: Apply, condition: Value | None, states: Sequence[Any], b
         goes_on = apply.known(going)
         if goes_on is not None and not goes_on.all():
             break
-        if steps > MAX_STEPS and (step == MAX_STEPS or goes_on is None or (step == 1 and _unchanging(body))):
+        same = step == 1 and body.needed(0) <= {1}  # the condition of all steps, which follows from no state
+        if steps > MAX_STEPS and (step == MAX_STEPS or goes_on is None or same):
             raise ValueError(_too_many("more" if steps == UNBOUNDED else steps))
         goes, *results = body(apply.constant(step, "int64"), going, *states)
         if condition is None and ((holds := apply.known(goes)) is None or not holds.all()):
@@ -187,11 +187,6 @@ def _written_out(apply: Apply, condition: Value | None, states: Sequence[Any], b
 
 def _too_many(steps: int | str) -> str:
     return f"up to {MAX_STEPS} steps are written out, this loop has {steps}"
-
-
-def _unchanging(body: Body) -> bool:
-    """True where a body's new condition depends on none of its inputs but the condition, so that it is the same in all steps."""
-    return body.needed(0) <= {1}
 
 
 def _no_rows(apply: Apply, results: Sequence[Value], axes: Sequence[int]) -> list[Value]:

@@ -78,8 +78,7 @@ larger, smaller = _or_nan(te.maximum), _or_nan(te.minimum)
 
 
 def unary(name: str, since: int, formula: Formula, dtype: str | None = "float", called: str = "") -> None:
-    """Register an operator by the formula of an element, whose keywords are its attributes. In functions its name is `called`,
-    by default that of `function_name`."""
+    """Register an operator by the formula of an element, whose keywords are its attributes. Functions call it `called`."""
     _register(name, since, formula, "x", partial(need, "the input", dtype=dtype), called)
 
 

@@ -256,8 +256,7 @@ def quantised_lstm(
     apply, x, weight, recurrent, bias=None, lengths=None, hidden=None, cell=None, peepholes=None,
     w_scale=None, w_zero=None, r_scale=None, r_zero=None, **attributes,
 ):  # fmt: skip
-    """An LSTM by the real numbers of its weights, which are given transposed. Its input and state stay real: onnxruntime rounds
-    these to 8 bits, too."""
+    """An LSTM by the real numbers of its weights, given transposed. Input and state, which onnxruntime rounds, stay real."""
 
     def real(w: Value, scale: Value, zero: Value) -> Value:
         scale, zero = (apply("Reshape", v, shape=(v.shape[0], 1, -1)) for v in (scale, zero))

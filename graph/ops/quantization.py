@@ -87,8 +87,7 @@ def _limits(kind: str) -> tuple[float, float]:
 
 @operator("QuantizeByFactor", NEWEST)
 def quantize_by_factor(x, factor=None, *, zero, to, low=-inf, high=inf):
-    """x * factor, clipped to `low` and `high`, rounded to even, + zero, as the closest integer of the type `to`: QuantizeLinear
-    by a known scale."""
+    """x * factor, clipped to `low` and `high`, rounded to even, + zero, in the type `to`: QuantizeLinear by a known scale."""
     need("the input", x, dtype="float")
     need("the factor", factor, (), x.dtype)
     least, largest = (limit - zero for limit in _limits(to))

@@ -81,8 +81,7 @@ def _peephole(gate: te.Tensor, p: te.Tensor | None, number: int, c: te.Tensor | 
 
 
 def _where_live(live: te.Tensor | None, *states: tuple[te.Tensor, te.Tensor | None]) -> tuple[te.Tensor, ...]:
-    """The new value of each state (N, H) where the sequence is `live` (N), else the old one. With `live` also the first new state
-    with zeros where the sequence has ended."""
+    """The new value of each state (N, H) where the sequence is `live` (N), else the old one; then the first with zeros there."""
     if live is None:
         return tuple(new for new, _ in states)
 

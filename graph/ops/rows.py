@@ -126,8 +126,7 @@ def reduce_log_sum_exp(x, *, axes=None, keepdims=1, noop_with_empty_axes=0):
 
 
 def _arg_extreme(name: str, reducer: Callable[..., Expr]) -> None:
-    """Register an operator that gives the index along an axis of the largest, or the smallest, element: of several the first, or
-    the last."""
+    """Register an operator of the index of the largest or smallest element along an axis: of several the first, or the last."""
     label = name.lower()
 
     @operator(name)

@@ -24,8 +24,7 @@ MIN_BLOCKS_RATIO = 2  # least ratio of blocks to wanted elements for which choos
 @operator("TopK", 10, operands={1: "k"})
 @operator("TopK", 1, 9)
 def top_k(x, *, k, axis=-1, largest=1, sorted=1):
-    """The `k` largest, or smallest, elements along an axis in order, and their indices. Equal elements keep their order, and a
-    NaN is larger than all numbers, as in numpy."""
+    """The `k` largest, or smallest, elements along an axis in order, and their indices; as in numpy a NaN is the largest."""
     need("the input", x, dtype="number")
     (along,) = normal_axes([axis], x.ndim)
     extent, count = shape_of(x)[along], int(scalar("k", k))

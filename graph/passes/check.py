@@ -86,8 +86,7 @@ def tolerances(graph: Graph) -> dict[Value, float]:
 def difference(
     found: np.ndarray, wanted: np.ndarray, size: Callable[[np.ndarray], Any], of: Callable[[np.ndarray], Any] = np.max
 ) -> float:
-    """The size `of` the differences of elements, by default the largest, relative to the `size` of the wanted absolute values.
-    Infinite where integers, NaN or infinities differ."""
+    """The size `of` differences relative to the `size` of wanted values; infinite where integers, NaN or infinities differ."""
     if wanted.dtype.kind != "f" or wanted.shape != found.shape:
         return 0.0 if np.array_equal(found, wanted) else float("inf")
     finite = np.isfinite(wanted)

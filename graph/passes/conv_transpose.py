@@ -65,8 +65,7 @@ def expand_transposed(r: Rewriting, call: Call) -> Value | None:
 
 
 def _by_phase(weight: np.ndarray, phases: Sequence[Phases], groups: int) -> np.ndarray:
-    """The weight (C, M / groups, kernel ...) by phases: (M strides, C / groups, taps ...), or (strides M, ...) for one group, the
-    taps reversed."""
+    """The weight (C, M / groups, kernel ...) by phases, taps reversed: (M strides, C / groups, taps ...) or (strides M, ...)."""
     d = len(phases)
     channels, each, *kernel = weight.shape
     more = [(0, p.taps * p.stride - k) for p, k in zip(phases, kernel, strict=True)]

@@ -13,8 +13,7 @@ from ..reference import run_call
 
 
 def fold_empty(graph: Graph) -> Graph:
-    """Values without elements become constants, and leave concatenations. A call that reads only such values and constants, such
-    as a sum over nothing, runs now."""
+    """Values without elements become constants, and leave concatenations. A call that reads only such values runs now."""
     if not any(0 in v.shape for v in (*graph.inputs, *(v for c in graph.calls for v in (*c.values, *c.outputs)))):
         return graph
     constants = dict(graph.constants)

@@ -117,8 +117,7 @@ def _padded(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _without_padding_taps(r: Rewriting, call: Call) -> Value | None:
-    """A convolution without the outer taps that meet padding in every window, as of a kernel that is dilated further than the
-    image."""
+    """A convolution without outer taps that meet padding in every window, as of a kernel dilated beyond the image."""
     weight = r.known(call.inputs[1])
     if weight is None:
         return None

@@ -103,8 +103,7 @@ def in_fewer_cycles(target: Target) -> Choice:
 
 
 def first_read_cycles(weights: Value, processor: CPU) -> float:
-    """Cycles by which weights that come from memory take longer to read than those that a cache holds: as in a network, where
-    others have taken their place since the last call."""
+    """Cycles by which weights take longer to read from memory than from a cache, as in a network since its last call."""
     nbytes = prod(weights.shape) * dtypes.nbytes(weights.dtype)
     return nbytes * (processor.read_cycles(8, processor.l2 + processor.l3 + 1) - processor.read_cycles(8, nbytes))
 

@@ -66,8 +66,7 @@ class Strided:
         return replace(self, shape=tuple(shape), strides=tuple(reversed(strides)))
 
     def read(self, indices: Sequence[Sequence[int]] | None, shape: tuple[int, ...]) -> Strided | None:
-        """The elements at indices, each given by its factors of the axes of a shape, and its constant; None where there are none,
-        or elements recur or run backwards."""
+        """The elements at indices, by their factors of axes, and a constant; None where elements recur or run backwards."""
         if indices is None:
             return None
         *strides, offset = (

@@ -84,8 +84,7 @@ def _quantised(r: Rewriting, call: Call) -> list[Call] | None:
 
 
 def _scaled_before(r: Rewriting, call: Call) -> list[Call] | None:
-    """A quantisation whose factor is in the constants of the calls before it. If an activation that clips is the last of these,
-    its limits become those of the quantisation."""
+    """A quantisation whose factor is in constants before it; the limits of an activation that clips become its own."""
     factor = r.known(call.inputs[1]) if call.operator == "QuantizeByFactor" and len(call.inputs) > 1 else None
     found = None if factor is None else _scaled(r, call.values[0], factor)
     if found is None:

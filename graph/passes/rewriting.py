@@ -104,8 +104,7 @@ class Rewriting(Builder):
 
 
 def fits_elementwise(call: Call) -> bool:
-    """True where a call with exchanged operands is valid, has the types of its outputs, and is still elementwise. Some operators
-    are so for some shapes alone."""
+    """True where a call with exchanged operands is valid, has the types of its outputs, and is still elementwise."""
     try:
         types = result_types(call)
     except (TypeError, ValueError):

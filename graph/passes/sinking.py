@@ -73,8 +73,7 @@ def _key(moved: Call) -> object:
 
 
 def _broadcast(own: tuple[int, ...], after: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape that broadcasts to the shape `before` a view as `own` does to the one `after` it. None unless `own` is the whole
-    tail of `after`, or the view only adds and drops dimensions of extent 1."""
+    """The shape that broadcasts before a view as `own` does after it; None unless it is a whole tail, or units come and go."""
     kept = [n for n, extent in enumerate(after) if extent > 1]
     if [after[n] for n in kept] == [e for e in before if e > 1]:  # only dimensions of extent 1 come and go
         extents = iter([own[n] for n in kept])

@@ -16,8 +16,7 @@ TAIL = 1e-4  # part of the elements that the choice "percentile" cuts off on eac
 
 @dataclass
 class Histogram:
-    """Counts of the elements of a tensor, in bins between -reach and reach. The reach is a power of two, and doubles as needed:
-    pairs of bins become one."""
+    """Counts of the elements of a tensor between -reach and reach, a power of two that doubles as needed."""
 
     low: float = 0.0
     high: float = 0.0
@@ -73,8 +72,7 @@ def _mean_square_error(h: Histogram, low: float, high: float) -> float:
 
 
 def least_error(h: Histogram) -> tuple[float, float]:
-    """The range of the least mean squared error among those that FRACTIONS cut on each side. A cut makes elements beyond it err
-    by more, and all others by less."""
+    """The range of the least mean squared error among those that FRACTIONS cut on each side."""
     high = min(h.high * FRACTIONS, key=lambda high: _mean_square_error(h, h.low, high))
     low = min(h.low * FRACTIONS, key=lambda low: _mean_square_error(h, low, high))
     return float(low), float(high)

@@ -17,8 +17,7 @@ SHRUNK = np.linspace(1.0, 0.75, 11)  # parts of a block's range that are tried f
 
 @dataclass(frozen=True)
 class QuantisedWeights:
-    """Weights as (numbers - zeros) * scales, with one scale for each index along `axis`, or one for each `block` along it. Zeros
-    of None are 0."""
+    """Weights as (numbers - zeros) * scales, a scale for each index, or each `block`, along `axis`. Zeros of None are 0."""
 
     numbers: np.ndarray
     scales: np.ndarray

@@ -156,8 +156,7 @@ class BlockScope:
 
 
 def locate(func: PrimFunc, block: str, under_conditions: bool = False) -> tuple[BlockScope, Leaf]:
-    """The scope of a block, and the block as a leaf of it; refuses a block under a `let`, or under an `if` unless
-    `under_conditions`."""
+    """The scope of a block, and the block as a leaf of it; refuses one under a `let`, or an `if` unless `under_conditions`."""
     target, path = block_at(func, block)
     scope = scope_of(func, path)
     if under_conditions:

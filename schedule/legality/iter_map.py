@@ -62,8 +62,7 @@ class PredicateBound:
 
 @dataclass(frozen=True, slots=True)
 class IterMap:
-    """By spatial iteration variable of a block: the terms of its binding by ascending coefficient, the constant, and the
-    conditions that bound it."""
+    """By spatial axis of a block: the terms of its binding by ascending coefficient, the constant, and bounding conditions."""
 
     terms: dict[str, list[IterTerm]]
     constants: dict[str, int]

@@ -196,8 +196,7 @@ def _final(scope: BlockScope, writer: Leaf, loops: set[str], seen: set[str]) -> 
 
 
 def conditions_on_axes(scope: BlockScope, leaf: Leaf) -> tuple[list[Expr], list[Expr]]:
-    """The conditions of a block's predicate that its domain does not imply: those over its axes, and those that only its loops
-    can express."""
+    """The conditions of a block's predicate beyond its domain: those over its axes, and those that only loops express."""
     block = leaf.block
     ranges = ranges_of(leaf.above, scope.ranges)
     facts = [f for it in block.iters for f in it.domain]

@@ -15,8 +15,7 @@ def is_converted(x: Load, kind: str) -> bool:
 
 
 def read_converted(s: OpenSchedule, block: str, x: Load) -> None:
-    """Have a block read an operand in the type of its sum, into which it converts each element: from the block that makes the
-    operand for it alone, or else from a copy."""
+    """Have a block read an operand in the type of its sum: as made by a block for it alone, or else from a copy."""
     kind, name = stored(s.block(block)).buffer.dtype, x.buffer.name
     if not is_converted(x, kind):
         return

@@ -51,7 +51,8 @@ def inline_chain(s: Schedule, block: str) -> None:
             if (
                 matches(made)
                 and epilogue(s, producer, rows=True) == block
-                and tree_size(own) + tree_size(made) * _count_reads(own, made) <= MAX_INLINED_NODES
+                and tree_size(own) + tree_size(made) * sum(x.buffer.name == stored(made).buffer.name for x in loads(own))
+                <= MAX_INLINED_NODES
             ):
                 try:
                     s.compute_inline(producer)
@@ -60,11 +61,6 @@ def inline_chain(s: Schedule, block: str) -> None:
                 break
         else:
             return
-
-
-def _count_reads(reader: Block, made: Block) -> int:
-    """The number of loads in a block of the result of another one."""
-    return sum(x.buffer.name == stored(made).buffer.name for x in loads(reader))
 
 
 def build(s: OpenSchedule, block: str) -> None:

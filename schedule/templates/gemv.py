@@ -58,17 +58,11 @@ def without_units(s: Schedule, block: str) -> None:
         s.transform_block_layout(block, counted(axes, kept))
 
 
-def along_rows(c: Contraction) -> bool:
-    """True where the sum runs along the memory of the matrix."""
-    return last_axis(c.right) == c.reduction[0].var.name
-
-
 def build(s: OpenSchedule, c: Contraction) -> None:
-    """Schedule the product of a matrix and a vector, whose loops are still as they were made. ScheduleError where a step is
-    refused."""
+    """Schedule the product of a matrix and a vector, in loops as they were made. ScheduleError where a step is refused."""
     machine, work = s.target.machine, extent(c.columns[0]) * extent(c.reduction[0])
     constant = c.right.buffer.name in s.constants
-    way = _build_dot if along_rows(c) else _build_panels if constant else _add_rows
+    way = _build_dot if last_axis(c.right) == c.reduction[0].var.name else _build_panels if constant else _add_rows
     # Since the last call, other kernels have pushed a matrix that is constant out of the second-level cache.
     nbytes = machine.l2 + 1 if constant else work * c.bits // 8
     seed = machine.threads(work * machine.read_cycles(c.bits, nbytes))

@@ -46,8 +46,7 @@ def row(c: Convolution) -> tuple[Iter, ...]:
 
 
 def suits(c: Convolution, processor: CPU) -> bool:
-    """True where the last dimensions of the result are pixels, enough for a vector, and the weights have the sum as one
-    dimension."""
+    """True where the last dimensions of the result are a vector of pixels or more, and the steps of the weights lie together."""
     fits = c.members is None and c.transposed_result and size(row(c)) >= processor.lanes(c.contraction.bits)
     return fits and _steps_are_together(c)
 
@@ -148,8 +147,7 @@ def by_rows(c: Convolution, processor: CPU, constants: frozenset[str] = frozense
 
 
 def _row_tile(c: Convolution, processor: CPU) -> RegisterTile | None:
-    """The register tile of one vector of pixels of a row, its rows being channels, and the cycles of all channels. Registers are
-    left for picking pixels; None where there are none."""
+    """The register tile of a vector of pixels by channels, and all channels' cycles; None without registers to pick pixels."""
     channels, picked = extent(c.channels[-1]), stride(c.image, c.pixels[-1].var)
     m = np.arange(1, min(channels, processor.accumulators(1) - picked) + 1)
     if not m.size:

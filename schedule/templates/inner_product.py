@@ -43,8 +43,7 @@ def _larger_operand(c: Contraction) -> Load:
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
-    """True where the sum has a vector for each of the few rows or columns: for shorter sums, packing copies less than it saves in
-    adding up lanes."""
+    """True where the sum has a vector for each of the few rows or columns; for shorter sums, packing copies less."""
     return extent(c.reduction[0]) >= min(extent(c.rows[-1]), extent(c.columns[-1])) * processor.lanes(c.bits)
 
 

@@ -24,8 +24,7 @@ def partial_results(s: OpenSchedule, block: str, length: int, lanes: int) -> int
 
 
 def summing_registers(machine: CPU) -> int:
-    """Registers of sums that hide the latency of an addition, of vectors loaded while a sum waits for the one before; half of
-    all at most."""
+    """The registers of sums, at most half of all, that hide the latency of an addition behind loads."""
     return min(int(machine.core.latency * machine.loads), machine.registers // 2)
 
 

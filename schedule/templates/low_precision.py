@@ -99,8 +99,7 @@ def matches(block: Block) -> Contraction | None:
 
 
 def _of_windows(block: Block) -> Contraction | None:
-    """The block as a convolution of an image whose channels are last, by weights with the channels of the result last: a product
-    whose rows are windows of the image. The channels are the last axis of its sum."""
+    """The block as a convolution of an image with channels last, by such weights: a product whose rows are windows."""
     c = pairing(block)
     if c is None or not c.by_columns or at_axes(c.left) or not at_axes(c.right) or not c.rows:
         return None
@@ -213,8 +212,7 @@ def in_place(c: Contraction, how: Instruction) -> bool:
 
 
 def _unsigned_operand(c: Contraction, how: Instruction) -> str | None:
-    """The operand that is made unsigned where both have signs: the larger one, or that without small weights. The sums of the
-    other correct the result."""
+    """The operand that is made unsigned where both have signs: the larger one, or that without small weights."""
     left, right = c.left.buffer.name, c.right.buffer.name
     if how.rows > 1 or left == right or not how.intrinsic.endswith(SIGNED):
         return None

@@ -27,8 +27,7 @@ CHUNK_SIZES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its
 
 
 def plain_loops(s: Schedule) -> None:
-    """Remove the kinds and annotations of loops around blocks, as an earlier schedule left them. A loop that `serial` refuses
-    keeps its kind."""
+    """Remove the kinds and annotations of loops around blocks, but for the kinds that `serial` refuses to remove."""
     for loop in loops(s.func):
         if blocks(loop):
             for key, _ in loop.annotations:

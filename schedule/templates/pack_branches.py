@@ -168,8 +168,7 @@ def _vectorize_copy(state: OpenSchedule, copy: str, place: str | None, transpose
 
 
 def _order_by_rows(state: OpenSchedule, copy: str, block: str, load: Load) -> None:
-    """Have a vectorised copy finish a row of its source before the next, so that rows that lie far apart are read once. Its loops
-    are those of the block that drive the operand, in their order."""
+    """Have a vectorised copy finish a row of its source before the next; its loops are the block's that drive the operand."""
     along, axes = variables(load.indices[-1]), variables(*load.indices)
     drives = driven_axes(state.block(block))
     order = [drives[loop] for level in state.tiling(block).levels for loop in level if drives[loop] in axes]

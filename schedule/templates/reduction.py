@@ -158,8 +158,7 @@ def _share_merged(s: OpenSchedule, first: str, second: str, count: int, threads:
 
 
 def _reduce_across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
-    """Reduce across memory: threads share the rows of results, or, if these are too few, parts of the longest axis of the
-    reduction, so that each reads consecutive memory."""
+    """Reduce across memory: threads share rows of results, or, if too few, parts of the longest axis of the reduction."""
     place = stores(b.body)[0].indices
     vector = next((it for it in b.spatial if place and it.var == place[-1]), None)
     if vector is None:

@@ -185,8 +185,7 @@ def _fetch_next_row(s: OpenSchedule, stage: str) -> None:
 
 
 def _place_stage(s: OpenSchedule, stage: str, row: str, whole: bool, cheap: bool) -> None:
-    """Branch over the place of a stage: below the loop over rows, or inlined if it is no reduction. Where it has a `whole` row,
-    it is vectorised."""
+    """Branch over the place of a stage: below the loop over rows, vectorised if `whole`, or inlined if it is no reduction."""
 
     def keep(new: OpenSchedule) -> None:
         new.compute_at(stage, row, preserve_unit_loops=True)

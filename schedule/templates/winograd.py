@@ -127,8 +127,7 @@ def chosen(block: Block) -> Iter | None:
 
 
 def _output_tile(outputs: Sequence[Block]) -> tuple[int, ...]:
-    """The number of outputs of a tile along each axis of the image, 1 along one that is not transformed. They are the lengths of
-    the dimensions that transforms put behind those of the tiles; empty where they put them elsewhere."""
+    """The outputs of a tile along each axis of the image, 1 along untransformed ones; empty without tile dimensions."""
     inner = set[int]()  # of the buffer that the last block writes, the dimensions of outputs in a tile
     for block in outputs:
         dims, read, axis = stored(block).indices, loads(block.body)[0].indices, chosen(block)
@@ -364,8 +363,7 @@ def _own_loops(s: OpenSchedule, block: str) -> dict[str, str]:
 
 
 def _shared_loops(s: OpenSchedule, block: str, inner: int) -> list[str]:
-    """The loops around a block that threads share: outermost, holding nothing else, outside of the `inner` ones of vectors,
-    unrolls and sums."""
+    """The loops around a block that threads share: outermost, with nothing else, outside of its `inner` loops."""
     nest = [s.loop(name) for name in s.get_loops(block)[:-inner]]
     alone = takewhile(lambda pair: pair[0].body is pair[1], pairwise(nest))
     return [nest[0].name, *(inner.name for _, inner in alone)]

@@ -41,8 +41,7 @@ Scorer = Callable[[int, np.ndarray], np.ndarray]  # scores of rows of a sketch, 
 
 
 def pack_sum(target: Target) -> CostModel:
-    """The cost model of the paper: boosted trees with the weighted squared error of sums of throughputs, grown anew for each
-    batch."""
+    """The cost model of the paper: boosted trees with the weighted squared error of sums of throughputs, grown for each batch."""
     grown = Boosting(trees=50, depth=10, rate=0.2, leaf=1, share=1.0, sample=1.0, weight=0.0, growth=0.0, min_programs=WARM_UP)
     return GBDTModel(target.machine, boosting=replace(grown, loss=ThroughputSum()))
 

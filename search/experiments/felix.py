@@ -77,8 +77,7 @@ class Felix(RowPolicy):
         return dict(zip(points_of({k: rows[members]}), times.tolist(), strict=True))
 
     def _described(self, k: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For rows that have programs: their indices, the features summed over statements, and the logarithms of the summed
-        estimates."""
+        """For rows that have programs: their indices, features summed over statements, and logarithms of summed estimates."""
         programs = sketch_programs(self.sketches[k])
         if programs.count_concrete(rows) > programs.max_concrete:
             rows = rows[: int(programs.max_concrete)]

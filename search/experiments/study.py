@@ -51,8 +51,7 @@ class SearchRun:
 
 @dataclass(frozen=True)
 class Study:
-    """The runs of a study of one function. `curves` has a matrix for each search and model, with a row a seed and a column a
-    trial. A run that ended early keeps its last value."""
+    """The runs of a study of one function. `curves` has a matrix for each search and model: a row a seed, a column a trial."""
 
     name: str
     target: str

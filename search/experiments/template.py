@@ -24,8 +24,7 @@ MAX_TEMPLATES = 4  # of the library
 
 
 class TemplateTuner(RowPolicy):
-    """The annealing over the knobs of templates: the first sketches with seeds, which the library makes, else the first
-    sketch."""
+    """The annealing over the knobs of templates: of the first sketches with seeds, else of the first sketch."""
 
     def __init__(self, sketches: Sequence[Sketch], *args: object, **parts: object):
         known = [s for s in sketches if s.seed is not None][:MAX_TEMPLATES] or sketches[:1]

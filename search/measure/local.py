@@ -206,8 +206,7 @@ class LocalMeasurer(Measurer):
         return Baseline(measurement, answer.get("tolerance"), note)
 
     def _run_baseline_on(self, distribution: int) -> tuple[Measurement, wire.Message, str]:
-        """The measurement of the program as written on inputs of a distribution, the worker's answer, and a note on the
-        reference."""
+        """The measurement of the program as written on a distribution, the worker's answer, and a note on the reference."""
         known, note = self.task.workload is not None, ""
         self.prepare_data(distribution)
         measurement, answer = self._run_baseline() if known or not self._device else (Measurement(BASELINE, "run_timeout"), {})
@@ -236,8 +235,7 @@ class LocalMeasurer(Measurer):
         return self._ask(self._workers[0], self.limits.setup, op="reference", trace=trace, target=target)
 
     def remember(self, measurements: Sequence[Measurement]) -> None:
-        """Take measurements of earlier runs: their digests are not measured again, and the fastest checked one is the one to
-        beat."""
+        """Take measurements of earlier runs: their digests are known, and the fastest checked one is the one to beat."""
         for m in measurements:
             if m.digest:
                 self._results.setdefault(m.digest, m)
@@ -259,8 +257,7 @@ class LocalMeasurer(Measurer):
         return min(answer["samples"]) if answer["outcome"] == "ok" else None
 
     def objects(self, candidate: Candidate) -> dict[str, str] | Measurement:
-        """The object files of a candidate, in base64, by their keys in any `ObjectCache`; or a measurement, if the build
-        failed."""
+        """The object files of a candidate, in base64, by their keys in any `ObjectCache`; or a measurement of a failed build."""
         answer = self._ask(self._workers[0], self.limits.build, op="objects", trace=candidate.trace)
         if answer["outcome"] == "ok":
             return answer["objects"]

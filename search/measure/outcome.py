@@ -20,8 +20,7 @@ BROKEN: tuple[Outcome, ...] = ("illegal", "wrong_result", "crash")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a row in a search: its `operator`, `parents` in the same sketch, `generation` (from 0), and `batch` of
-    proposals (from 1)."""
+    """The origin of a row: `operator`, `parents` in the sketch, `generation` (from 0), `batch` of proposals (from 1)."""
 
     operator: str
     batch: int = 1

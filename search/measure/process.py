@@ -37,8 +37,7 @@ GUARD = Guard()  # of the workers and the folders of all measurers of this proce
 
 
 def library_environment(threads: int) -> dict[str, str]:
-    """The environment of a worker process. Its libraries use so many threads, which soon sleep when idle, and kernels of their
-    own choice."""
+    """The environment of a worker process, whose libraries use so many threads, which soon sleep, and their own kernels."""
     kept = {name: value for name, value in os.environ.items() if name not in OPENBLAS_VARIABLES}
     return {**kept, **spin(kept), **dict.fromkeys(THREAD_VARIABLES, str(threads))}
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The provenance of a timing: the `fingerprint` of target and device, the name of the device, the versions that it depends
-    on."""
+    """The provenance of a timing: the `fingerprint` of target and device, the device's name, and the versions."""
 
     fingerprint: str
     device: str
@@ -32,8 +31,7 @@ LATER = ("mtriple", "sms", "clock")
 
 
 def fingerprint(target: str | Target, cpu: str | None = None) -> str:
-    """A hash of target and device, which decide the fastest schedule: the options, and the processor (default: this one) or
-    GPU."""
+    """A hash of a target's options and its device, the processor (default: this one) or GPU: they decide what is fastest."""
     from codegen import Target, backend
     from codegen.cache import data_key
 

@@ -73,8 +73,7 @@ class Spans(dict[str, Span]):
         self[load.buffer.name] = max(before[0], low), min(before[1], high)
 
     def demand(self, e: Expr, low: int, high: int) -> None:
-        """Narrow the ranges of the elements in an expression so that its value lies between these two. Simple expressions alone
-        are inverted, and no range becomes empty."""
+        """Narrow the ranges of elements so that a simple expression lies between these two; no range becomes empty."""
         match e:
             case Load(buffer):
                 least, most = self.get(buffer.name, (low, high))

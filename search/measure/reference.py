@@ -155,8 +155,7 @@ def given_file(directory: Path, number: int) -> Path:
 
 
 def make_reference(func: PrimFunc, workload: NamedWorkload | None, seed: int, distribution: int, directory: Path) -> bool:
-    """Write the inputs of a function, given and random ones, into `directory`; for a named workload also the expected results,
-    and return True."""
+    """Write the inputs of a function into `directory`; for a named workload also the expected results, and return True."""
     rng = np.random.default_rng(seed)
     given = {i: np.load(file) for i in range(len(func.params)) if (file := given_file(directory, i)).exists()}
     for old in ("tolerance.json", EXACT_FILE):
@@ -240,8 +239,7 @@ class Arrays:
         return {"good": good and not loose, "loose": loose}
 
     def verdict(self) -> dict[str, Any]:
-        """The verdict on the arrays after one call since `reset`: outcome ok or wrong_result with a message, max_error and
-        tolerance."""
+        """The verdict on the arrays after one call since `reset`: ok, or wrong_result with a message; max_error and tolerance."""
         bounds = json.loads((self._directory / "tolerance.json").read_text())
         worst, bound = 0.0, max(bounds.values(), default=0.0)
         for i, (initial, working, margins) in enumerate(zip(self.initial, self.working, self._margins, strict=True)):
@@ -263,8 +261,7 @@ class Arrays:
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """An array at an address that is a multiple of 64, and the bytes before and after it, at least CANARY_BYTES on either
-    side."""
+    """An array at a multiple of 64, and the bytes before and after it, CANARY_BYTES or more on each side."""
     size = math.prod(shape) * dtype.itemsize
     storage = np.empty(size + 2 * CANARY_BYTES + 64, np.uint8)
     start = CANARY_BYTES + -(storage.ctypes.data + CANARY_BYTES) % 64

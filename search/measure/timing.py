@@ -92,8 +92,7 @@ def samples_against(
 
 
 def slower(samples: Sequence[float], best: float) -> bool:
-    """A sign test: True if, with `best` as median, so few samples at or below it have a probability of 2**-SIGN_TEST_RUNS at
-    most."""
+    """A sign test: True if, with `best` as median, so few samples at or below it are rarer than 2**-SIGN_TEST_RUNS."""
     few = sum(s <= best for s in samples)
     return sum(math.comb(len(samples), k) for k in range(few + 1)) << SIGN_TEST_RUNS <= 1 << len(samples)
 

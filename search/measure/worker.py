@@ -97,8 +97,7 @@ class Worker:
                 self.send(**answer, **({"lost": True} if self._lost or self._has_open_files() else {}))
 
     def _answer(self, request: Callable[[], wire.Message | None], builds: bool = False) -> wire.Message | None:
-        """The answer to a request. An exception becomes an outcome: of the builder if it `builds`, else of a kernel or the
-        worker."""
+        """The answer to a request. An exception becomes an outcome, of the builder if it `builds`."""
         try:
             return request()
         except MemoryError as error:

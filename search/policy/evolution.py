@@ -221,8 +221,7 @@ class Evolution:
             yield self._candidate(number, found, pools[number].lineage)
 
     def _order_of_sketches(self, picked: np.ndarray) -> list[int]:
-        """The sketches in the order in which they should get the next trial: by their number of trials, with `picked` ones; last
-        those that are slow or never worked."""
+        """The sketches by their number of trials, with `picked` ones; last those that are slow or never worked."""
         fastest = min((s for island in self._islands for s in island.measured.values()), default=math.inf)
         late = [island.hoped > fastest or island.hoped == math.inf for island in self._islands]
         trials = [len(island.measured) + int(n) for island, n in zip(self._islands, picked, strict=True)]
@@ -298,8 +297,7 @@ class Evolution:
         return Candidate(sketch.name, values, sketch.trace(values).as_json(), float(scores[0]), named, origin)
 
     def _pick(self, number: int, pool: _Pool, blindly: bool, rng: np.random.Generator) -> np.ndarray | None:
-        """The best row of the pool at a distance from those picked before, or a random row if `blindly`; None from an empty
-        pool."""
+        """The best row of the pool apart from those picked before, or, `blindly`, a random one; None from an empty pool."""
         if blindly:
             rows = sample(self.sketches[number], self.target, 8, rng)
             if (new := self._islands[number].unknown(rows)).any():
@@ -439,8 +437,7 @@ class Evolution:
         return np.stack([scores for scores, _ in found], axis=1)
 
     def _order(self, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """One number a row, lower is better: the mean of its ranks by the models, weighted by their trust. Ties, and all rows
-        without models, are in random order."""
+        """One number a row, lower is better: its mean rank by the models, weighted by their trust; ties are in random order."""
         result = 1e-6 * rng.random(len(scores))
         total = sum(trusted.trust for trusted in self._models)
         for column, trusted in zip(scores.T, self._models, strict=True):

@@ -51,8 +51,7 @@ class Begins(Protocol):
     """A policy with good candidates before any search, as the seeds of templates."""
 
     def begin(self, n: int) -> Sequence[Candidate]:
-        """At most `n` such candidates, which no later proposal repeats. They are measured before models are loaded and before the
-        warm start."""
+        """At most `n` such candidates, which no later proposal repeats, to be measured before models are loaded."""
         ...
 
 

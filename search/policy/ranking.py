@@ -52,8 +52,7 @@ def score_rows(
 
 
 def model_name(model: CostModel) -> str:
-    """The name of a model beside its scores: its `name`, else that of its class. A model that learns has the name of the formula
-    that scores until it is ready."""
+    """The name of a model beside its scores: its `name`, which may be that of the formula that scores first, or its class."""
     return str(getattr(model, "name", type(model).__name__))
 
 
@@ -63,8 +62,7 @@ def is_ready(model: CostModel | None) -> bool:
 
 
 def correlation(measurements: Iterable[Measurement]) -> float | None:
-    """The rank correlation of the scores of measured candidates with their speed, each program once; None for fewer than three
-    scores, or equal ones."""
+    """The rank correlation of scores with speeds, each program once; None for fewer than three scores, or equal ones."""
     scored = [m for m in measurements if m.candidate.score is not None and m.outcome == "ok" and not m.duplicate]
     if len(scored) < 3:
         return None
@@ -82,8 +80,7 @@ class TrustedModel:
 
     @property
     def trust(self) -> float:
-        """The weight of a model: almost 0 if it is no better than chance, 1 if perfect; squared, so that the better one
-        decides."""
+        """The weight of a model: about 0 if no better than chance, 1 if perfect; squared, so that the better decides."""
         return max(MIN_TRUST, (self.right - self.wrong) / (self.right + self.wrong)) ** 2
 
     def begin(self, right: float, wrong: float) -> None:

@@ -31,8 +31,7 @@ def points_of(populations: Populations) -> list[Point]:
 def seconds_of_rows(
     sketches: Sequence[Sketch], measurements: Sequence[Measurement]
 ) -> dict[tuple[int, str], dict[tuple[int, ...], float]]:
-    """The seconds of the measured rows, by the number of the sketch and the device, empty for the primary one. Candidates of
-    other sketches are left out."""
+    """The seconds of measured rows, by the number of a known sketch and the device, which is empty for the primary one."""
     numbers = {s.name: n for n, s in enumerate(sketches)}
     found: dict[tuple[int, str], dict[tuple[int, ...], float]] = {}
     for m in measurements:

@@ -70,8 +70,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary of the records of a workload on a target: their number, that of `valid` ones, the seconds of the `best` checked
-    one."""
+    """A summary of a workload's records on a target: their number, that of `valid` ones, the seconds of the checked `best`."""
 
     workload: str
     name: str

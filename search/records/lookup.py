@@ -117,8 +117,7 @@ _HINT = "; tir.autotune(..., records=...) makes records, tir.default_schedule ne
 
 @contextmanager
 def opened(records: str | Path | Records | None) -> Iterator[Records | None]:
-    """Open the records of a file, and close them at the end; records that are open stay open. None, with a warning, for a
-    missing file."""
+    """Open the records of a file, and close them at the end; open ones stay open. None, with a warning, for a missing file."""
     if records is None or isinstance(records, Records):
         yield records
     elif isinstance(records, (str, Path)) and not Path(records).exists():

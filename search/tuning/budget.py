@@ -84,8 +84,7 @@ class Budget:
         return self.used >= 1
 
     def share(self, each: float = 0.0) -> int:
-        """The number of candidates of the next round of a single task. A candidate takes `each` seconds; little time left makes
-        fewer candidates."""
+        """The number of candidates of the next round of a task, each of which takes `each` seconds; fewer where time is short."""
         batch = self.batch
         if self.seconds is not None and each > 0:
             batch = min(batch, max(MIN_BATCH, int((self.seconds - self.reserve - self.elapsed) / each)))

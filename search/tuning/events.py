@@ -45,8 +45,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A candidate has ended, as the `trials`-th of the run; `outcomes` counts all so far, `best` is in seconds, None before a
-    valid one."""
+    """A candidate has ended as number `trials`; `outcomes` counts all so far, `best` is in seconds, None before a valid one."""
 
     measurement: Measurement
     trials: int

@@ -50,8 +50,7 @@ def default_seconds(race: Sequence[Measurement], trials: Sequence[Measurement], 
 
 
 class NothingFound(RuntimeError):
-    """No candidate was valid. `outcomes` counts them by kind, `reasons` has the first line of the most common message of a
-    kind."""
+    """No candidate was valid. `outcomes` counts them by kind, `reasons` has the most common message of each kind."""
 
     def __init__(self, task: Task, measurements: Sequence[Measurement]):
         self.task = task
@@ -156,8 +155,7 @@ class Result:
 
     @cached_property
     def ceiling(self) -> float | None:
-        """The peak, or the speed of the fastest kernel if that is higher: a busy machine can only measure a peak that is too low.
-        None without a measured peak."""
+        """The peak, or the speed of the fastest kernel where a busy machine measured a lower peak. None without a peak."""
         if self.peak is None:
             return None
         times = (self.seconds, *(m.seconds for m in self.measurements if m.outcome == "ok"), self.numpy, self.baseline)
@@ -165,8 +163,7 @@ class Result:
 
     @property
     def default(self) -> float | None:
-        """The seconds of the default schedule in the race, or else in its trial at the speed of the machine in the race; None if
-        it was no valid trial."""
+        """The seconds of the default schedule in the race, or else in its trial at the speed of the race; None without either."""
         return default_seconds(self.race, self.measurements, self.slowdown)
 
     @property

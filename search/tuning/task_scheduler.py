@@ -163,8 +163,7 @@ def _size(trials: int | None, tasks: int, new: int) -> int:
 
 
 def _seconds(session: Session, known: float | None) -> float:
-    """The seconds of a task with its best schedule: those `known` of its default over the speedup, so that times of two clocks
-    do not meet; else those alone, infinite before a valid candidate."""
+    """The seconds of a task with its best schedule: `known` ones over the speedup, so that clocks do not mix, or those alone."""
     if known is not None:
         return known / session.gain
     return math.inf if session.best is None else session.best.seconds

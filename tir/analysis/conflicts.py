@@ -95,8 +95,7 @@ class Disjoint:
 
 
 def first_conflict(accesses: Sequence[Access], owners: Extents, outer: Extents) -> Conflict | Disjoint | None:
-    """The first iterations that differ in `owners` and touch one element, which one of them writes, within each iteration of the
-    `outer` loops. None if that is not certain."""
+    """The first iterations that differ in `owners` and touch one element, one of them writing; None if that is not certain."""
     used = set().union(*(variables(i) for a in accesses for i in (*a.indices, *a.conditions)))
     fixed = {n: e for n, e in outer.items() if n in used}
     limit = max(MAX_POINTS // (2 * len(accesses)), 1)

@@ -95,8 +95,7 @@ Case = tuple[dict[str, Polynomial], dict[str, Polynomial], Ranges]  # substituti
 
 
 class Instances:
-    """Pairs of instances of a loop nest, over the loops of `nest`. Those outside, `around`, are the same in both instances; those
-    inside, `below`, are unrelated."""
+    """Pairs of instances of a loop nest, over the loops of `nest`; `around` is the same in both, `below` unrelated."""
 
     def __init__(self, around: Iterable[For], nest: Iterable[For], below: Iterable[For], indices: Iterable[Indices]):
         self.around, self.nest, self.below_loops = list(around), list(nest), list(below)

@@ -105,8 +105,7 @@ def with_regions(block: Block) -> Block:
 
 
 def clip_region(region: Region, ranges: Ranges) -> Region:
-    """The region clipped to its buffer, in dimensions where its start and both extents are constant, or where it is no shorter
-    than the buffer."""
+    """The region clipped to its buffer, in dimensions that are constant, or where it is no shorter than the buffer."""
     result = []
     for r, dim in zip(region.ranges, region.buffer.shape, strict=True):
         low, high = bounds(r.min, ranges)

@@ -137,8 +137,7 @@ class Points:
 def enumerate_points(
     extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr], limit: int = MAX_POINTS
 ) -> Points | None:
-    """The iterations of the needed loops in which the conditions hold; above `limit` only the first and the last. None if an
-    extent is symbolic."""
+    """The needed loops' iterations in which the conditions hold; the two ends above `limit`. None for a symbolic extent."""
     full = _needed_extents(extents, needed, conditions)
     if full is None:
         return None

@@ -57,8 +57,7 @@ def determined(values: Iterable[Polynomial], known: Iterable[str], ranges: Range
 
 
 def counts_once(block: Block, loops: Sequence[For], axis: Axis = Axis.REDUCE) -> bool:
-    """True where `loops` provably give each value of a block's axes of one kind (each reduction step) at most once, all else
-    fixed."""
+    """True where `loops` provably give each value of a block's axes of one kind at most once, all else fixed."""
     bindings = [it.binding for it in block.iters if it.axis is axis]
     if all(isinstance(e, Var) for e in bindings):
         return True

@@ -90,8 +90,7 @@ def _polynomial(expr: Expr) -> Polynomial:
 
 
 def to_expr(p: Polynomial, dtype: str | None = None) -> Expr:
-    """The polynomial as an expression, by default of the dtype of its atoms: a positive term first, then terms in order, the
-    constant last."""
+    """The polynomial as an expression: a positive term first, then terms in order, the constant last."""
     dtype = dtype or next((a.dtype for m in p for a in m), "int32")
     result: Expr | None = None
     terms = sorted(p.items(), key=lambda term: term[0] == ())

@@ -103,8 +103,7 @@ def _may_wrap(e: Expr) -> bool:
 
 
 def _without_quotient(p: Polynomial) -> Polynomial:
-    """A polynomial that is >= 0 exactly where `p` is. For c > 0, a // c + d becomes a + c * d, and d - a // c becomes
-    c * d + c - 1 - a."""
+    """A polynomial >= 0 where `p` is: for c > 0, a // c + d becomes a + c * d, and d - a // c becomes c * d + c - 1 - a."""
     match [(m, factor) for m, factor in p.items() if m]:
         case [((Binary("//", a, Const(int(c))),), 1 | -1 as sign)] if c > 0:
             free = c * p.get((), 0) + (c - 1 if sign < 0 else 0)

@@ -21,8 +21,7 @@ _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", "<=": ">", ">": "<="}
 
 
 def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
-    """An equal expression of the same dtype in normal form; `ranges` maps names to inclusive intervals. TypeError for anything
-    but an expression."""
+    """An equal expression of the same dtype in normal form; `ranges` maps names to inclusive intervals. Raises TypeError."""
     if not isinstance(expr, Expr):
         raise TypeError(f"simplify takes an expression, got {type(expr).__name__}")
     result = _simplify(expr, ranges or {})

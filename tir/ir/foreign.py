@@ -45,8 +45,7 @@ class Opaque(Stmt):
 
 
 def opaque(call: Foreign, buffers: Iterable[Buffer], loop: Callable[[str], str], read_only: Collection[str] = ()) -> Opaque:
-    """A foreign call with its effect on `buffers`, some `read_only`; `loop` makes the names of the effect's loops from wanted
-    ones."""
+    """A foreign call with its effect on `buffers`, some `read_only`; `loop` makes names of the effect's loops."""
     parts = []
     for b in buffers:
         loops = [Var(loop(f"{b.name}_{n}"), dim.dtype) for n, dim in enumerate(b.shape)]

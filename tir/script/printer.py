@@ -88,16 +88,12 @@ def _element(buffer: Buffer, indices: tuple[Expr, ...]) -> str:
     return f"{buffer.name}[{', '.join(_expr(i, 0) for i in indices) if indices else '()'}]"
 
 
-def _tuple(items: list[str]) -> str:
-    return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
-
-
 def _shape(buffer: Buffer, quoted: bool = False) -> str:
     """The shape; with `quoted`, symbolic dimensions are strings, since Python evaluates the annotations of parameters."""
     texts = [_expr(s, 0) for s in buffer.shape]
     if quoted:
         texts = [f'"{t}"' if variables(s) else t for t, s in zip(texts, buffer.shape, strict=True)]
-    return _tuple(texts)
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def _region(region: Region) -> str:

@@ -115,8 +115,7 @@ class _IterNames(set[str]):
 
 
 def _iters(domain: Domain, taken: set[str], iter_names: _IterNames) -> tuple[list[Var], tuple[Iter, ...]]:
-    """The loops over a domain, and the iteration variables of the block inside. Names of iteration variables may repeat between
-    blocks; names of loops differ from them."""
+    """The loops over a domain, and the block's iteration variables, whose names may repeat between blocks."""
     loop_vars = []
     for v, _, _ in domain:
         loop_vars.append(Var(fresh(taken, v.name, iter_names, iter_names.tried), v.dtype))

@@ -26,8 +26,7 @@ from .report import Finding
 
 
 def check_axes(func: PrimFunc, only: str | None = None) -> Iterator[Finding]:
-    """Findings on the axes of all blocks, or `only` of one: spatial iterations in conflict; reductions that overwrite, repeat a
-    step, or start without init."""
+    """Findings on the axes of all blocks, or `only` of one: conflicts, and reductions that overwrite, repeat or lack an init."""
     blocks = [(s.stmt, s) for s in iteration_scopes(func) if isinstance(s.stmt, Block)]
     for findings in (_block_axes, partial(_repeated_steps, blocks), _started):
         for block, scope in blocks:
@@ -177,8 +176,7 @@ def _starts_anew(b: Block, loop: For, scope: IterationScope) -> bool:
 def _counted_twice(
     b: Block, scope: IterationScope, start: int, anew: set[str], blocks: Sequence[tuple[Block, IterationScope]]
 ) -> Finding | bool | None:
-    """A finding by enumeration: an iteration that the loops from number `start` on, without those of `anew`, run twice. False
-    if no iteration does, None if unknown."""
+    """A finding: an iteration that the loops from `start` on, without `anew`, run twice. False if none does, None if unknown."""
     points, names = scope.points(), [loop.name for loop in scope.loops]
     values = points.evaluate(it.binding for it in b.iters) if points else None
     if not points or values is None:

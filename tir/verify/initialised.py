@@ -40,8 +40,7 @@ def check_initialised(func: PrimFunc, only: Collection[str] | None = None) -> It
 
 
 def _unwritten_findings(buffer: Buffer, owned: Mapping[str, list[Access]]) -> Sequence[Finding] | None:
-    """Findings by enumeration; None where iterations or elements are too many or unknown. A copy of an unwritten element is no
-    fault: it counts as unwritten, too. `owned` are the accesses to all buffers of one owner."""
+    """Findings by enumeration; None where too many or unknown. A copied unwritten element counts as unwritten, too."""
     accesses = owned[buffer.name]
     reads = [a for a in accesses if not a.is_store]
     if not reads or 0 in _constant_shape(buffer):  # it has no elements
@@ -133,8 +132,7 @@ def _bounding_box(a: Access) -> list[tuple[int, int]] | None:
 
 
 def _all_touched(access: Access, *others: Access) -> tuple[tuple[np.ndarray, ...], bool] | None:
-    """The index arrays of the elements that accesses of the same iterations touch, and True if all these iterations happen. None
-    if they are too many or unknown."""
+    """The indices of elements that accesses of the same iterations touch, and True if all these happen; None if unknown."""
     dims = [d for a in (access, *others) for d in _constant_shape(a.buffer)]
     found = touched_elements(replace(access, indices=(*access.indices, *(i for a in others for i in a.indices))), {})
     if found is None or not found[0].whole or None in dims:

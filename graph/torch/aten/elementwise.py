@@ -215,8 +215,7 @@ def round_decimals(apply, x, *, decimals=0):
 
 @aten("clamp")
 def clamp(apply, x, min=None, max=None):
-    """Numbers as near as bounds allow, NaN where one is. The lower bound comes first, so that the upper one decides where they
-    cross."""
+    """Numbers as near as bounds allow, NaN where one is. The upper bound decides where they cross."""
     dtype = promoted(x, min, max)
     if any(bound is not None and math.isnan(bound) for bound in (min, max)):
         return apply("Mul", cast(apply, x, dtype), cast(apply, math.nan, dtype))

@@ -62,8 +62,7 @@ class TileNest:
 
 @dataclass(frozen=True, slots=True)
 class SplitAxes:
-    """The iteration variables of the blocks outside and inside; by old variable, the outer one (if any), and its value in terms
-    of both."""
+    """The iteration variables of the blocks outside and inside; by old variable, the outer one (if any), and its value."""
 
     outside: tuple[Iter, ...]
     inside: tuple[Iter, ...]

@@ -125,8 +125,7 @@ def _normalise_operand(s: OpenSchedule, block: str) -> bool:
 
 
 def _needs_view(b: Block, x: Load) -> bool:
-    """True where an index of an access is no axis, though its axes reach each element of the array once. Windows that lie side by
-    side are no such access: they are left to convolutions."""
+    """True where an index of an access is no axis, though its axes reach each element once; not for windows side by side."""
     plain = [i for i in x.indices if isinstance(i, Var)]
     if len(plain) == len(x.indices) or (not plain and all(isinstance(i, Const) for i in x.indices)):
         return False
@@ -168,8 +167,7 @@ def _view_of_operand(s: OpenSchedule, block: str, x: Load, number: int) -> None:
 
 
 def _merge_counts(b: Block, x: Load) -> list[int]:
-    """The counts of consecutive dimensions of an array that merge into one each, as their indices are parts of one number.
-    Dimensions of one element join those before them."""
+    """The counts of consecutive dimensions that merge into one each, as parts of one number, with units before them."""
     counts: list[int] = []
     indices: list[Expr] = []
     for i, length in zip(x.indices, x.buffer.shape, strict=True):

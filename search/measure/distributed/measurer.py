@@ -133,8 +133,7 @@ class TaskMeasurer(Measurer):
             self._note(m)
 
     def prepare(self) -> Baseline:
-        """Draw the data and time the program as written on a machine with the most common device, which also runs the races.
-        Other machines do so at their first candidate."""
+        """Draw the data and time the program as written on a machine with the most common device, which also runs the races."""
         devices = Counter(r.status.get("device") for r in self.farm.need(self.resource))
         answer = self._ask("prepare", {}, devices.most_common(1)[0][0])
         measurement = Measurement.from_json(answer["measurement"])
