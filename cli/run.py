@@ -198,7 +198,8 @@ def _check(whole: Graph, graph: Graph, model: Model, inputs: Mapping[str, np.nda
         print(f"warning: {name} is not checked: {reason}", file=sys.stderr)
     exact = evaluate(*widened(whole, inputs), run)
     narrow = {v.dtype for c in graph.calls for v in (*c.values, *c.outputs) if dtypes.bits(v.dtype) < 32 and v.dtype != "bool"}
-    most, measure = (max(map(_most_error, narrow)), root_mean_square) if narrow else (MAX_ERROR, np.max)
+    limits = [MAX_UNITS * dtypes.unit(d) if dtypes.is_half(d) else MAX_ERROR_OF_INTEGERS for d in narrow]
+    most, measure = (max(limits), root_mean_square) if narrow else (MAX_ERROR, np.max)
     well = True
     for value, array, same, wanted in zip(graph.outputs, outputs, again, exact, strict=True):
         if array.tobytes() != same.tobytes():
@@ -212,11 +213,6 @@ def _check(whole: Graph, graph: Graph, model: Model, inputs: Mapping[str, np.nda
             print(f"error: `{value.name}` is off by {off:.3g} of its root mean square, over {most:.3g}", file=sys.stderr)
             well = False
     return well
-
-
-def _most_error(dtype: str) -> float:
-    """The largest error of an output of a network with a narrow type, in root mean square."""
-    return MAX_UNITS * dtypes.unit(dtype) if dtypes.is_half(dtype) else MAX_ERROR_OF_INTEGERS
 
 
 def root_mean_square(array: np.ndarray) -> float:

@@ -308,17 +308,12 @@ def _parts(atom: Expr, loop_numbers: Mapping[str, int], extents: tuple[int, ...]
                 if inner is None:
                     return None
                 found += [Term(t.loop, abs(k) * t.coefficient, t.reach) for t in inner]
-            return [_divided(t, c) if op == "//" else _remaining(t, c) for t in found]
+            if op == "%":
+                return [Term(t.loop, t.coefficient % c, symbolic_min(t.reach, -(-c // t.coefficient))) for t in found]
+            last = ((t, symbolic_min(t.reach, t.coefficient * (t.reach - 1) // c + 1)) for t in found)
+            return [Term(t.loop, -(-t.coefficient // c), reach) for t, reach in last]
         case _:
             return None
-
-
-def _divided(t: Term, c: int) -> Term:
-    return Term(t.loop, -(-t.coefficient // c), symbolic_min(t.reach, t.coefficient * (t.reach - 1) // c + 1))
-
-
-def _remaining(t: Term, c: int) -> Term:
-    return Term(t.loop, t.coefficient % c, symbolic_min(t.reach, -(-c // t.coefficient)))
 
 
 # Ansor's name of a binary operation, which follows the kind of its operands.

@@ -231,7 +231,10 @@ class _Variants:
 
     def model(self, graph: OpenGraph, row: Row, named: bool) -> Model:
         """The model of a network at known sizes, which shares constants with those at other sizes."""
-        return self._assembled(final(graph.at(row), self.target, self.winograd, self.precision), None if named else row)
+        read = final(graph.at(row), self.target, self.winograd, self.precision)
+        known = None if named or self.general is None else partial(self.general.kernel, row=row)
+        with recorded(self.records, self.measured) as records:
+            return assembled(read, self.target, records, self.cache, self.measured, self.constants, self.donate, known)
 
     def save(self, model: OpenModel, path: Path, compiler: str | None) -> Path:
         return save_open(model, self.programs, self.target, path, compiler)
@@ -245,11 +248,6 @@ class _Variants:
         read = final(write_out_loops(graph), self.target, self.winograd, self.precision)
         found = donations(read, self.donate or {})
         return Sample.of(row, planned_graph(read, found), _sharing(fuse_in_place(read, found)), found, free)
-
-    def _assembled(self, graph: Graph, row: Row | None) -> Model:
-        known = None if row is None or self.general is None else partial(self.general.kernel, row=row)
-        with recorded(self.records, self.measured) as records:
-            return assembled(graph, self.target, records, self.cache, self.measured, self.constants, self.donate, known)
 
     def _program(self, plan: OpenPlan) -> Program:
         """The program of a plan. Raises NotPlanned where a kernel cannot be made for open sizes."""

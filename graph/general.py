@@ -32,7 +32,6 @@ from tir.verify.bounds import refuse_out_of_bounds
 from .kernels import NAME_DIGITS, CompiledFunction, GroupKernel, encoded, main_and_preparation
 from .tables import Polynomial, Row, polynomial_value
 
-SAMPLES_PER_SIZE = 3  # values of each size at which functions are compared: as many as a polynomial of degree 2 has coefficients
 MAX_SAMPLES = 7  # combinations of these values that are compared: one more than a polynomial of two sizes has coefficients
 MIN_LARGEST_SAMPLE = 9  # of each size, so that several are above the few rows at which groups are others
 FURTHER_SAMPLES = 2  # other combinations, which show a function that is a polynomial at those alone
@@ -172,7 +171,7 @@ def largest_samples(names: Sequence[str], named: Sequence[Row]) -> dict[str, int
 
 
 def _spread(largest: int) -> list[int]:
-    """SAMPLES_PER_SIZE different sizes from 3 up to `largest`, even and odd."""
+    """Sizes from 3 up to `largest`, even and odd: as many as a polynomial of degree 2 has coefficients."""
     middle = (largest + 3) // 2
     return [3, middle + (middle % 2 == largest % 2), largest]
 

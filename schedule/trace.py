@@ -31,11 +31,6 @@ def _thaw(value: Any) -> Any:
     return [_thaw(v) for v in value] if isinstance(value, tuple) else value
 
 
-def _to_json(value: Any) -> Any:
-    """Arguments as JSON data; a `Ref` becomes an object with the one key REFERENCE_KEY."""
-    return map_leaves(value, lambda v: {REFERENCE_KEY: v.name} if isinstance(v, Ref) else v)
-
-
 def _from_json(value: Any) -> Any:
     match value:
         case dict() if set(value) == {REFERENCE_KEY}:
@@ -128,10 +123,13 @@ class Trace:
         sch.follow(self)
 
     def as_json(self) -> dict[str, Any]:
+        def as_data(value: Any) -> Any:
+            return {REFERENCE_KEY: value.name} if isinstance(value, Ref) else value
+
         return {
             "version": FORMAT_VERSION,
             "steps": [
-                {"name": s.name, "args": _to_json(s.bound), "results": _thaw(s.results)}
+                {"name": s.name, "args": map_leaves(s.bound, as_data), "results": _thaw(s.results)}
                 | ({"names": [*s.names]} if s.names else {})
                 for s in self.steps
             ],

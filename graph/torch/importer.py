@@ -110,7 +110,8 @@ class Importer(Builder):
                 return self._stand_in(node)
             return node.target(*args, **kwargs)  # type: ignore[operator]
         name = operator_name(node)
-        if not any(isinstance(v, Value) for v in leaves) and _is_function(node.target):
+        pure = not node.target._schema.is_mutable and torch.Tag.nondeterministic_seeded not in node.target.tags
+        if pure and not any(isinstance(v, Value) for v in leaves):
             if _casts_weights(node, args):
                 return self("DequantizeLinear", self.value(args[0]), self.constant(1.0, "float32"))
             if name not in DEQUANTISE:
@@ -233,11 +234,6 @@ def decompositions(table: Any) -> Any:
 def operator_name(node: torch.fx.Node) -> str:
     """The name of a node's operator, without `default`."""
     return str(node.target).removesuffix(".default")
-
-
-def _is_function(operator: torch._ops.OpOverload) -> bool:
-    """True where the results of an operator depend on its operands alone, and it writes none of them."""
-    return not operator._schema.is_mutable and torch.Tag.nondeterministic_seeded not in operator.tags
 
 
 def node_reads(node: torch.fx.Node, number: int | None) -> bool:

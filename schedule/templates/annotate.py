@@ -31,12 +31,6 @@ def roots(state: OpenSchedule) -> list[str]:
     return [s.name for s in statements_of(state.func.body) if isinstance(s, For)]
 
 
-def block_runs(state: OpenSchedule, loop: str) -> int:
-    """The number of instances of the blocks below a loop."""
-    found = [b for b in walk_stmts(state.loop(loop)) if isinstance(b, Block)]
-    return sum(size(state.block(b.name).iters) for b in found)
-
-
 # --- compute locations -----------------------------------------------------------------------------------------------------
 
 
@@ -162,7 +156,8 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
             parallel(new, names[:depth])
             annotate_shares(new, inside[-1], owner, alike=bool(tiled), uneven=any(new.tiling(b).uneven for b in tiled))
         for block in inside:
-            _unroll(new, block)
+            if (own := new.tiled(block)) is not None:
+                choose_unroll(new, block, own.pragma, seed=own.statements)
             prefetch(new, block)
             stream(new, block)
         for block in tiled:
@@ -177,7 +172,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     if state.at_seed and first is not None and first.shared is not None:
         way(first.shared)(state)
         return
-    work = block_runs(state, nest)
+    work = sum(size(state.block(b.name).iters) for b in walk_stmts(state.loop(nest)) if isinstance(b, Block))
     machine = state.target.machine
     if machine.threads(work * machine.core.latency) > 1:  # each iteration may wait for the one before it
         units = next((n for n, x in enumerate(chain) if not x.extent.is_one), len(chain)) if not tiled else 0
@@ -224,12 +219,3 @@ def _choose_packs(state: OpenSchedule, tiled: list[str], shared: str | None, the
     if found.operands.in_front or (shared is not None and shared not in outermost):
         place = None  # threads share columns, and each of them needs all rows
     choose_packs(state, block, place, lambda new: _choose_packs(new, rest, shared, then, few), few)
-
-
-# --- numbers ---------------------------------------------------------------------------------------------------------------
-
-
-def _unroll(state: OpenSchedule, block: str) -> None:
-    """Choose how far the innermost reductions of a tiled block are unrolled."""
-    if (tiled := state.tiled(block)) is not None:
-        choose_unroll(state, block, tiled.pragma, seed=tiled.statements)

@@ -165,15 +165,16 @@ def cycles(w: Filtered, s: Schedule, processor: CPU) -> float:
 def tiles(w: Filtered, processor: CPU) -> Blocking:
     """Good sizes, computed from the extents and the processor: the fewest cycles of the core that has most to do."""
     c = w.products
-    threads, (rows, columns) = c.threads(processor), _tile_counts(w)
+    threads, (*_, rows, columns) = c.threads(processor), (1, *map(extent, c.rows[1:]))
     others = size((*c.rows[:1], *c.rows[1:-2]))  # images, and tiles along the axes before the last two
     points = size(c.batch)
     weights = points * size(c.reduction) * size(c.columns) * w.bits // 8
+    read = weights * processor.read_cycles(8, weights) if weights > processor.l2_reuse_bytes else 0.0
     best: tuple[float, Blocking] | None = None
     for down, across in _block_sizes(rows, columns, ceil(processor.lanes(c.bits) / w.tile[-1])):
         count = others * ceil(rows / down) * ceil(columns / across)
         register, tile = _register_tile(w, down, across, processor)
-        time = count * (points * tile + weights * _weight_cycles(weights, processor))
+        time = count * (points * tile + read)
         held = down * across * points * (size(c.reduction) * w.bits + size(c.columns) * c.bits) // 8
         if held > processor.l2_reuse_bytes:
             time += 2 * count * held * processor.read_cycles(8, processor.l2 + 1)
@@ -183,17 +184,6 @@ def tiles(w: Filtered, processor: CPU) -> Blocking:
                 best = time * share, Blocking(down, across, *register, together, time)
     assert best is not None
     return best[1]
-
-
-def _weight_cycles(nbytes: int, processor: CPU) -> float:
-    """Cycles of a byte of the weights, beyond those of one in the second-level cache."""
-    return processor.read_cycles(8, nbytes) if nbytes > processor.l2_reuse_bytes else 0.0
-
-
-def _tile_counts(w: Filtered) -> tuple[int, int]:
-    """The numbers of tiles along the last two axes of the image."""
-    counts = [1, *map(extent, w.products.rows[1:])]
-    return counts[-2], counts[-1]
 
 
 def _block_sizes(rows: int, columns: int, unit: int) -> list[tuple[int, int]]:

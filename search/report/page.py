@@ -54,6 +54,7 @@ def page(result: Result, bandwidth: float | None = None) -> str:
     if any(result.scored.values()):
         symbolic, concrete = (result.scored.get(how, 0) for how in ("symbolic", "concrete"))
         shares += f" It scored {symbolic:,} by formulas that they share, {concrete:,} each as a program of its own."
+    failed = [(kind, str(n), message) for kind, n, message in failures(result.measurements)]
     sections = [
         _timings(result),
         section("Speed by trial", "Each candidate, and the best checked one so far.", wide(figures.tuning_curve(result))),
@@ -69,7 +70,7 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         "</div>",
         _operators(result),
         _sketches(result),
-        _failures(result),
+        section("Failures", "", table(("outcome", "candidates", "most common reason"), failed, text=(0, 2))),
         _scripts(result),
     ]
     return document(
@@ -171,11 +172,6 @@ def _sketches(result: Result) -> str:
         rows.append((name, made, str(len(tried)), str(valid), str(won.count(name)), duration(best) if valid else "–"))
     head = ("sketch", "made by", "trials", "valid", "new bests", "best")
     return section("Candidates by sketch", "", table(head, rows, text=(0, 1)))
-
-
-def _failures(result: Result) -> str:
-    rows = [(kind, str(n), message) for kind, n, message in failures(result.measurements)]
-    return section("Failures", "", table(("outcome", "candidates", "most common reason"), rows, text=(0, 2)))
 
 
 def _nests(result: Result) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
@@ -22,7 +21,7 @@ from ..sizes import Sizes
 from ..space.rules import Rule
 from ..task import Task
 from .budget import Budget
-from .events import Callback, Event
+from .events import Callback
 from .options import Options, check_budget, check_options
 from .result import NothingFound, Result
 from .session import default_candidate, drive, sessions
@@ -121,7 +120,7 @@ def autotune(
             raise ValueError("rules, workload, workers, builder and inputs are for a function of constant sizes")
         given: dict[str, Any] = {"records": records, "seed": seed, "policy": policy, "model": model, "space": space}
         given |= {"first": first, "limits": limits, "measurer": measurer}
-        given["callbacks"] = [partial(_of_any_task, callback) for callback in callbacks]
+        given["callbacks"] = [lambda task, event, callback=callback: callback(event) for callback in callbacks]
         return tune_sizes(func, target, sizes, trials=trials, seconds=seconds, **given)
     check_budget(trials, seconds)
     options = Options(records, seed, callbacks, policy, model, space, rules, first, limits, workers, builder, inputs, measurer)
@@ -132,7 +131,3 @@ def autotune(
     with sessions([task], budget, options, [callbacks]) as (session,):
         interrupted = drive([session], session.turns())
     return session.result(interrupted)
-
-
-def _of_any_task(callback: Callback, task: Task, event: Event) -> None:
-    callback(event)
