@@ -93,27 +93,14 @@ def table(header: dict[str, Any], result: Result) -> str:
     lines.append(f"{ended}{count_text(result.trials, 'trial')} in {result.elapsed:.1f} s: {tally(result.outcomes)}")
     if any(result.scored.values()):
         lines.append(f"candidates scored: {', '.join(f'{n:,} {how}' for how, n in result.scored.items())}")
+    from search.tuning.result import certainty
+
     lines += [*certainty(result), *sketches(result)]
     if result.interrupted:
         lines.append("numpy was timed at the start, not in turns with the best")
     if result.trace is None and not result.interrupted:
         lines.append("no candidate was faster than the program as written")
     return "\n".join(lines)
-
-
-def certainty(result: Result) -> list[str]:
-    """Lines on the candidates that the final race could not tell from the best, and on a machine that changed its speed."""
-    from search.measure.timing import MAX_DRIFT
-
-    lines = []
-    if result.tied:
-        others = ", ".join(f"{m.candidate.sketch} ({duration(m.seconds)})" for m in result.tied)
-        lines.append(f"the race could not tell the best from {others}")
-    if result.slowdown is not None and not 1 / MAX_DRIFT <= result.slowdown <= MAX_DRIFT:
-        lines.append(
-            f"the machine changed its speed: a call took {result.slowdown:.2f} times as long in the race as in the trials"
-        )
-    return lines
 
 
 def sketches(result: Result) -> list[str]:

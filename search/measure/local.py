@@ -7,6 +7,7 @@ group of a worker that exceeds its time, and starts it again. Other kernels of t
 from __future__ import annotations
 
 import itertools
+import math
 import shutil
 import statistics
 import tempfile
@@ -35,6 +36,7 @@ from .outcome import BASELINE, NO_BASELINE, Baseline, Candidate, Comparison, Mea
 from .process import GUARD, WorkerError, WorkerProcess, waited
 from .protocol import Measurer
 from .reference import DISTRIBUTIONS, given_file, given_inputs
+from .timing import MAX_DRIFT
 
 CALIBRATION_SHAPE = (192, 192, 192)  # of a matrix product: short, and within the caches
 MAX_WORKERS = 4  # that build at once, by default
@@ -80,6 +82,9 @@ class LocalMeasurer(Measurer):
 
     A group of candidates is built on all workers at once, and then run: nothing is built while a kernel is timed. Where kernels
     leave `spare` cores, the next candidates are built there instead, each while another is timed.
+
+    A `paced` measurer times a kernel of known work before and after each candidate. Where the machine is slower than it was, as
+    by other programs or its clock, times are divided by how much.
     """
 
     def __init__(
@@ -93,6 +98,7 @@ class LocalMeasurer(Measurer):
         inputs: Mapping[str, np.ndarray] | None = None,
         lock: DeviceLock | None = None,
         builds: bool = False,
+        paced: bool = True,
     ):
         found, target = backend(task.target), Target(task.target)
         self._device = found.device is not None
@@ -124,6 +130,8 @@ class LocalMeasurer(Measurer):
             self.close()
             raise WorkerError(f"the inputs could not be written to {self._directory.parent}: {error}") from None
         self._calibration: wire.Message | None = None  # the request to time the calibration kernel
+        self._paced = paced and not self._device and builder is None and not builds
+        self._shortest = math.inf  # seconds of the calibration kernel
         self._resident = resident = self.limits.memory or ((whole := memory()) and whole // 2)
         first_message = {
             "script": task.func.script(),
@@ -247,13 +255,13 @@ class LocalMeasurer(Measurer):
         answer = self._ask(self._idle(), 20.0, op="peak", threads=self.task.threads, dtype=dtype)
         return answer["flops"] if answer["outcome"] == "ok" else None
 
-    def calibrate(self) -> float | None:
+    def calibrate(self, worker: WorkerProcess | None = None) -> float | None:
         """Current seconds of a call of the calibration kernel, the same for all tasks of a target; None if it failed."""
         if self._calibration is None:
             instance = workloads.make("gmm", CALIBRATION_SHAPE)
             task = type(self.task).of(instance.func, self.task.target)
             self._calibration = {"script": task.func.script(), "trace": task.default_trace()}
-        answer = self._ask(self._idle(), self.limits.run, op="calibrate", **self._calibration)
+        answer = self._ask(worker or self._idle(), self.limits.run, op="calibrate", **self._calibration)
         return min(answer["samples"]) if answer["outcome"] == "ok" else None
 
     def objects(self, candidate: Candidate) -> dict[str, str] | Measurement:
@@ -457,24 +465,42 @@ class LocalMeasurer(Measurer):
 
     def _run(self, job: _Job) -> Measurement:
         """Time a built candidate, check it unless it is cut off as slow, and time a new best again."""
-        limits, worker = self.limits, job.worker
-        assert worker is not None  # that built it
-        limit = limits.run_limit(self.best)
-        often = {name: getattr(limits, name) for name in ("cutoff", "min_seconds", "min_runs", "max_runs")}
-        request = {"op": "run", "id": job.id, **often}
-        measurement = self._measurement(job, self._ask(worker, limit, best=self.best, check=True, **request))
+        measurement = self._time(job, self.best, check=True)
         if measurement.outcome != "ok" or measurement.cut or (self.best is not None and measurement.seconds >= self.best):
             return measurement
-        timings = [measurement.samples]
-        while len(timings) < 2 or (len(timings) < MAX_CONFIRMATIONS and _suspicious(timings)):
-            more = self._ask(worker, limit, best=None, check=False, **request)
-            if more["outcome"] != "ok":
-                return self._measurement(job, more)
-            timings.append(tuple(more["samples"]))
-        samples = tuple(s for timing in timings for s in timing)
-        measurement = replace(measurement, samples=samples)
+        timings = [measurement]
+        while len(timings) < 2 or (len(timings) < MAX_CONFIRMATIONS and _suspicious([m.samples for m in timings])):
+            more = self._time(job, None, check=False)
+            if more.outcome != "ok":
+                return more
+            timings.append(more)
+        samples = tuple(s for timing in timings for s in timing.samples)
+        measurement = replace(measurement, samples=samples, pace=statistics.median(m.pace for m in timings))
         self.best = measurement.seconds if self.best is None else min(self.best, measurement.seconds)
         return measurement
+
+    def _time(self, job: _Job, best: float | None, check: bool) -> Measurement:
+        """Time a built candidate once, beside the calibration kernel."""
+        worker, limits = job.worker, self.limits
+        assert worker is not None  # that built it
+        often = {name: getattr(limits, name) for name in ("cutoff", "min_seconds", "min_runs", "max_runs")}
+        before = self._pace(worker)
+        to_beat = None if best is None else best * before
+        limit = limits.run_limit(self.best and self.best * before)
+        answer = self._ask(worker, limit, op="run", id=job.id, best=to_beat, check=check, **often)
+        measurement = self._measurement(job, answer)
+        if measurement.outcome != "ok":
+            return measurement
+        pace = math.sqrt(before * self._pace(worker))
+        return replace(measurement, samples=tuple(s / pace for s in measurement.samples), pace=pace)
+
+    def _pace(self, worker: WorkerProcess) -> float:
+        """The time of the calibration kernel over its shortest so far, 1 up to MAX_DRIFT and where it is unknown."""
+        seconds = self.calibrate(worker) if self._paced else None
+        if seconds is None:
+            return 1.0
+        self._shortest = min(self._shortest, seconds)
+        return ratio if (ratio := seconds / self._shortest) > MAX_DRIFT else 1.0
 
     def _ask(self, worker: WorkerProcess, limit: float, **request: Any) -> wire.Message:
         """Send a request and wait for its answer, at most `limit` seconds after each `running` event; restart a dead worker."""

@@ -93,7 +93,8 @@ class Measurement:
     `duplicate` marks numbers of an earlier candidate with the same digest. `max_error` is set if the result was compared with the
     reference. `ended` is in seconds after the start of the run, None outside of one. `provenance` has the device and the versions
     that measured (None: this machine's); comparisons ignore it. `elsewhere` is the fingerprint of another device that measured;
-    then `samples` are scaled to the primary device.
+    then `samples` are scaled to the primary device. `pace` tells how many times as long a kernel of known work took beside it
+    as at its shortest in the run, 1 where that is about the same; `samples` are divided by it.
     """
 
     candidate: Candidate
@@ -108,6 +109,7 @@ class Measurement:
     ended: float | None = None
     provenance: Provenance | None = field(default=None, compare=False)
     elsewhere: str = ""
+    pace: float = 1.0
 
     @property
     def seconds(self) -> float:

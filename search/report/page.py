@@ -17,7 +17,7 @@ from tir.ir import buffer_nbytes
 
 from ..drawing.html import document, folded, resource, section, side_by_side, table, wide
 from ..tuning.history import first_trials, parents
-from ..tuning.result import Result, failures
+from ..tuning.result import Result, certainty, failures
 from . import figures
 from .derivations import derivations
 from .lineage import lineage
@@ -57,6 +57,7 @@ def page(result: Result, bandwidth: float | None = None) -> str:
     failed = [(kind, str(n), message) for kind, n, message in failures(result.measurements)]
     sections = [
         _timings(result),
+        *(f"<p>{escape(said[0].upper() + said[1:])}.</p>" for said in certainty(result)),
         section("Speed by trial", "Each candidate, and the best checked one so far.", wide(figures.tuning_curve(result))),
         section("The line of the winner", LINE, lineage(result)),
         _nests(result),

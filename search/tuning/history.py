@@ -10,14 +10,18 @@ from ..measure import Measurement
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-FIELDS = ("trial", "sketch", "row", "operator", "batch", "generation", "parents", "outcome", "seconds", "best", "gflops", "ended")
+FIELDS = (
+    "trial", "sketch", "row", "operator", "batch", "generation", "parents", "outcome", "seconds", "pace", "best", "gflops",
+    "ended",
+)  # fmt: skip
 
 
 class History(list[dict[str, Any]]):
     """A row for each trial, as a dict of the columns FIELDS, `score NAME` for each model, and `message`.
 
-    `parents` are the nearest ancestors among the trials of this run. `seconds` is None for a failure. `best` is in seconds, of
-    the fastest checked trial so far; `ended` is in seconds since the start of the run.
+    `parents` are the nearest ancestors among the trials of this run. `seconds` is None for a failure; the machine was `pace`
+    times as slow, by which it is divided. `best` is in seconds, of the fastest checked trial so far; `ended` is in seconds since
+    the start of the run.
     """
 
     def frame(self) -> DataFrame:
@@ -40,7 +44,7 @@ def history(measurements: Sequence[Measurement], flop: int) -> History:
         born = (None, None, None) if origin is None else (origin.operator, origin.batch, origin.generation)
         values = (
             n, m.candidate.sketch, m.candidate.row, *born, parents(m, trials),
-            m.outcome, seconds, best, flop / seconds / 1e9 if seconds and flop else None, m.ended,
+            m.outcome, seconds, m.pace, best, flop / seconds / 1e9 if seconds and flop else None, m.ended,
         )  # fmt: skip
         scores = {f"score {name}": (m.candidate.scores or {}).get(name) for name in models}
         found.append(dict(zip(FIELDS, values, strict=True)) | scores | {"message": m.message})

@@ -19,6 +19,7 @@ from tir.script.outline import signature_text
 from ..drawing.curves import plot
 from ..drawing.html import alone
 from ..measure import Measurement, count
+from ..measure.timing import MAX_DRIFT
 from ..task import Task
 from .history import History, history
 
@@ -47,6 +48,24 @@ def default_seconds(race: Sequence[Measurement], trials: Sequence[Measurement], 
     found = ([m.seconds for m in of if m.candidate.sketch == "default" and m.outcome == "ok"] for of in (race, trials))
     raced, tried = (next(iter(seconds), None) for seconds in found)
     return raced if raced is not None or tried is None else tried * (slowdown or 1.0)
+
+
+def certainty(result: Result) -> list[str]:
+    """Sentences on candidates that the final race could not tell from the best, and on a machine that changed its speed."""
+    said = []
+    if result.tied:
+        others = ", ".join(f"{m.candidate.sketch} ({duration(m.seconds)})" for m in result.tied)
+        said.append(f"the race could not tell the best from {others}")
+    if paces := [m.pace for m in result.measurements if m.pace > 1]:
+        said.append(
+            f"the machine was slower during {len(paces)} of {len(result.measurements)} trials, up to {max(paces):.2f} times by a"
+            " kernel of known work: their times are divided by that"
+        )
+    if result.slowdown is not None and not 1 / MAX_DRIFT <= result.slowdown <= MAX_DRIFT:
+        said.append(
+            f"the machine changed its speed: a call took {result.slowdown:.2f} times as long in the race as in the trials"
+        )
+    return said
 
 
 class NothingFound(RuntimeError):

@@ -305,7 +305,7 @@ class Agent(WorkerPlugin):
 
     def make(self, task: Task, limits: Limits, seed: int) -> LocalMeasurer:
         """The measurer of a task on this machine."""
-        return LocalMeasurer(task, limits=limits, seed=seed, workers=1, lock=self.lock(task.target))
+        return LocalMeasurer(task, limits=limits, seed=seed, workers=1, lock=self.lock(task.target), paced=False)
 
     def lock(self, target: str) -> DeviceLock:
         """The lock on the device that runs kernels for a target."""

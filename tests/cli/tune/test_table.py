@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from cli.tune.table import certainty, sketches, timings
+from cli.tune.table import sketches, timings
 from search.measure import Candidate, Measurement
+from search.tuning.result import certainty
 
 
 def test_a_program_that_was_stopped_is_compared_all_the_same():
@@ -19,11 +20,14 @@ def test_a_program_that_was_stopped_is_compared_all_the_same():
 
 def test_an_uncertain_race_is_told():
     close = Measurement(Candidate("sketch 3", (), None), "ok", (0.002,))
-    assert certainty(SimpleNamespace(tied=(close,), slowdown=1.31)) == [
+    slow = Measurement(Candidate("sketch 1", (), None), "ok", (0.003,), pace=1.257)
+    assert certainty(SimpleNamespace(tied=(close,), slowdown=1.31, measurements=(close, slow))) == [
         "the race could not tell the best from sketch 3 (2 ms)",
+        "the machine was slower during 1 of 2 trials, up to 1.26 times by a kernel of known work: their times are divided by that",
         "the machine changed its speed: a call took 1.31 times as long in the race as in the trials",
     ]
-    assert certainty(SimpleNamespace(tied=(), slowdown=None)) == certainty(SimpleNamespace(tied=(), slowdown=0.95)) == []
+    for slowdown in (None, 0.95):
+        assert certainty(SimpleNamespace(tied=(), slowdown=slowdown, measurements=(close,))) == []
 
 
 def test_candidates_are_listed_by_the_rules_that_made_them():

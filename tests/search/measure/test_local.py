@@ -301,6 +301,28 @@ def test_new_bests_are_timed_again_until_their_timings_agree(measurer, monkeypat
     assert asked == [("run", check) for check in (True, False, False, False, True, False)]
 
 
+def test_times_on_a_slower_machine_are_those_of_its_fastest_moment(measurer, monkeypatch):
+    """By the calibration kernel before and after each candidate; 1.05 times as long is noise, and one that fails tells nothing."""
+    measurer.prepare()
+    measurer.best, measurer._paced = 0.01, True
+    known = iter([0.001, 0.001, 0.004, 0.001, 0.00105, 0.001, None, 0.001])
+    samples = iter([0.012, 0.03, 0.016, 0.018])
+    asked = []
+
+    def ask(worker, limit, **request):
+        if request["op"] == "calibrate":
+            seconds = next(known)
+            return {"outcome": "crash"} if seconds is None else {"outcome": "ok", "samples": [9 * seconds, seconds]}
+        asked.append((limit, request["best"]))
+        return {"outcome": "ok", "samples": [next(samples)], "max_error": 1e-7}
+
+    monkeypatch.setattr(measurer, "_ask", ask)
+    found = list(measurer.measure([candidate(sleep=n / 100) for n in range(4)]))
+    assert [(m.samples, m.pace) for m in found] == [((0.012,), 1.0), ((0.015,), 2.0), ((0.016,), 1.0), ((0.018,), 1.0)]
+    assert [best for _, best in asked] == [0.01, 0.04, 0.01, 0.01]  # as fast as the machine is before the call
+    assert asked[1][0] == measurer.limits.run_limit(0.04) and measurer.best == 0.01
+
+
 def test_equal_programs_are_measured_once(measurer):
     measurer.prepare()
     first, second, third = list(measurer.measure([candidate(sleep=0.01), candidate(sleep=0.01), candidate(sleep=0.01)]))
