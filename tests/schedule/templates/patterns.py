@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -30,7 +31,7 @@ from tir import te
 from tir.constants import with_constants
 from tir.interpreter import run
 from tir.ir import Block, Expr, For, Iter, Kind, PrimFunc
-from tir.traverse import blocks, loops_to
+from tir.traverse import blocks, loops_to, walk_stmts
 
 UNIT = float(np.finfo("float32").eps) / 2
 ODD = (1, 2, 3, 5, 7, 13, 16, 17, 31, 33, 64, 97, 109)
@@ -495,12 +496,16 @@ TARGETS = {  # with small caches, which small programs fill
 
 def nests(func: PrimFunc) -> str:
     """The blocks of a function in order, each with the kinds of the loops around it, the outermost first: `.` for a serial one,
-    and the letters of parallel, unrolled and vectorised ones. A loop of one iteration is left out."""
+    and the letters of parallel, unrolled and vectorised ones. A loop of one iteration is left out. Then the annotations of loops."""
 
     def kinds(block: str) -> str:
         return "".join(_letter(x) for x in loops_to(func.body, block) if not x.extent.is_one)
 
-    return ", ".join(f"{b.name} {kinds(b.name)}".rstrip() for b in blocks(func))
+    found = [
+        f"{key}={value}".replace('"', "") for x in walk_stmts(func.body) if isinstance(x, For) for key, value in x.annotations
+    ]
+    marks = ", ".join(f"{mark} x{n}" if n > 1 else mark for mark, n in Counter(found).items())
+    return ", ".join(f"{b.name} {kinds(b.name)}".rstrip() for b in blocks(func)) + (f" | {marks}" if marks else "")
 
 
 def _letter(loop: For) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 import tir
 from schedule import templates
-from schedule.templates import pixel_dots
+from schedule.templates import im2col_low_precision
 from tests.schedule.templates.patterns import TARGETS, estimate
 from tests.sweeps import one_in
 from tir import te
@@ -57,4 +57,4 @@ ESTIMATES = [
 
 @pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES, ids=str)
 def test_estimated_cycles(rule, about, constants, expected):
-    assert [estimate(pixel_dots, rule, about, name, constants) for name in TARGETS] == expected
+    assert [estimate(im2col_low_precision, rule, about, name, constants) for name in TARGETS] == expected

@@ -21,18 +21,24 @@ def test_what_is_matched():
 
 
 SCHEDULES = [
-    ("nc(h+r)(w+q) -> nchw", {"n": 1, "c": 3, "h": 9, "w": 19}, "znver2", "Y: pooling | Y ...uuv"),
-    ("nc(h+r)(w+q) -> nchw", {"n": 1, "c": 3, "h": 9, "w": 19}, "znver4", "Y: pooling | Y p..uuv"),
-    ("n(h+r)(w+q)c -> nhwc", {"n": 1, "c": 19, "h": 9, "w": 7, "total": te.max}, "znver2", "Y: pooling | Y ....uuv"),
-    ("n(h+r)(w+q)c -> nhwc", {"n": 1, "c": 19, "h": 9, "w": 7, "total": te.max}, "znver4", "Y: pooling | Y p..uuv"),
+    ("nc(h+r)(w+q) -> nchw", {"n": 1, "c": 3, "h": 9, "w": 19}, "znver2",
+     "Y: pooling | Y ...uuv | pragma_auto_unroll_max_step=512"),
+    ("nc(h+r)(w+q) -> nchw", {"n": 1, "c": 3, "h": 9, "w": 19}, "znver4",
+     "Y: pooling | Y p..uuv | pragma_auto_unroll_max_step=512"),
+    ("n(h+r)(w+q)c -> nhwc", {"n": 1, "c": 19, "h": 9, "w": 7, "total": te.max}, "znver2",
+     "Y: pooling | Y ....uuv | pragma_auto_unroll_max_step=512"),
+    ("n(h+r)(w+q)c -> nhwc", {"n": 1, "c": 19, "h": 9, "w": 7, "total": te.max}, "znver4",
+     "Y: pooling | Y p..uuv | pragma_auto_unroll_max_step=512"),
     ("nc(2h+r)(2w+q) -> nchw", {"n": 2, "c": 3, "h": 5, "w": 17, "after": relu, "total": te.max}, "znver2",
-     "Y: pooling | Y ....uuv, Z ....v"),
+     "Y: pooling | Y ....uuv, Z ....v | pragma_auto_unroll_max_step=512"),
     ("nc(2h+r)(2w+q) -> nchw", {"n": 2, "c": 3, "h": 5, "w": 17, "after": relu, "total": te.max}, "znver4",
-     "Y: pooling | Y p..uuv, Z p..v"),
+     "Y: pooling | Y p..uuv, Z p..v | pragma_auto_unroll_max_step=512"),
     ("nc(2h+r)(2w+q) -> nchw", {"n": 2, "c": 3, "h": 5, "w": 17, "after": relu, "total": te.max}, "sapphirerapids",
-     "Y: pooling | Y p..uuv, Z p..v"),
-    ("nc(3h+r)(3w+q) -> nchw", {"n": 1, "c": 3, "h": 3, "w": 9}, "znver2", "Y: pooling | Y ..uuv"),
-    ("nc(3h+r)(3w+q) -> nchw", {"n": 1, "c": 3, "h": 3, "w": 9}, "znver4", "Y: pooling | Y p.uuv"),
+     "Y: pooling | Y p..uuv, Z p..v | pragma_auto_unroll_max_step=512"),
+    ("nc(3h+r)(3w+q) -> nchw", {"n": 1, "c": 3, "h": 3, "w": 9}, "znver2",
+     "Y: pooling | Y ..uuv | pragma_auto_unroll_max_step=512"),
+    ("nc(3h+r)(3w+q) -> nchw", {"n": 1, "c": 3, "h": 3, "w": 9}, "znver4",
+     "Y: pooling | Y p.uuv | pragma_auto_unroll_max_step=512"),
 ]  # fmt: skip
 
 

@@ -28,16 +28,16 @@ SCHEDULES = [
      "Y xtv"),
     ("ki -> i", {"k": 7, "i": 40},
      "Y: skip | "
-     "Y t., Y_local t"),
+     "Y t., Y_local t | pragma_auto_unroll_max_step=0"),
     ("ik -> i", {"k": 7, "i": 40, "after": relu},
      "Z: skip | "
-     "Y t., Z t"),
+     "Y t., Z t | pragma_auto_unroll_max_step=0"),
     ("nc(h+r)(w+q) crq -> nchw", {"n": 1, "c": 3, "h": 4, "w": 8},
      "Y: tiling through shared memory; Y: skip | "
-     "Y t.., Y_local t"),
+     "Y t.., Y_local t | pragma_auto_unroll_max_step=0"),
     ("nc(2h+r)(2w+q) -> nchw", {"n": 2, "c": 3, "h": 5, "w": 7, "total": te.max},
      "Y: skip | "
-     "Y t.., Y_local t"),
+     "Y t.., Y_local t | pragma_auto_unroll_max_step=0"),
     ("i -> ij", {"i": 7, "j": 33},
      "Y: skip | "
      "Y t"),

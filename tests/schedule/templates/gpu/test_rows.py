@@ -23,19 +23,19 @@ PROGRAMS = {
 SCHEDULES = [
     ("softmax", "sm_90",
      "Y: cross-thread reduction in registers; Y: cross-thread reduction; Y: cross-thread reduction, elements computed again | "
-     "X_local xt, top xt, power xt, total xt, Y xt"),
+     "X_local xt, top xt, power xt, total xt, Y xt | allow_reciprocal=True"),
     ("softmax of vectors", "sm_90",
      "Y: cross-thread reduction in registers; Y: cross-thread reduction; Y: cross-thread reduction, elements computed again | "
-     "X_local xtv, top xtu, power xtv, total xtu, Y xtv"),
+     "X_local xtv, top xtu, power xtv, total xtu, Y xtv | allow_reciprocal=True"),
     ("softmax of long rows", "sm_90",
      "Y: cross-thread reduction in registers; Y: cross-thread reduction; Y: cross-thread reduction, elements computed again | "
-     "X_local xtuv, top xtuu, power xtuv, total xtuu, Y xtuv"),
+     "X_local xtuv, top xtuu, power xtuv, total xtuu, Y xtuv | allow_reciprocal=True"),
     ("layernorm", "sm_90",
      "Y: cross-thread reduction in registers; Y: cross-thread reduction | "
-     "X_local xttv, total xttu, squares xttu, Y xttv"),
+     "X_local xttv, total xttu, squares xttu, Y xttv | allow_reciprocal=True x2"),
     ("sums", "sm_90", "Y: cross-thread reduction in registers; Y: cross-thread reduction | Y xtu"),
     ("sums and relu", "sm_90", "Z: cross-thread reduction in registers; Z: cross-thread reduction | Y xttu, Z xt"),
-    ("short sums", "sm_90", "Y: skip | Y t., Y_local t"),
+    ("short sums", "sm_90", "Y: skip | Y t., Y_local t | pragma_auto_unroll_max_step=0"),
     ("sums of 32", "sm_90", "Y: cross-thread reduction in registers; Y: cross-thread reduction | Y xttu"),
     ("vector", "sm_90",
      "Y: tiling through shared memory; Y: cross-thread reduction in registers; Y: cross-thread reduction | "

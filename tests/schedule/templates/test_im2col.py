@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import pytest
 
-from schedule.templates import pixels
+from schedule.templates import im2col
 from tests.schedule.templates.patterns import TARGETS, estimate, outcome, relu
 
 SCHEDULES = [
     ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 8, "o": 5, "h": 5, "w": 9}, "znver2",
-     "Y: direct convolution | B_global .uv, Y ....uv, Y_global ..uv"),
+     "Y: direct convolution | B_global .uv, Y ....uv, Y_global ..uv | pragma_auto_unroll_max_step=64, in_order=True"),
     ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 8, "o": 5, "h": 5, "w": 9}, "znver4",
      "Y: pixels in lanes, row by row | Y p..uuv"),
     ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 8, "o": 5, "h": 5, "w": 9}, "sapphirerapids",
      "Y: pixels in lanes, row by row | Y p..uuv"),
     ("nchw oc -> nohw", {"n": 1, "c": 8, "o": 9, "h": 5, "w": 9}, "znver2",
-     "Y: packing | Y_w_0 ..uv, A_global .., Y_w_1_rf .uv, Y_w_1 .u."),
-    ("nchw oc -> nohw", {"n": 1, "c": 8, "o": 9, "h": 5, "w": 9}, "znver4", "Y: packing | Y p.uv"),
+     "Y: packing | Y_w_0 ..uv, A_global .., Y_w_1_rf .uv, Y_w_1 .u. | pragma_auto_unroll_max_step=64, "
+     "combine_lanes=True"),
+    ("nchw oc -> nohw", {"n": 1, "c": 8, "o": 9, "h": 5, "w": 9}, "znver4",
+     "Y: packing | Y p.uv | pragma_auto_unroll_max_step=64"),
     ("nc(h+z)(w+y) oczy -> nohw", {"n": 2, "c": 8, "o": 9, "h": 5, "w": 9, "after": relu}, "znver2",
-     "Y: pixels in lanes | Y ....uv, Z ....v"),
+     "Y: pixels in lanes | Y ....uv, Z ....v | pragma_auto_unroll_max_step=64"),
     ("nc(h+z)(w+y) oczy -> nohw", {"n": 2, "c": 8, "o": 9, "h": 5, "w": 9, "after": relu}, "znver4",
-     "Y: pixels in lanes | Y p.uv, Z p.v"),
+     "Y: pixels in lanes | Y p.uv, Z p.v | pragma_auto_unroll_max_step=64"),
     ("nc(2h+r)(2w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 9, "h": 5, "w": 9, "after": relu}, "znver2: pixels in lanes",
-     "Y: pixels in lanes | A_reindex ....v, Y ...uv, Z ...v"),
+     "Y: pixels in lanes | A_reindex ....v, Y ...uv, Z ...v | pragma_auto_unroll_max_step=64"),
     ("nc(2h+r)(2w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 9, "h": 5, "w": 9, "after": relu}, "znver4: pixels in lanes",
-     "Y: pixels in lanes | A_reindex p.v, Y .uv, Z .v"),
+     "Y: pixels in lanes | A_reindex p.v, Y .uv, Z .v | pragma_auto_unroll_max_step=64"),
     ("nc(2h+r)(2w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 9, "h": 5, "w": 9, "after": relu}, "znver2: pixels in lanes, row by row",
      "Y: pixels in lanes, row by row | Y ....uuv, Z ...v"),
     ("nc(2h+r)(2w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 9, "h": 5, "w": 9, "after": relu}, "znver4: pixels in lanes, row by row",
      "Y: pixels in lanes, row by row | Y p..uuv, Z p.v"),
     ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 5, "h": 2, "w": 9, "kinds": ("float16", "float16")}, "znver2: pixels in lanes",
-     "Y: pixels in lanes | A_reindex ....v, Y_ax2_2_0 .uv, A_reindex_global .., Y_ax2_2_1_rf ..uv, Y_ax2_2_1 .u., Y_global .v"),
+     "Y: pixels in lanes | A_reindex ....v, Y_ax2_2_0 .uv, A_reindex_global .., Y_ax2_2_1_rf ..uv, Y_ax2_2_1 .u., "
+     "Y_global .v | pragma_auto_unroll_max_step=64, combine_lanes=True"),
     ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 5, "h": 2, "w": 9, "kinds": ("float16", "float16")}, "znver4: pixels in lanes",
-     "Y: pixels in lanes | A_reindex p.v, Y .uv, Y_global .v"),
+     "Y: pixels in lanes | A_reindex p.v, Y .uv, Y_global .v | pragma_auto_unroll_max_step=64"),
     ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 5, "h": 2, "w": 9, "kinds": ("float16", "float16")}, "znver4: pixels in lanes, row by row",
      "Y: pixels in lanes, row by row | A_global pv, B_global pv, Y p..uuv"),
     ("ngc(h+r)(w+q) gocrq -> ngohw", {"n": 1, "g": 2, "c": 3, "o": 4, "h": 3, "w": 7}, "znver2",
@@ -40,7 +43,7 @@ SCHEDULES = [
     ("ngc(h+r)(w+q) gocrq -> ngohw", {"n": 1, "g": 2, "c": 3, "o": 4, "h": 3, "w": 7}, "znver4",
      "Y: pixels in lanes, row by row | Y p..uuv"),
     ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 4, "o": 3, "h": 32, "w": 32, "r": 1, "q": 1}, "znver2",
-     "Y: pixels in lanes | A_reindex ..v, B_reindex_global .v, Y ..uv, Y_global ..v"),
+     "Y: pixels in lanes | A_reindex ..v, B_reindex_global .v, Y ..uv, Y_global ..v | pragma_auto_unroll_max_step=64"),
     ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 4, "o": 3, "h": 32, "w": 32, "r": 1, "q": 1}, "znver4",
      "Y: pixels in lanes, row by row | Y p..uv"),
     ("nc(w+q) ocq -> now", {"n": 2, "c": 5, "o": 17, "w": 19}, "znver2", "Y: pixels in lanes, row by row | Y ....uuv"),
@@ -76,4 +79,4 @@ ESTIMATES = [
 
 @pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES, ids=str)
 def test_estimated_cycles(rule, about, constants, expected):
-    assert [estimate(pixels, rule, about, name, constants) for name in TARGETS] == expected
+    assert [estimate(im2col, rule, about, name, constants) for name in TARGETS] == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schedule.templates import narrow
+from schedule.templates import few_channels
 from tests.schedule.templates.patterns import TARGETS, estimate, matched, outcome, relu
 
 MATCHES = {
@@ -17,22 +17,22 @@ MATCHES = {
 
 
 def test_what_is_matched():
-    assert matched(narrow.matches) == MATCHES
+    assert matched(few_channels.matches) == MATCHES
 
 
 SCHEDULES = [
     ("n(h+r)(w+q)c rqco -> nhwo", {"n": 1, "c": 16, "o": 3, "h": 5, "w": 7}, "znver2",
-     "Y: narrow convolution | B_global ...., Y_rf .....uuv, Y ....."),
+     "Y: narrow convolution | B_global ...., Y_rf .....uuv, Y ..... | combine_lanes=True"),
     ("n(h+r)(w+q)c rqco -> nhwo", {"n": 1, "c": 16, "o": 3, "h": 5, "w": 7}, "znver4",
-     "Y: narrow convolution | B_global ...., Y_rf p..uuv, Y p..."),
+     "Y: narrow convolution | B_global ...., Y_rf p..uuv, Y p... | combine_lanes=True"),
     ("n(h+r)(w+q)c rqco -> nhwo", {"n": 2, "c": 32, "o": 5, "h": 3, "w": 11, "after": relu}, "znver2",
-     "Y: narrow convolution | B_global ...., Y_rf ......uuv, Y ......, Z ....v"),
+     "Y: narrow convolution | B_global ...., Y_rf ......uuv, Y ......, Z ....v | combine_lanes=True"),
     ("n(h+r)(w+q)c rqco -> nhwo", {"n": 2, "c": 32, "o": 5, "h": 3, "w": 11, "after": relu}, "znver4",
-     "Y: narrow convolution | B_global ...., Y_rf p...uuv, Y p..., Z p.v"),
+     "Y: narrow convolution | B_global ...., Y_rf p...uuv, Y p..., Z p.v | combine_lanes=True"),
     ("n(2h+r)(2w+q)c rqco -> nhwo", {"n": 1, "c": 16, "o": 2, "h": 5, "w": 4, "kinds": ("float16", "float16")}, "znver2",
-     "Y: narrow convolution | B_global ...., A_global ..v, Y_rf ....uuv, Y ...."),
+     "Y: narrow convolution | B_global ...., A_global ..v, Y_rf ....uuv, Y .... | combine_lanes=True"),
     ("n(2h+r)(2w+q)c rqco -> nhwo", {"n": 1, "c": 16, "o": 2, "h": 5, "w": 4, "kinds": ("float16", "float16")}, "znver4",
-     "Y: narrow convolution | B_global ...., A_global pv, Y_rf p..uuv, Y p..."),
+     "Y: narrow convolution | B_global ...., A_global pv, Y_rf p..uuv, Y p... | combine_lanes=True"),
 ]  # fmt: skip
 
 
@@ -55,4 +55,4 @@ ESTIMATES = [
 
 @pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES, ids=str)
 def test_estimated_cycles(rule, about, constants, expected):
-    assert [estimate(narrow, rule, about, name, constants) for name in TARGETS] == expected
+    assert [estimate(few_channels, rule, about, name, constants) for name in TARGETS] == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schedule.templates import dots
+from schedule.templates import inner_product
 from tests.schedule.templates.patterns import TARGETS, estimate, matched, outcome, relu
 
 MATCHES = {
@@ -13,31 +13,39 @@ MATCHES = {
 
 
 def test_what_is_matched():
-    assert matched(dots.matches).keys() == MATCHES
+    assert matched(inner_product.matches).keys() == MATCHES
 
 
 SCHEDULES = [
-    ("ik jk -> ij", {"i": 3, "j": 40, "k": 128}, "znver2", "Y: dot products | Y_rf ..uuv, Y .uu."),
-    ("ik jk -> ij", {"i": 3, "j": 40, "k": 128}, "znver4", "Y: dot products | Y_rf p.uuv, Y puu."),
-    ("ik jk -> ij", {"i": 3, "j": 40, "k": 128}, "sapphirerapids", "Y: dot products | Y_rf p.uuv, Y puu."),
-    ("ik jk -> ij", {"i": 40, "j": 2, "k": 100}, "znver2", "Y: dot products | Y_rf ..uuv, Y .uu."),
-    ("ik jk -> ij", {"i": 40, "j": 2, "k": 100}, "znver4", "Y: dot products | Y_rf p.uuv, Y puu."),
-    ("ik jk -> ij", {"i": 5, "j": 7, "k": 33}, "znver2: dot products", "Y: packing | B_global .uv, Y .uv"),
-    ("ik jk -> ij", {"i": 5, "j": 7, "k": 33}, "znver4: dot products", "Y: packing | B_global .uv, Y .uv"),
-    ("ki jk -> ij", {"i": 3, "j": 40, "k": 128}, "znver2", "Y: dot products | A_global .v, Y_rf ..uuv, Y .uu."),
-    ("ki jk -> ij", {"i": 3, "j": 40, "k": 128}, "znver4", "Y: dot products | A_global pv, Y_rf p.uuv, Y puu."),
-    ("bik bjk -> bij", {"b": 3, "i": 2, "j": 9, "k": 64}, "znver2", "Y: dot products | Y_rf ...uuv, Y ..uu."),
-    ("bik bjk -> bij", {"b": 3, "i": 2, "j": 9, "k": 64}, "znver4", "Y: dot products | Y_rf p.uuv, Y puu."),
+    ("ik jk -> ij", {"i": 3, "j": 40, "k": 128}, "znver2", "Y: dot products | Y_rf ..uuv, Y .uu. | combine_lanes=True"),
+    ("ik jk -> ij", {"i": 3, "j": 40, "k": 128}, "znver4", "Y: dot products | Y_rf p.uuv, Y puu. | combine_lanes=True"),
+    ("ik jk -> ij", {"i": 3, "j": 40, "k": 128}, "sapphirerapids", "Y: dot products | Y_rf p.uuv, Y puu. | combine_lanes=True"),
+    ("ik jk -> ij", {"i": 40, "j": 2, "k": 100}, "znver2", "Y: dot products | Y_rf ..uuv, Y .uu. | combine_lanes=True"),
+    ("ik jk -> ij", {"i": 40, "j": 2, "k": 100}, "znver4", "Y: dot products | Y_rf p.uuv, Y puu. | combine_lanes=True"),
+    ("ik jk -> ij", {"i": 5, "j": 7, "k": 33}, "znver2: dot products",
+     "Y: packing | B_global .uv, Y .uv | pragma_auto_unroll_max_step=64"),
+    ("ik jk -> ij", {"i": 5, "j": 7, "k": 33}, "znver4: dot products",
+     "Y: packing | B_global .uv, Y .uv | pragma_auto_unroll_max_step=64"),
+    ("ki jk -> ij", {"i": 3, "j": 40, "k": 128}, "znver2",
+     "Y: dot products | A_global .v, Y_rf ..uuv, Y .uu. | combine_lanes=True"),
+    ("ki jk -> ij", {"i": 3, "j": 40, "k": 128}, "znver4",
+     "Y: dot products | A_global pv, Y_rf p.uuv, Y puu. | combine_lanes=True"),
+    ("bik bjk -> bij", {"b": 3, "i": 2, "j": 9, "k": 64}, "znver2",
+     "Y: dot products | Y_rf ...uuv, Y ..uu. | combine_lanes=True"),
+    ("bik bjk -> bij", {"b": 3, "i": 2, "j": 9, "k": 64}, "znver4",
+     "Y: dot products | Y_rf p.uuv, Y puu. | combine_lanes=True"),
     ("gik bjk -> gibj", {"g": 2, "b": 3, "i": 3, "j": 5, "k": 64}, "znver2: dot products",
-     "Y: dot products | Y_rf ....uuv, Y ...uu."),
+     "Y: dot products | Y_rf ....uuv, Y ...uu. | combine_lanes=True"),
     ("gik bjk -> gibj", {"g": 2, "b": 3, "i": 3, "j": 5, "k": 64}, "znver4: dot products",
-     "Y: dot products | Y_rf p.uuv, Y puu."),
-    ("ik jk -> ij", {"i": 4, "j": 8, "k": 64, "kind": "float64"}, "znver2", "Y: dot products | Y_rf ...uuv, Y ..uu."),
-    ("ik jk -> ij", {"i": 4, "j": 8, "k": 64, "kind": "float64"}, "znver4", "Y: dot products | Y_rf p.uuv, Y puu."),
+     "Y: dot products | Y_rf p.uuv, Y puu. | combine_lanes=True"),
+    ("ik jk -> ij", {"i": 4, "j": 8, "k": 64, "kind": "float64"}, "znver2",
+     "Y: dot products | Y_rf ...uuv, Y ..uu. | combine_lanes=True"),
+    ("ik jk -> ij", {"i": 4, "j": 8, "k": 64, "kind": "float64"}, "znver4",
+     "Y: dot products | Y_rf p.uuv, Y puu. | combine_lanes=True"),
     ("ik jk -> ij", {"i": 3, "j": 40, "k": 128, "kinds": ("float16", "float16")}, "znver4: dot products",
-     "Y: dot products | Y_rf p.uuv, Y puu."),
+     "Y: dot products | Y_rf p.uuv, Y puu. | combine_lanes=True"),
     ("ik jk -> ij", {"i": 3, "j": 40, "k": 128, "after": relu}, "znver2: dot products",
-     "Y: dot products; Z: elementwise | Y_rf ..uuv, Y .uu., Z .v"),
+     "Y: dot products; Z: elementwise | Y_rf ..uuv, Y .uu., Z .v | combine_lanes=True"),
 ]  # fmt: skip
 
 
@@ -65,4 +73,4 @@ ESTIMATES = [
 
 @pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES, ids=str)
 def test_estimated_cycles(rule, about, constants, expected):
-    assert [estimate(dots, rule, about, name, constants) for name in TARGETS] == expected
+    assert [estimate(inner_product, rule, about, name, constants) for name in TARGETS] == expected
