@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import tir
-from search.measure import count
+from search.measure import BASELINE, Measurement, count
 from search.records import Records
 from search.task import Task
 from search.tuning.result import NothingFound
@@ -115,8 +115,16 @@ def search(task: Task, records: Records, options: Options) -> dict[str, Any]:
         except NothingFound as error:
             print(error, file=sys.stderr)
         trials, seconds = used(records.of(task.key, task.target))
-    outcomes = count(r.measurement for r in records.of(task.key, task.target))
-    return {"trials": trials, "searched_s": seconds, "outcomes": {kind: n for kind, n in outcomes.items() if n}}
+    measured = [r.measurement for r in records.of(task.key, task.target)]
+    outcomes = {kind: n for kind, n in count(measured).items() if n}
+    return {"trials": trials, "searched_s": seconds, "outcomes": outcomes, "faster": faster(measured)}
+
+
+def faster(measured: Sequence[Measurement]) -> float | None:
+    """The share of the valid trials that were faster than that of the default schedule; None where it has none."""
+    of = {m.candidate.sketch == "default": m.seconds for m in measured if m.outcome == "ok"}
+    valid = [m.seconds for m in measured if m.outcome == "ok" and m.candidate != BASELINE]
+    return sum(s < of[True] for s in valid) / len(valid) if True in of else None
 
 
 # --- the comparison ----------------------------------------------------------------------------------------------------
@@ -155,7 +163,7 @@ def summary(timings: dict[str, Timing], flop: int) -> dict[str, Any]:
 # --- what is shown -----------------------------------------------------------------------------------------------------
 
 COLUMNS = (
-    "row", "shape", "threads", "trials", "s", "found by", "ms", "GFLOP/s", "of peak",
+    "row", "shape", "threads", "trials", "s", "found by", "faster", "ms", "GFLOP/s", "of peak",
     *(f"x {name}" for name in CONTENDERS[1:]), "goal",
 )  # fmt: skip
 
@@ -180,13 +188,14 @@ def table(results: Sequence[dict[str, Any]]) -> Any:
     for threads in sorted({r["threads"] for r in results if "ratios" in r}):
         means = geometric_means([r for r in results if r.get("threads") == threads and r["row"] in cases.CASES])
         if means:
-            t.add_row("cases", "geometric mean", str(threads), *[""] * 6, *(f"{means[n]:.2f}" for n in CONTENDERS[1:]), "")
+            t.add_row("cases", "geometric mean", str(threads), *[""] * 7, *(f"{means[n]:.2f}" for n in CONTENDERS[1:]), "")
     return t
 
 
 CAPTION = (
-    "s: seconds of search; found by: the sketch, or the default schedule where the search found none faster; of peak: of "
-    "arithmetic (a) or of copying (c), whichever is more; x NAME: how many times faster than it"
+    "s: seconds of search; found by: the sketch, or the default schedule where the search found none faster; faster: share of "
+    "the trials faster than the default; of peak: of arithmetic (a) or of copying (c), whichever is more; x NAME: how many times "
+    "faster than it"
 )
 
 
@@ -201,6 +210,7 @@ def cells(r: dict[str, Any]) -> tuple[str, ...]:
         str(r["trials"]),
         f"{r['searched_s']:.0f}",
         r["sketch"],
+        "-" if r.get("faster") is None else f"{r['faster']:.0%}",
         f"{ours['median_s'] * 1e3:.3g}",
         f"{ours['gflops']:.1f}",
         f"{r['shares'][kind]:.0%} {kind[0]}",
@@ -234,8 +244,9 @@ Made by `python -m benchmarks quality --threads 2 --minutes M --save DIR`. Each 
 for its share of the M minutes; then what was found, the
 schedule that needs no search (`default`), numpy and torch are timed in turns, in one process, with the same number of threads:
 the figures are medians. `s` are the seconds of search; `x NAME` says how many times faster than it what was found is; `found by`
-is the sketch, or `default` where the search found nothing faster; `of peak` the share of the measured peak of arithmetic (a) or
-of copying (c), whichever is more. The rows after those with a goal are cases of the Ansor paper (appendix C), drawn with seed
+is the sketch, or `default` where the search found nothing faster; `faster` the share of trials that were faster than the default
+schedule's; `of peak` the share of the measured peak of arithmetic (a) or of copying (c), whichever is more.
+The rows after those with a goal are cases of the Ansor paper (appendix C), drawn with seed
 {cases.SEED}, for which no schedule was written. Operations are counted as the formulas state them: a transposed convolution (t2d)
 also counts those with the zeros between its inputs, which no kernel does, and may stand above the peak.
 """
@@ -250,7 +261,7 @@ def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
         rows = [cells(r) for r in results]
         means = geometric_means([r for r in results if r["row"] in cases.CASES])
         if means:
-            rows.append(("cases, geometric mean", *[""] * 8, *(f"{means[n]:.2f}" for n in CONTENDERS[1:]), ""))
+            rows.append(("cases, geometric mean", *[""] * 9, *(f"{means[n]:.2f}" for n in CONTENDERS[1:]), ""))
         goals = [_goal(r)[-1] for r in results if _goal(r)[-1:] in ("+", "-")]
         met = f"{goals.count('+')} of {len(goals)} goals are met." if goals else ""
         sections.append(f"## {heading}\n\n![times faster than others]({name})\n\n{pages.circumstances(results)} {met}\n")

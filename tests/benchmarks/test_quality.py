@@ -16,6 +16,7 @@ import tir
 from benchmarks import cases, cpu, peers, programs, quality
 from benchmarks.options import Options
 from benchmarks.runner import Timing
+from search.measure import BASELINE, Candidate, Measurement
 from search.records import Records
 from search.task import Task
 from tir import te, workloads
@@ -168,3 +169,14 @@ def rendered(results: list[dict]) -> str:
     console = Console(width=200, file=StringIO())
     console.print(quality.table(results))
     return console.file.getvalue()
+
+
+def test_the_trials_that_beat_the_default_schedule_are_counted() -> None:
+    def trial(sketch: str, seconds: float | None) -> Measurement:
+        return Measurement(
+            Candidate(sketch, (), None), "crash" if seconds is None else "ok", () if seconds is None else (seconds,)
+        )
+
+    measured = [Measurement(BASELINE, "ok", (0.001,)), trial("default", 0.02), trial("a", 0.01), trial("a", None)]
+    assert quality.faster([*measured, trial("b", 0.03), trial("b", 0.02)]) == 1 / 4
+    assert quality.faster([trial("a", 0.01)]) is quality.faster([trial("default", None), trial("a", 0.01)]) is None
