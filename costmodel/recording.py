@@ -298,8 +298,7 @@ def interpreter(dtype: str) -> Callable[..., None]:
 
 
 def _run(length, code, n, columns, rows, registers, stride, out):  # compiled
-    """Run `length` steps of five numbers on n rows of so many columns; row k of the output begins at k * `stride`. The numbers of
-    operations are their indices in OPERATIONS."""
+    """Run `length` steps of five numbers, the first an index of OPERATIONS, on n rows; output row k begins at k * `stride`."""
     for start in range(0, n, BLOCK_ROWS):
         size = min(BLOCK_ROWS, n - start)
         for t in range(length):

@@ -56,8 +56,7 @@ class NodeTime:
         return " … ".join(dict.fromkeys((*self.nodes[:1], *self.nodes[-1:]))) or self.kernel
 
     def share(self, peak: float, bandwidth: float) -> float | None:
-        """The part of the time that the machine needs at least, by `peak` operations and `bandwidth` bytes a second. It is above
-        1 where arrays lie in caches."""
+        """The part of the time that the machine needs at least, by `peak` operations and `bandwidth` bytes a second."""
         if self.flop is None or self.nbytes is None or not self.seconds:
             return None
         return self.runs * max(self.flop / peak, self.nbytes / bandwidth) / self.seconds

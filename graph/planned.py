@@ -46,8 +46,7 @@ MIN_DISTINCT = 3  # least different values of a size among the samples of a plan
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The groups of a network at the sizes `row`. `values` are its inputs, outputs and what groups read and make, in order, with
-    the values in which they lie."""
+    """The groups of a network at the sizes `row`. `values` are its inputs, outputs and what groups read and make, in order."""
 
     row: Row
     graph: Graph

@@ -394,8 +394,7 @@ def _keep_defaults(
     seed: int,
     runs: int,
 ) -> Iterator[str]:
-    """Keep the default schedules of functions that are slower in the network as tuned: they win a race in the records. Yields the
-    labels of these functions."""
+    """Keep the default schedules that are faster in the network: they win a race in the records. Yields their labels."""
     profiles = [(_by_key(before, inputs, runs), _by_key(after, inputs, runs)) for _ in range(COMPARED_PROFILES)]
     for own in progress.tasks:
         times = [tuple(profile[own.key] / own.calls for profile in pair) for pair in profiles]

@@ -18,8 +18,7 @@ from .measure.reference import NamedWorkload
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A tuning task. `target` is the target's text, `threads` the number of threads of a kernel, `workload` its named
-    workload."""
+    """A tuning task: the text of its `target`, the `threads` of a kernel, its named `workload`."""
 
     func: PrimFunc
     target: str

@@ -68,8 +68,7 @@ def _name(dtype: np.dtype) -> str:
 
 
 def read(a: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The elements of a read-only argument: an array, a number or nested lists (in the dtype that numpy gives these). Raises
-    TypeError where dtype or shape differ."""
+    """The elements of a read-only argument: an array, a number or nested lists. Raises TypeError for another dtype or shape."""
     found = host_array(a)
     if found is None and isinstance(a, (bool, int, float, list, tuple, np.generic)):
         try:
@@ -106,8 +105,7 @@ def need_dtype(found: HostArray) -> str:
 
 
 def result_conversion(arrays: Iterable[Any]) -> Conversion | None:
-    """The conversion of results to the first library among the arguments that is not numpy, or to ml_dtypes' bfloat16. None where
-    results stay plain numpy."""
+    """The conversion of results to the first library among the arguments, or ml_dtypes' bfloat16; None for plain numpy."""
     back: Conversion | None = None
     for a in arrays:
         if isinstance(a, np.ndarray):

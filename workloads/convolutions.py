@@ -392,11 +392,6 @@ def _layer_reference(inputs: Arrays, *sizes: int) -> tuple[Bounded, ...]:
     return (Bounded(np.maximum(value, 0), size, conv.roundings + 3),)
 
 
-def _layer_flop(*sizes: int) -> int:
-    c = _last(2)(*sizes)
-    return c.flop + 4 * prod(c.shapes[2])
-
-
 WORKLOADS = (
     workload(
         "conv2d",
@@ -431,7 +426,7 @@ WORKLOADS = (
         draw=_layer_draw,
         numpy=_layer_numpy,
         reference=_layer_reference,
-        flop=_layer_flop,
+        flop=lambda *sizes: (c := _last(2)(*sizes)).flop + 4 * prod(c.shapes[2]),
         conflict=_CONV2D_NHWC.conflict,
     ),
     workload(

@@ -135,8 +135,7 @@ def _need_spatial_block(
 
 
 def _distinct_within_guards(unit: Unit, place: Indices, loop: For, instances: Instances) -> bool:
-    """True if instances in different iterations differ in a spatial axis, with each limited sum of loops below as one number
-    (see `limited_sums`)."""
+    """True if instances in different iterations differ in a spatial axis, each limited sum (`limited_sums`) as one number."""
     block, names = unit.stmt, {x.name for x in instances.below_loops}
     assert isinstance(block, Block)
     conditions = conjuncts(substitute(block.predicate, unit.env))

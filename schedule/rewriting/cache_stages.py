@@ -100,8 +100,7 @@ class CopyPlace:
 
 
 def place_to_copy(scope: BlockScope, readers: list[Leaf], name: str) -> CopyPlace:
-    """The place after the last writer of a buffer before its readers, or the start of the scope; refuses later writers in the
-    same loops."""
+    """The place after the last writer of a buffer before its readers, or the scope's start; refuses later ones in its loops."""
     writers = scope.writers(name)
     before = [w for w in writers if w.order < readers[-1].order]
     path, position = _between(before, readers, name) if before else ((scope.root,), 0)

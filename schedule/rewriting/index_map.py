@@ -169,8 +169,7 @@ def _result_text(result: Any) -> str:
 
 
 def parse_index_map(index_map: IndexFunction, func: PrimFunc, before: Sequence[Expr]) -> IndexMap:
-    """The index map of a function or a text such as `lambda i, j: (j, i)`, of indices with the extents `before`. It may use the
-    sizes of `func`."""
+    """The index map of a function or a text such as `lambda i, j: (j, i)`, over indices of extents `before` and sizes."""
     if isinstance(index_map, IndexMap):
         return index_map
     text = function_text(index_map, lambda: len(before), INDEX_MAP)

@@ -130,8 +130,7 @@ def useful_iterations(loop: For, ranges: dict[str, Interval]) -> int:
 
 
 def parsed_condition(func: PrimFunc, above: Sequence[Stmt], text: str) -> Expr:
-    """A condition over the variables visible at the end of a path: loops in its block, that block's axes, and the function's
-    sizes."""
+    """A condition over the variables at the end of a path: loops in its block, that block's axes, the function's sizes."""
     from tir.script.conditions import read_condition
     from tir.script.source import python_tree
 

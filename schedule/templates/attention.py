@@ -63,8 +63,7 @@ def packed(s: OpenSchedule, block: str) -> Attention | None:
 
 
 def chain(s: OpenSchedule, block: str) -> Attention | None:
-    """The attention, or the two products, that end with `block`. The second reads the result of the first, or elements made of
-    it, by rows."""
+    """The attention, or two products, that end with `block`: the second reads the first, or elements made of it, by rows."""
     if (found := packed(s, block)) is not None or (read := _left_operand(s, block)) is None:
         return found
     result, maker = read

@@ -90,8 +90,7 @@ def adds_products(block: Block, a: Expr, b: Expr) -> bool:
 
 
 def pairing(block: Block, units: bool = False) -> Contraction | None:
-    """The block as a reduction of any function of two elements over constant extents, such as squared differences; `units` as of
-    `contraction`."""
+    """The block as a reduction of any function of two elements over constant extents; `units` as of `contraction`."""
     body = block.body
     if not isinstance(body, Store) or not isinstance(block.init, Store) or block.predicate != Const(True, "bool"):
         return None

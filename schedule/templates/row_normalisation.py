@@ -140,8 +140,7 @@ def nest(s: OpenSchedule, found: Rows) -> list[str]:
 
 
 def _vectorize(s: OpenSchedule, block: str) -> None:
-    """Run a block's innermost loop in vectors, which may prefetch the next row. Quotients by a number of the row may be products
-    with its reciprocal."""
+    """Run a block's innermost loop in vectors, prefetching the next row; quotients by a row's number may be products."""
     loop = s.get_loops(block)[-1]
     s.vectorize(loop)
     _fetch_next_row(s, block)

@@ -63,8 +63,7 @@ def number(value: float) -> str:
 
 
 class Chart:
-    """A chart over two scales; its size is in units of the drawing. `label` is its text for screen readers, and `y_text` formats
-    the values at the y axis."""
+    """A chart over two scales, in units of the drawing. `label` is for screen readers, `y_text` formats values of the y axis."""
 
     def __init__(
         self,

@@ -57,8 +57,7 @@ DISTRIBUTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class NamedWorkload:
-    """The name, shape and dtype of the workload of `tir.workloads` that a function computes. It gives a reference in float64
-    numpy, and numpy can be timed, too."""
+    """The name, shape and dtype of a workload of `tir.workloads`, which gives a reference in float64 numpy, and times it."""
 
     name: str
     shape: tuple[int, ...]

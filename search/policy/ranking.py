@@ -71,8 +71,7 @@ def correlation(measurements: Iterable[Measurement]) -> float | None:
 
 @dataclass
 class TrustedModel:
-    """A cost model with the numbers of pairs of measured candidates that it ordered right and wrong. The initial numbers set its
-    initial trust."""
+    """A cost model with its numbers of pairs ordered right and wrong; the initial ones set its initial trust."""
 
     model: CostModel
     right: float
@@ -96,7 +95,6 @@ class TrustedModel:
 
 
 def ordered_pairs(batch: Batch) -> tuple[float, float]:
-    """The numbers of pairs of candidates of one sketch that the scores order right and wrong. Pairs of failures, and of times
-    within TIME_NOISE of each other, do not count."""
+    """The numbers of pairs of a sketch that scores order right and wrong, without failures and times within TIME_NOISE."""
     counts = [count_pairs(scores, seconds, TIME_NOISE) for scores, seconds in batch]
     return float(sum(right for right, _, _ in counts)), float(sum(wrong for _, wrong, _ in counts))

@@ -33,8 +33,7 @@ class NearHit(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The result of a look-up, with the reason as text. A `near` hit is a record of this function for another target or
-    processor. A `miss` has no record."""
+    """The result of a look-up, and why: a `near` hit is for another target or processor, a `miss` has no record."""
 
     kind: Literal["hit", "near", "miss"]
     record: Record | None

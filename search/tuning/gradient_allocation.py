@@ -108,8 +108,7 @@ def expel(histories: Sequence[TaskHistory], allocation: Allocation) -> None:
 
 
 def choose(tasks: Sequence[TaskHistory], objective: Objective, allocation: Allocation, rng: np.random.Generator) -> int | None:
-    """The number of the task for the next round; None if all are dead. First each gets one round, and up to MAX_ATTEMPTS until
-    it has a valid candidate."""
+    """The task of the next round, None if all are dead: each gets a round first, up to MAX_ATTEMPTS without a valid candidate."""
     alive = [n for n, h in enumerate(tasks) if not h.dead]
     if not alive:
         return None

@@ -139,8 +139,7 @@ class Instances:
         return polynomial(self.expansion[atom.name]) if atom.name in self.expansion else None
 
     def distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:
-        """True where `a` in the first instance and `b` in the second are provably different, under a relation of their loop
-        variables. Loops that are not in it are SAME."""
+        """True where `a` and `b` provably differ, in two instances whose loops are in `relation`, or else SAME."""
         for x, y in zip(a, b, strict=True):
             if type(x) is Var and type(y) is Var and x.name == y.name and relation.get(x.name) in (LESS, GREATER):
                 return True

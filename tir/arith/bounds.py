@@ -58,8 +58,7 @@ def upper_limit(condition: Expr, name: str, inner: Set[str], ranges: Ranges) -> 
 
 
 def is_pure(condition: Expr) -> bool:
-    """True if a condition may be evaluated elsewhere: it compares indices that do not overflow, loads nothing, and divides by
-    constants alone."""
+    """True if a condition may be evaluated elsewhere: indices in range, no loads, and divisions by constants alone."""
     match condition:
         case Binary(_, a, b):
             fixed = all(isinstance(n.b, Const) for n in divisions(condition))

@@ -146,8 +146,7 @@ def divide_rounded(apply, x, y, *, rounding_mode=None):
 
 
 def _floored(apply: Apply, a: Value, b: Value, quotient: Value) -> Value:
-    """The exact quotient of floats rounded down, as the rounded one may be an integer above it: (a - rest) / b is one but for
-    rounding."""
+    """The exact quotient of floats rounded down, as the rounded one may be above it: (a - rest) / b is one but for rounding."""
     rest, moved = _rest(apply, a, b)
     whole = apply("Div", apply("Sub", a, rest), b)
     one = apply.constant(1, a.dtype)

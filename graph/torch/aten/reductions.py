@@ -62,8 +62,7 @@ def _index_of(apply: Apply, operator: str, x: Value, dim: int | None, keepdim: b
 
 
 def _variance(apply: Apply, x: Value, dim: Any, correction: float | None, keepdim: bool) -> tuple[Value, Value]:
-    """The variance and the mean, those of halves in float32. The sum of squares is divided by the number of elements less the
-    correction, 1 by default."""
+    """The variance, by the number of elements less the correction (default 1), and the mean; those of halves in float32."""
     axes = axes_of(x, dim)
     x = cast(apply, x, dtypes.computed(x.dtype))
     centre = reduced(apply, "ReduceMean", x, dim, True)

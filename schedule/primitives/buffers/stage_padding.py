@@ -151,16 +151,10 @@ def _condition_on_copy(condition: Expr, block: Block, read: Load, places: list[E
                 rest = add(difference, polynomial(i), -sign)
                 if variables(i) and set(rest) <= {()}:
                     moved: Polynomial = add(scale(polynomial(place), sign), constant(rest.get((), 0)))
-                    return _compared(condition.op, moved, ranges)
+                    number, terms = moved.get((), 0), {m: c for m, c in moved.items() if m}  # the constant is on the right
+                    return simplify(Binary(condition.op, to_expr(terms), Const(-number)), ranges)
     raise ScheduleError(
         f"`{condition}` is no condition on an index of `{read.buffer.name}` in `{block.name}`",
         (block, f"reads {read.buffer.name}"),
         hint="a condition compares an index with a number",
     )
-
-
-def _compared(op: str, p: Polynomial, ranges: Ranges) -> Expr:
-    """The comparison `p op 0`, with the constant term on the right."""
-    number = p.get((), 0)
-    rest = {m: c for m, c in p.items() if m}
-    return simplify(Binary(op, to_expr(rest), Const(-number)), ranges)

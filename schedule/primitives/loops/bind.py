@@ -29,7 +29,8 @@ def _need_own_axis(target: For, thread_axis: str, outside: list[For], inside: li
     for other in (*outside, *inside):
         if other.kind is Kind.THREAD and other.thread == thread_axis:
             first, second = (other, target) if other in outside else (target, other)
-            if kind == "threadIdx" and _fills_shared_memory(first, second):
+            filling = {s.buffer.scope for s in stores(second)} <= set(SHARED) and first.name not in variables(second)
+            if kind == "threadIdx" and filling:  # of shared memory, in which no thread has a part
                 continue
             raise ScheduleError(
                 f"`{other.name}` is bound to {thread_axis} already, and of two loops inside one another only one can be",
@@ -53,12 +54,6 @@ def _same_for_all(loop: For, name: str) -> bool:
     written = stored_names(loop.body) - {name}
     writers = [b for b in blocks(loop.body) if any(s.buffer.name == name for s in stores(b))]
     return not any(loop.name in variables(b) or any(x.buffer.name in written for x in loads(b)) for b in writers)
-
-
-def _fills_shared_memory(outer: For, inner: For) -> bool:
-    """True where a loop inside a thread loop of the same axis only fills shared memory, independent of the thread."""
-    scopes = {s.buffer.scope for s in stores(inner)}
-    return scopes <= set(SHARED) and outer.name not in variables(inner)
 
 
 def _reduces_together(loop: For, outside: list[For]) -> bool:

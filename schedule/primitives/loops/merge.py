@@ -195,8 +195,7 @@ def _need_forward(
 
 
 def _merge_place(around: list[For], siblings: Sequence[Stmt], places: Sequence[int]) -> int:
-    """The number among `siblings` of the nest that the others move to: the first of `places`, else the last; refuses if neither
-    is legal."""
+    """The number among `siblings` of the nest to move to: the first of `places`, else the last; refuses illegal ones."""
     between = [n for n in range(places[0] + 1, places[-1]) if n not in places]
     against: list[tuple[Stmt, Stmt, str]] = []
     for place in (places[0], places[-1]):

@@ -68,7 +68,9 @@ def rolling_update(func: PrimFunc, *loops: LoopName) -> tuple[PrimFunc, str]:
     Example   weighted_means: s.rolling_update("k", "n", "r", "j")
     """
     inside = {b.name: nest for nest in (find_loop(func, x) for x in loops) for b in blocks_below(nest.body)}
-    maxima = [b for name, nest in inside.items() if _is_maximum(b := find_block(func, name), nest)]
+    found = [(find_block(func, name), nest) for name, nest in inside.items()]
+    reducing = [(b, a) for b, nest in found if nest.name in axis_loops(b, Axis.REDUCE) and (a := accumulation(b)) is not None]
+    maxima = [b for b, a in reducing if a.op == "max"]
     if len(maxima) != 1:
         raise ScheduleError(
             f"one maximum over the loops is needed, got {len(maxima)}",
@@ -77,8 +79,8 @@ def rolling_update(func: PrimFunc, *loops: LoopName) -> tuple[PrimFunc, str]:
         )
     names = Names.of(func)
     rolling = _Rolling(maxima[0], inside, names)
-    found = list(blocks_below(func.body))
-    for b in found[found.index(maxima[0]) + 1 :]:
+    ordered = list(blocks_below(func.body))
+    for b in ordered[ordered.index(maxima[0]) + 1 :]:
         rolling.visit(b)
     func = edited(func, rolling.changes).with_(allocs=(*func.allocs, rolling.shift, rolling.correction))
     func, merged = merge(func, *loops)
@@ -87,12 +89,6 @@ def rolling_update(func: PrimFunc, *loops: LoopName) -> tuple[PrimFunc, str]:
     for name in (maxima[0].name, *rolling.sums):
         func, _ = decompose_reduction(func, name, merged)
     return rolling.completed(func, find_loop(func, merged), extent), merged
-
-
-def _is_maximum(b: Block, loop: For) -> bool:
-    """True where a block is a maximum over a loop."""
-    found = accumulation(b)
-    return found is not None and found.op == "max" and loop.name in axis_loops(b, Axis.REDUCE)
 
 
 class _Rolling:

@@ -266,8 +266,7 @@ def _extent_and_limit(func: PrimFunc, loop: str, n: int, max_innermost_factor: i
 
 
 def _sample_factors(extent: int, n: int, factor: Callable[[int, int], int]) -> list[int]:
-    """`n` factors that cover an extent, outermost first. From the innermost on, `factor(rest, count)` draws one; `count` factors
-    cover the remaining extent `rest`."""
+    """`n` factors that cover an extent, outermost first; `factor(rest, count)` draws them from the innermost on."""
     factors: list[int] = []
     for count in range(n, 1, -1):
         factors.append(factor(extent, count))

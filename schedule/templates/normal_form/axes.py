@@ -109,8 +109,7 @@ def _divided(e: Expr) -> set[str]:
 
 
 def _parts_apart(index: Expr, it: Iter, factors: list[int], alone: bool) -> bool:
-    """True where an index has an axis only as multiples of its parts. A sum that is divided has one part at most; with `alone`,
-    so has the index."""
+    """True where an index has an axis in multiples of its parts alone, and, with `alone` or divided, one part at most."""
     if it.var.name not in variables(index):
         return True
     replaced, mine = _in_parts(index, it, factors)
