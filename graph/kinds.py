@@ -92,7 +92,7 @@ def is_product(call: Call, rounded: bool = False) -> bool:
 def left_operand(call: Call, rounded: bool = False) -> Value | None:
     """The left operand of a product if its dimensions are batches, rows and the reduction axis, in this order; else None."""
     c = _product(call, rounded)
-    if c is None or not attention.by_rows(c):
+    if c is None or not attention.reads_rows(c):
         return None
     return next(v for v, b in zip(_different(call), function(call).buffers, strict=False) if b == c.left.buffer)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from search.measure.ranges import meaningful
 from search.measure.reference import random_array
-from search.measure.rounding import by_rows
+from search.measure.rounding import summed_row_by_row
 from tir import dtypes, interpreter
 from tir.ir import PrimFunc
 from tir.verify import verify
@@ -111,7 +111,7 @@ def _interpreted(func: PrimFunc, fast: bool) -> Callable[..., None]:
     """A function as the interpreter runs it; `fast` compiles it, without traps if `verify` finds nothing."""
     if not fast:
         return interpreter.compile(func)
-    return interpreter.compile(by_rows(func), fast=True, traps=bool(verify(func).findings))
+    return interpreter.compile(summed_row_by_row(func), fast=True, traps=bool(verify(func).findings))
 
 
 def random_inputs(graph: Graph) -> dict[str, np.ndarray]:

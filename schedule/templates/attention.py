@@ -76,7 +76,7 @@ def chain(s: OpenSchedule, block: str) -> Attention | None:
 def _left_operand(s: OpenSchedule, block: str) -> tuple[Contraction, str] | None:
     """A block as a product by rows, and the block that makes its left operand for it alone."""
     result = gemm.matches(s.block(block))
-    if result is None or not _plain(result, s.target.machine) or not by_rows(result):
+    if result is None or not _plain(result, s.target.machine) or not reads_rows(result):
         return None
     makers = [p for p in s.get_producers(block) if stored(s.block(p)).buffer == result.left.buffer]
     if len(makers) != 1 or s.get_consumers(makers[0]) != [block] or makers[0] in s.get_output_blocks():
@@ -89,7 +89,7 @@ def _plain(c: Contraction, processor: CPU) -> bool:
     return not c.rows[:-1] and not c.columns[:-1] and gemm.suits(c, processor)
 
 
-def by_rows(c: Contraction) -> bool:
+def reads_rows(c: Contraction) -> bool:
     """True where the left operand of a product has batches, rows and one axis of the sum as dimensions, in that order."""
     axes = (*c.batch, *c.rows, *c.reduction)
     return (

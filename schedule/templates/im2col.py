@@ -82,7 +82,7 @@ def variants(c: Convolution, processor: CPU, given: frozenset[str] = frozenset()
     """The ways to run the sum that are worth a sketch, the seed's first."""
     found = gemm.variants(product(c), processor, given if in_place(c) else frozenset())
     rows = [] if _row_cycles(c, processor) == inf else [Sum.BY_ROWS]
-    return [*rows, *found] if by_rows(c, processor) else [*found, *rows]
+    return [*rows, *found] if prefers_rows(c, processor) else [*found, *rows]
 
 
 def cycles(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
@@ -141,7 +141,7 @@ def in_place(c: Convolution) -> bool:
     return size(pixels) * c.contraction.bits // 8 % PAGE_BYTES != 0
 
 
-def by_rows(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> bool:
+def prefers_rows(c: Convolution, processor: CPU, constants: frozenset[str] = frozenset()) -> bool:
     """True where reading the image in place, row by row, takes fewer cycles than a copy."""
     return _row_cycles(c, processor) < _product_cycles(c, processor, constants)
 

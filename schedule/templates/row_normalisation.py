@@ -49,7 +49,7 @@ def matches(s: Schedule, block: str, taken: Collection[str] = ()) -> Rows | None
         fits = is_elementwise(x) if x.init is None else len(x.iters) == len(axes)
         return name in taken or not fits or contraction(x) is not None
 
-    found = by_rows(s, block, len(axes) - 1, apart)
+    found = row_producers(s, block, len(axes) - 1, apart)
     return found if found.reductions else None
 
 
@@ -63,7 +63,7 @@ def written_axes(b: Block) -> list[Iter] | None:
     return [spatial[i] for i in indices] if len(indices) == len(spatial) and set(indices) == set(spatial) else None  # type: ignore[index]
 
 
-def by_rows(s: Schedule, last: str, rank: int, apart: Callable[[str], bool]) -> Rows:
+def row_producers(s: Schedule, last: str, rank: int, apart: Callable[[str], bool]) -> Rows:
     """The producers of `last`, direct or not, over the same first `rank` axes, but for those that stand `apart`. Each makes a
     row, or a number for each row, and no other block uses it."""
     extents = [it.extent for it in (written_axes(find_block(s.func, last)) or [])[:rank]]

@@ -84,7 +84,7 @@ class Reference:
         self._func, self._analysis = func, ErrorAnalysis(func)
         fast = work(func) > MIN_ITERATIONS_TO_SCHEDULE
         wide = self._analysis.func
-        self._kernel = runnable(by_rows(wide, LANES), "llvm") if fast else runnable(wide, ONE_THREAD)
+        self._kernel = runnable(summed_row_by_row(wide, LANES), "llvm") if fast else runnable(wide, ONE_THREAD)
 
     def __call__(self, arrays: Sequence) -> dict[int, Expected]:
         """The results, by position, of a call with these arguments, which stay unchanged."""
@@ -123,7 +123,7 @@ def work(func: PrimFunc) -> int:
     return max(points, default=0)
 
 
-def by_rows(func: PrimFunc, lanes: int = 0) -> PrimFunc:
+def summed_row_by_row(func: PrimFunc, lanes: int = 0) -> PrimFunc:
     """The function with reductions outside of the last spatial loop, if that runs along the last dimension of an operand. Each
     sum keeps its order, but many elements are summed at once. With `lanes`, that loop is vectorised by so many, and the outermost
     is parallel."""

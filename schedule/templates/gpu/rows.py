@@ -18,7 +18,7 @@ from tir.memory import WARP
 from tir.traverse import loads, walk
 
 from ..block_analysis import epilogue, is_elementwise, reuses_data, size, stored
-from ..row_normalisation import Rows, allow_reciprocals, by_rows, written_axes
+from ..row_normalisation import Rows, allow_reciprocals, row_producers, written_axes
 from ..template import Template, Verdict
 from .launch import inline_stage, reduces_along_memory
 from .products import few_results, matched_product
@@ -100,7 +100,7 @@ def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
     for r in (rank, rank - 1):
         if r < 1 and (r < 0 or last.init is None):  # one number: a single block
             continue
-        found = by_rows(s, block, r, apart)
+        found = row_producers(s, block, r, apart)
         reducing = [*map(s.block, found.reductions), *([last] if last.init is not None else [])]
         if reducing and all(map(reduces_along_memory, reducing)):
             return found

@@ -27,12 +27,12 @@ def plain_axes(s: OpenSchedule, block: str) -> None:
         b = s.block(block)
         if not isinstance(b.body, Store) or not regular(b):
             return
-        index_map = next((m for change in (turned, split, fused, dropped) if (m := change(s, b)) is not None), None)
+        index_map = next((m for change in (reversed_axes, split, fused, dropped) if (m := change(s, b)) is not None), None)
         if index_map is None or not s.attempt(OpenSchedule.transform_block_layout, block, index_map, True):
             return
 
 
-def turned(s: OpenSchedule, b: Block) -> IndexMap | None:
+def reversed_axes(s: OpenSchedule, b: Block) -> IndexMap | None:
     """The index map that reverses the axes that count backwards in all indices of one axis alone. For an axis in a sum that is
     divided, as in transposed convolutions, its sign there decides."""
     alone: dict[str, set[bool]] = {}
