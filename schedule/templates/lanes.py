@@ -19,10 +19,13 @@ def in_lanes(s: OpenSchedule, block: str, width: int) -> str:
 
 def partial_results(s: OpenSchedule, block: str, length: int, lanes: int) -> int:
     """The number of partial results of a reduction of `length` steps, two vectors or more: an open choice."""
-    machine: CPU = s.target.machine
-    registers = min(int(machine.core.latency * machine.loads), machine.registers // 2)  # sums that hide an addition's latency
-    seed = partial_width(length, lanes, registers)
+    seed = partial_width(length, lanes, summing_registers(s.target.machine))
     return s.choose(f"{block} lanes", tried(seed // lanes, length // (2 * lanes), lanes), block=block)
+
+
+def summing_registers(machine: CPU) -> int:
+    """The registers of sums, at most half of all, that hide the latency of an addition behind loads."""
+    return min(int(machine.core.latency * machine.loads), machine.registers // 2)
 
 
 def partial_width(length: int, lanes: int, registers: int) -> int:
