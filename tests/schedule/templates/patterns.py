@@ -545,6 +545,12 @@ def outcome(rule: str, about: dict[str, Any], where: str) -> str:
     return outcome_of(by_rule(rule, **about), name, template)
 
 
+def planned(func: PrimFunc, name: str, decisions: dict[str, Any] | None = None) -> str:
+    """The rules and the nests of the templates' schedule on a target, at some decisions."""
+    s = scheduled(func, TARGETS[name], decisions)
+    return f"{'; '.join(s.rules)} | {nests(s.func)}"
+
+
 def outcome_of(func: PrimFunc, name: str, template: str = "", roundings: int = 0) -> str:
     """`outcome` of a function, whose results may be off by some roundings of the largest."""
     s = scheduled(func, TARGETS[name], {"template of Y": template} if template else None)

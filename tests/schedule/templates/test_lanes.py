@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from schedule.templates.lanes import partial_width, summing_registers
+from schedule.open_schedule import OpenSchedule
+from schedule.templates.lanes import partial_results, partial_width
+from tests import programs
 from tests.schedule.templates.patterns import TARGETS, outcome
 
 
@@ -20,10 +20,13 @@ def test_rows_end_with_whole_vectors_where_they_can(registers, lanes):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_sums_have_half_of_the_registers_at_most(name):
-    machine = TARGETS[name].machine
-    assert summing_registers(machine) == machine.core.latency * machine.loads <= machine.registers // 2
-    assert summing_registers(replace(machine, registers=8)) == 4
+@pytest.mark.parametrize("registers", [8, 32])
+def test_sums_hide_the_latency_of_additions_in_half_of_the_registers_at_most(name, registers):
+    s = OpenSchedule(programs.reduction(n=1 << 20), TARGETS[name], at_seed=True)
+    core = s.target.machine.core
+    vectors = partial_results(s, "C", 1 << 20, 8) // 8
+    assert vectors == min(core.latency * s.target.machine.loads, s.target.machine.registers // 2)
+    assert partial_width(1 << 20, 8, registers // 2) == 8 * (registers // 2)
 
 
 @pytest.mark.parametrize(("length", "vectors"), [(15, 0), (16, 1), (31, 1), (32, 2)])
