@@ -74,8 +74,7 @@ def named_outputs(name: str, values: Sequence[Value], out: Any) -> list[Any]:
 
 
 def writable(value: Value, given: Any, what: str) -> np.ndarray:
-    """The memory of an array that a call writes. Raises GraphError where it has another shape, element type or layout, or cannot
-    be written."""
+    """The memory of an array that a call writes. Raises GraphError for another shape, element type or layout, or a constant."""
     try:
         array = host_array(given)
         if array is None:

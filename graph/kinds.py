@@ -67,8 +67,7 @@ def widens(call: Call) -> bool:
 
 
 def picks(call: Call) -> bool:
-    """True where a call reads its only input at the output's indices, permuted, and at constants. So it is a transpose, the part
-    at one index of a dimension, or both."""
+    """True where a call reads its only input at permuted indices of the output, and at constants: a transpose or a part."""
     return len(call.values) == 1 and _picked_dimensions(function(call)) is not None
 
 

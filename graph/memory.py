@@ -25,8 +25,7 @@ WEIGHTS, ARENA = "weights", "arena"  # the blocks of memory that a call is given
 
 @dataclass(frozen=True)
 class Lifetime:
-    """The lifetime of a value, from the group that makes it to the last one that reads it, both included, by their positions.
-    Loops begin and end between two."""
+    """The lifetime of a value, from the group that makes it to its last reader, by positions; loops begin between two."""
 
     begin: float
     end: float

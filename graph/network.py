@@ -28,8 +28,7 @@ LAP_WORDS = 2  # of 64 bits for a step of a timed entry: its nanoseconds, and th
 
 @dataclass(frozen=True)
 class KernelTime:
-    """The time of one kernel in one run of the network: `seconds` of all its `calls`. `func` is the function of its groups, None
-    for the copies and in a model that was loaded."""
+    """The `seconds` of all `calls` of a kernel in one run; `func` is its function, None for copies and in a loaded model."""
 
     name: str
     seconds: float
@@ -64,8 +63,7 @@ class NodeTime:
 
 @dataclass(frozen=True)
 class Profile:
-    """The times of one run, in seconds: of kernels, the slowest first, and of copying outputs that lie in other values. `nodes`
-    has the calls of kernels in their order."""
+    """The seconds of one run: of kernels, slowest first, and of copies; `nodes` has the calls of kernels in order."""
 
     kernels: tuple[KernelTime, ...]
     copying: float

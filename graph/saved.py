@@ -253,8 +253,7 @@ def _typed(function: Any, arguments: int) -> Entry:
 
 
 def _opened(path: Path) -> ctypes.CDLL:
-    """The library in a file, opened by a new name: by a name that it has loaded before, the dynamic loader gives the older
-    library."""
+    """The library in a file, opened by a new name, as for a known name the dynamic loader gives the older library."""
     with tempfile.TemporaryDirectory(prefix="tir-") as folder:
         name = Path(folder) / path.name
         name.symlink_to(path.resolve())

@@ -38,9 +38,7 @@ def has_empty(func: PrimFunc) -> bool:
 
 
 def without_empty(func: PrimFunc) -> PrimFunc:
-    """The function without loops of no iterations (itself if it has none); of an empty reduction the init stays.
-
-    The attribute WRITTEN lists the parameters whose only stores were removed."""
+    """The function without loops of no iterations but inits; WRITTEN lists the parameters whose only stores were removed."""
     if not has_empty(func):
         return func
     body = _without_empty_loops(func.body) or NOTHING

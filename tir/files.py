@@ -21,8 +21,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def replace_file(path: Path, data: bytes, lasting: bool = False) -> None:
-    """Write `data` to the file `path` atomically, whatever other processes do. Only its owner has access; with `lasting` it has
-    the usual rights and is flushed to disk."""
+    """Write `data` to `path` atomically, for its owner alone; if `lasting`, with the usual rights, and flushed to disk."""
     temporary = path.with_name(f"tmp{secrets.token_hex(8)}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     handle = os.open(temporary, flags, 0o666 if lasting else 0o600)  # less the umask, which is the process's

@@ -137,8 +137,7 @@ def _norm_numpy(dtype: str, batch: int, M: int, N: int) -> Callable[[Arrays, Arr
 
 
 def _norm_reference(inputs: Arrays, batch: int, M: int, N: int) -> tuple[Bounded, ...]:
-    """A sum of M·N positive terms is relatively off by gamma(M·N), or exact for small integers. The root halves that error and
-    adds an intrinsic's."""
+    """A sum of M·N positive terms errs by gamma(M·N), exact integers by nothing; the root halves that and adds its own."""
     squares = np.einsum("bij,bij->b", inputs[0], inputs[0])
     exact = squares.max() <= MAX_EXACT_INTEGER and bool((inputs[0] == np.rint(inputs[0])).all())
     value = np.sqrt(squares)

@@ -64,8 +64,7 @@ define internal void @tir.lap(ptr %last, ptr %lap) nounwind {{
 
 
 class _Entry:
-    """The text of an entry as it grows. `label` names the current block; `failing` has the status, the number and the block of
-    each kernel."""
+    """The text of an entry as it grows. `label` is the current block; `failing` has status, number and block of each kernel."""
 
     def __init__(self, bases: Sequence[str], steps: Sequence[Step], timed: bool):
         self.bases, self.timed, self.lines, self.label = bases, timed, list[str](), "entry"

@@ -155,9 +155,7 @@ _UNSEEN = "its body says when it ends, but it is given no condition, which then 
 
 
 def _written_out(apply: Apply, condition: Value | None, states: Sequence[Any], body: Body, steps: int) -> tuple[Any, ...]:
-    """The steps one after the other, until their condition is known to be false.
-
-    A condition that is not constant is computed: where it is false, a step leaves the states as they are."""
+    """The steps in a row, until their condition is known to be false; where a computed one is false, states stay."""
     going = apply.constant(True) if condition is None else condition
     made: list[Sequence[Any]] = []
     outputs = body.outputs - 1 - len(states)

@@ -157,8 +157,7 @@ def _given(
 def pad(
     x: te.Tensor, before: Sequence[int], after: Sequence[int], value: Expr, each: Callable[[Expr], Expr] | None = None
 ) -> te.Tensor:
-    """A stage that puts a value before and after each axis, or crops where negative, and converts `each` element; `x` itself if
-    nothing is to do."""
+    """A stage that pads each axis with a value, or crops it, and converts `each` element; `x` itself if nothing is to do."""
     if not any(before) and not any(after) and each is None:
         return x
     extents = shape_of(x)

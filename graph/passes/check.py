@@ -72,8 +72,7 @@ def check_passes(
 
 
 def tolerances(graph: Graph) -> dict[Value, float]:
-    """The largest change of each output by passes, relative to its largest element: by the types of a graph, and by the most
-    quantisations on a path to the output."""
+    """The largest change of outputs by passes, relative to their largest element: by types, and by quantisations on a path."""
     found = {v.dtype for c in graph.calls for v in (*c.values, *c.outputs)}
     least = max(TOLERANCE, TOLERANCE_UNITS * max((dtypes.TABLE[d].eps for d in found if dtypes.is_half(d)), default=0.0))
     before: dict[Value, int] = {}

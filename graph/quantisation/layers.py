@@ -108,8 +108,7 @@ def sources(graph: Graph, value: Value) -> list[Value]:
 
 @dataclass(frozen=True)
 class Places:
-    """The values that are quantised: those that `all` readers see so, and those that layers alone do. Values of one group share
-    scale and zero point."""
+    """The quantised values: those that `all` readers see so, and those of layers alone. A group shares scale and zero point."""
 
     groups: tuple[tuple[Value, ...], ...]
     for_all: frozenset[Value]
@@ -181,8 +180,7 @@ def _arrays(w: QuantisedWeights) -> list[tuple[str, np.ndarray]]:
 
 
 def _bias(r: Rewriting, layer: Layer, w: QuantisedWeights, point: Point | None, shift: np.ndarray | None) -> tuple[Value, ...]:
-    """The bias of a layer, if any, less the shift of its noise. It becomes a multiple of both scales, so that it is added to sums
-    of integers, where these hold it."""
+    """The bias of a layer, if any, less its noise's shift: a multiple of both scales, where sums of integers hold it."""
     given = layer.call.values[2:]
     array = r.known(given[0]) if given else None if shift is None else np.zeros_like(shift)
     if layer.call.operator == "MatMul" or point is None or array is None or array.shape != w.scales.shape or w.block:

@@ -50,9 +50,7 @@ def not_nested(outer: For, inner: Stmt) -> ScheduleError:
 
 
 def reordered(func: PrimFunc, names: Sequence[str]) -> tuple[list[Stmt], list[For], list[For]]:
-    """The path to the outermost of some loops, the nest from there to the innermost, and this nest in the given order.
-
-    Refuses loops that are not of one perfect nest."""
+    """The path to the outermost of some loops, their nest, and it in the given order. Refuses any but one perfect nest."""
     found = sorted((loop_at(func, n) for n in names), key=lambda x: len(x[1]))
     (_, above), (innermost, deepest) = found[0], found[-1]
     for loop, _ in found:

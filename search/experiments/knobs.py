@@ -22,8 +22,7 @@ class Knob:
 
 
 def knobs(sketch: Sketch) -> list[Knob]:
-    """The knobs of a sketch: first the branches, because they decide the other numbers in use, then the axes, then the other
-    choices. Axes that share their sizes are one knob."""
+    """The knobs of a sketch: branches first, as they decide the other numbers in use, then axes, then other choices."""
     first = {b.column for b in sketch.branches}
     choices = sorted((c for c in sketch.choices if len(c.options) > 1), key=lambda c: c.column not in first)
     tiles = [Knob(f"{t.block}.{t.axis}", t.columns) for t in sketch.tiles if t.columns]

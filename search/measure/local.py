@@ -48,8 +48,7 @@ SUSPICIOUS_SPREAD = 0.1  # relative to the median; a larger spread of timings is
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A candidate under way. With `again` it is built even if its program is known. Its build must end by `deadline`, on the
-    monotonic clock, `limit` seconds after its start."""
+    """A candidate under way, built even if known if `again`, by `deadline` on the monotonic clock, `limit` seconds on."""
 
     id: int
     candidate: Candidate

@@ -82,8 +82,7 @@ class Sketched(Protocol):
 
 @runtime_checkable
 class Scored(Protocol):
-    """A policy with numbers of scored rows, {"symbolic": n, "concrete": m}, the latter as programs of their own, and the rate of
-    its model, None where unknown."""
+    """A policy that counts scored rows, {"symbolic": n, "concrete": m}, the latter lowered, and the rate, None where unknown."""
 
     scored: Mapping[str, int]
     scored_per_second: float | None

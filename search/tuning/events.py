@@ -63,8 +63,7 @@ class NewBest:
 
 @dataclass(frozen=True, slots=True)
 class RoundEnded:
-    """A batch of candidates has been measured. `correlation` is that of scores and measured speed, -1 to 1; `scored_per_second`
-    is the rate of the cost model; None where unknown."""
+    """A batch was measured: the rank `correlation` of its scores, and the rate `scored_per_second`; None where unknown."""
 
     trials: int
     outcomes: dict[str, int]

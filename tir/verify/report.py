@@ -12,8 +12,7 @@ from ..script.diagnostic import excerpt
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault ("error") or a property without proof ("unproved"), and its statement. `open` if only the arguments of a call
-    decide it: sizes and elements of arrays."""
+    """A fault ("error") or an unproved property ("unproved") of a statement; `open` if only a call's arguments decide it."""
 
     severity: str
     message: str

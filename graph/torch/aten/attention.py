@@ -29,8 +29,7 @@ def seen(
     grouped: bool,
     dropout: float,
 ) -> Value:
-    """Attention, in which a query that sees no key gives 0. Where heads of queries are `grouped`, several read one of keys and
-    values. Refuses a dropout."""
+    """Attention in which a query without keys gives 0. With `grouped`, heads share keys and values. Refuses a dropout."""
     if dropout:
         raise ValueError("dropout is not supported: call model.eval()")
     if grouped and query.shape[-3] != key.shape[-3]:
