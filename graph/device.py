@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ from codegen.cuda.driver import (
 )
 from codegen.cuda.kernel import ARRAY_ALIGNMENT, checked_address
 from codegen.steps import Copy, Invoke, Place, Step, resolved
+from schedule.machine import MAX_ACCESS_BYTES
+from schedule.templates.gpu.tensor_cores import MIN_EXTENT
 from search.compilation import scheduled
 from search.planning import Plan, measure
 from search.records import Records
@@ -44,15 +47,17 @@ from tir.traverse import fresh
 
 from .arguments import arranged, given_in_order, named_outputs
 from .fusion import Group, fuse
-from .ir import Graph, GraphError, Value
+from .ir import Call, Graph, GraphError, Value
 from .kernels import KernelJob, compiled_jobs
 from .memory import ARENA, WEIGHTS, MemoryPlan, buffer, input_base, output_base
 from .memory import plan as planned_memory
 from .model import kernel_label
 from .network import KernelTime, Profile
 from .passes import PASSES, optimize
+from .passes.channels import convolve_channels_last
 from .passes.loops import write_out_loops
 from .passes.precision import Precision, in_precision
+from .passes.quantised import stay_quantised
 from .places import places
 from .prepare import filled
 
@@ -111,9 +116,30 @@ def final(
     precision: Precision | None = None,
     forms: Mapping[str, str] | None = None,
 ) -> Graph:
-    """A graph after all passes but those that choose by the cycles of a processor, in a precision if that is given."""
+    """A graph after all passes but those that choose by the cycles of a processor, in a precision if that is given. Products of
+    quantised numbers are of integers, and convolutions of halves have their channels last."""
     graph = write_out_loops(graph)
-    return optimize(graph if precision is None else in_precision(graph, precision, device=True), PASSES)
+    passes = _stay_integers, *PASSES
+    graph = optimize(graph if precision is None else in_precision(graph, precision, passes, device=True), passes)
+    moved = convolve_channels_last(graph, _copies_whole)
+    return graph if moved is graph else optimize(moved, PASSES)
+
+
+def _stay_integers(graph: Graph) -> Graph:
+    """Products of quantised numbers as those of integers, where weights are large enough for tensor cores, and integers between
+    them."""
+
+    def choose(integer: Call, today: Call) -> bool:
+        *steps, results = integer.values[1].shape
+        return min(prod(steps), results) >= MIN_EXTENT
+
+    return stay_quantised(graph, choose)
+
+
+def _copies_whole(last: Call, first: Call) -> bool:
+    """True where the results of a convolution at a pixel, which the next one reads, fill whole copies to shared memory."""
+    taps = last.values[1]
+    return taps.shape[-1] * dtypes.nbytes(taps.dtype) % MAX_ACCESS_BYTES == 0
 
 
 def assembled(

@@ -9,7 +9,7 @@ from math import prod
 from tir import te
 from tir.ir import Expr
 
-from .registry import narrow, need, operator, rounded_factors, shape_of, wide
+from .registry import narrow, need, operator, shape_of, wide
 
 RANKS = range(3, 9)  # numbers of dimensions of images: one for images, one for channels, and those that a window moves over
 
@@ -215,7 +215,9 @@ def conv(
         at = tuple(w.index(p, s) for w, p, s in zip(moved, position, steps, strict=True))
         return te.sum(wide(padded[(n, c, *at)]) * wide(weight[(co, inner, *steps)]), axis=[*channel, *steps])
 
-    made = te.compute([images, outputs, *(w.outputs for w in moved)], formula, name="conv", attrs=rounded_factors(tf32))
+    made = te.compute(
+        [images, outputs, *(w.outputs for w in moved)], formula, name="conv", attrs={"tf32": True} if tf32 else None
+    )
     return _biased(made, bias, output_dtype or x.dtype)
 
 

@@ -13,7 +13,7 @@ from tir import dtypes, te
 from tir.ir import Expr
 
 from .elementwise import at, same_type
-from .registry import narrow, need, operator, rounded_factors, shape_of, wide
+from .registry import narrow, need, operator, shape_of, wide
 
 
 @operator("MatMul", sums=True, linear=True, channels=-1, integers=True, halves=1)
@@ -41,7 +41,7 @@ def matmul(a, b, *, output_dtype=None, tf32=0):
         right = _batched(outer, b_batch, (k, *own[len(rows) :]))
         return te.sum(wide(a[left]) * wide(b[right]), axis=k)
 
-    made = te.compute([*batch, *rows, *columns], formula, name="matmul", attrs=rounded_factors(tf32))
+    made = te.compute([*batch, *rows, *columns], formula, name="matmul", attrs={"tf32": True} if tf32 else None)
     return narrow(made, output_dtype or a.dtype)
 
 
@@ -74,7 +74,7 @@ def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0, output_dtype=
         (rows, columns),
         lambda i, j: te.sum(wide(a[k, i] if transA else a[i, k]) * wide(b[j, k] if transB else b[k, j]), axis=k),
         name="gemm",
-        attrs=rounded_factors(tf32),
+        attrs={"tf32": True} if tf32 else None,
     )
     if c is None and alpha == 1:
         return narrow(product, output_dtype or a.dtype)

@@ -356,11 +356,6 @@ def need(
             raise ValueError(f"{what} must broadcast to {list(broadcast)}, got {list(found)}")
 
 
-def rounded_factors(tf32: int) -> dict[str, bool]:
-    """The annotations of a product whose factors may be rounded to tf32, or not."""
-    return {"tf32": True} if tf32 else {}
-
-
 def wide(x: Any) -> Any:
     """An element in the type in which sums are made: halves in float32."""
     return x.astype(dtypes.computed(x.dtype))

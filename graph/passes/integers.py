@@ -93,6 +93,8 @@ def in_fewer_cycles(target: Target) -> Choice:
             copied = elements * processor.pack_cycles(8, elements) if today.operator == "IntegerProduct" else 0.0
             one, other = (integer_cycles(call) + first_read_cycles(call.values[1], processor) for call in (integer, today))
             return one < other + copied
+        if integer.values[0].dtype == "float16":
+            return False  # no processor's template adds products of these at once
         if integer.values[0].dtype == "bfloat16":
             elements += prod(today.outputs[0].shape)
             return integer_cycles(integer) + elements * processor.transpose_cycles(16, elements) < least_cycles(today, target)

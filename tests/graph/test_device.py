@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
 import threading
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import onnx
@@ -18,10 +19,12 @@ from codegen.cuda.compile import available
 from graph import Graph, GraphError
 from graph.builder import Builder
 from graph.device import DeviceModel
+from graph.model import kernel_label
 from graph.passes.precision import Precision
 from graph.reference import evaluate, random_inputs
 from tests.codegen.cuda.fake import inside, outside, run_inside
 from tests.graph.models import model as onnx_model
+from tests.graph.test_quantised import Network
 from tir.arrays import to_float
 
 TARGET = "cuda -arch sm_90"
@@ -88,7 +91,29 @@ def rounding() -> Graph:
     return b.graph(b("Gemm", b("MatMul", weights, v), b.constant(numbers(32, 40))))
 
 
-GRAPHS = {g.__name__: g for g in (images, sequence, halves, heads, rounding)}
+def chain() -> Graph:
+    """Convolutions of halves, of which the first reads few channels: pooled, with a residual, and one of each channel by itself."""
+    b = Builder("chain")
+    half = partial(numbers, dtype="float16")
+    x = b.input("x", (1, 3, 19, 17), "float16")
+    x = b("Relu", b("Conv", x, b.constant(half(16, 3, 3, 3)), b.constant(half(16)), strides=(2, 2), pads=(1, 1, 1, 1)))
+    x = b("AveragePool", x, kernel_shape=(2, 2), strides=(2, 2))
+    y = b("Relu", b("Conv", x, b.constant(half(24, 16, 3, 3)), b.constant(half(24)), pads=(1, 1, 1, 1)))
+    y = b("Conv", y, b.constant(half(24, 1, 3, 3)), group=24, pads=(1, 1, 1, 1))
+    x = b("Relu", b("Add", x, b("Conv", y, b.constant(half(16, 24, 1, 1)), b.constant(half(16)))))
+    return b.graph(b("Flatten", b("GlobalAveragePool", x)))
+
+
+def quantised() -> Graph:
+    """Convolutions of bytes with a residual, quantised after each as quantisers write it."""
+    n = Network((1, 16, 9, 7))
+    x = n.quantised(n.conv(n.x, 16, 16, 3, 3, pads=(1, 1, 1, 1)))
+    y = n.quantised(n.add("Relu", n.conv(x, 32, 16, 3, 3, pads=(1, 1, 1, 1))))
+    x = n.quantised(n.add("Add", x, n.quantised(n.conv(y, 16, 32, 3, 3, pads=(1, 1, 1, 1)))))
+    return n.graph(n.conv(x, 24, 16, 1, 1))
+
+
+GRAPHS = {g.__name__: g for g in (images, sequence, halves, heads, rounding, chain, quantised)}
 PRECISIONS: dict[str, Precision] = {"rounding": "tf32"}
 
 
@@ -102,7 +127,7 @@ def compiled(name: str) -> DeviceModel:
 @outside
 def test_networks_beside_a_driver_without_a_gpu(tmp_path) -> None:
     programs = {k.name: k.kernel.program for name in GRAPHS for k in compiled(name).kernels}
-    run_inside(__file__, tmp_path, 13, *programs.values())
+    run_inside(__file__, tmp_path, 17, *programs.values())
 
 
 @no_nvrtc
@@ -120,6 +145,27 @@ def test_attention_of_a_network_is_one_kernel() -> None:
     kernel = compiled("heads").kernels[-1].kernel
     assert len(kernel.program.kernels) == 1 and not kernel.program.temporaries and kernel.report().spills == 0
     assert kernel.source.count("mma_m16n8k16") > 1 and "__shfl_xor_sync" in kernel.source
+
+
+@no_nvrtc
+def test_convolutions_of_halves_have_their_channels_last() -> None:
+    """One transpose, of the image: sixteen bytes are copied at once between convolutions, and weights lie as they are read."""
+    model = compiled("chain")
+    labels = [kernel_label(k.func) for k in model.kernels]
+    assert [x.startswith("transpose") for x in labels] == [True] + [False] * (len(labels) - 1), labels
+    products = [k.kernel for k in model.kernels if "channelslastconv" in kernel_label(k.func)]
+    assert len(products) == 3 and "copy_async<16>" in products[1].source, labels
+    assert all(len(k.program.kernels) == 1 and k.report().spills == 0 for k in products)
+
+
+@no_nvrtc
+def test_quantised_products_are_those_of_integers() -> None:
+    """On tensor cores; the corrections for zero points, scales, residual and quantisation are computed in the same kernel."""
+    model = compiled("quantised")
+    products = [k.kernel for k in model.kernels if re.search("channelslastconv|integerproduct", kernel_label(k.func))]
+    assert len(products) == 4 and all("mma_m16n8k32_u8s8_s32(" in k.source for k in products)
+    assert all(len(k.program.kernels) == 1 and k.report().spills == 0 for k in products)
+    assert {v.dtype for g in model.groups[:-2] for v in g.outputs} == {"uint8"}, model.groups
 
 
 @no_nvrtc
@@ -152,7 +198,7 @@ def expected(name: str, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
 
 def close(name: str, found: list[np.ndarray], inputs: dict[str, np.ndarray]) -> bool:
     """Outputs are those of the interpreter, but for the order of sums."""
-    epsilon = {"halves": 2.0**-9, "heads": 2.0**-9, "rounding": 2.0**-9}.get(name, 2.0**-18)
+    epsilon = {"halves": 2.0**-9, "heads": 2.0**-9, "rounding": 2.0**-9, "chain": 2.0**-7}.get(name, 2.0**-18)
     pairs = zip(compiled(name).outputs, found, expected(name, inputs), strict=True)
     wide = [(to_float(a, v.dtype), to_float(b, v.dtype)) for v, a, b in pairs]
     return all(np.abs(a - b).max() <= epsilon * np.abs(b).max() for a, b in wide)

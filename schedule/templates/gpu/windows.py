@@ -22,7 +22,7 @@ from tir.traverse import blocks, loads, variables
 
 from ..block_analysis import Contraction, at_axes, counted, epilogue, is_elementwise, store_last, stored
 from ..template import Template, Verdict
-from .launch import LEAST_COPY_BYTES, innermost
+from .launch import LEAST_COPY_BYTES, inline_producers, innermost
 from .products import is_matrices, matched_product, product
 
 MAX_NARROW_BYTES = 2  # bytes of an element that `cp.async` does not copy alone
@@ -57,7 +57,7 @@ class WindowsAsMatrices(Template):
 def channels(s: OpenSchedule, block: str) -> str | None:
     """The longest axis of a sum that is an index of both factors alone, if its elements fill whole asynchronous copies and are
     too narrow to be copied one by one; None where the device has no such copies, and where they suit the factors as they are:
-    of matrices, and of windows of one element in rows that consist of copies."""
+    of matrices, windows of one element in rows that consist of copies, and taps that lie by such rows of results."""
     c = matched_product(s.block(block))
     if c is None or not s.target.machine.modern or is_matrices(c):
         return None
@@ -69,7 +69,8 @@ def channels(s: OpenSchedule, block: str) -> str | None:
     others = [x for x in (c.left, c.right) if innermost(x) != widest.var]
     plain = all(extent(it) == 1 for it in c.reduction if it is not widest)
     rows = [d.value for x in others for d in x.buffer.shape[-1:] if isinstance(d, Const)]
-    if not others or (plain and all(at_axes(x) for x in others) and not any(n * nbytes % LEAST_COPY_BYTES for n in rows)):
+    apart = plain or not {innermost(x) for x in others} & {it.var for it in c.reduction}
+    if not others or (apart and all(at_axes(x) for x in others) and not any(n * nbytes % LEAST_COPY_BYTES for n in rows)):
         return None
     return widest.var.name
 
@@ -105,9 +106,12 @@ def put_last(s: OpenSchedule, block: str, factor: Load, axis: str) -> None:
 
 
 def unscheduled_epilogue(s: OpenSchedule, block: str) -> str | None:
-    """The epilogue of a block, where no other rule has scheduled it."""
+    """The epilogue of a block, where no other rule has scheduled it, with what else it reads computed in it."""
     after = epilogue(s, block, anywhere=True)
-    return None if after in s.scheduled else after
+    if after is None or after in s.scheduled:
+        return None
+    inline_producers(s, after)
+    return after
 
 
 def as_matrices(s: Schedule, c: Contraction, after: str | None, steps_last: bool = False) -> tuple[Contraction, str]:

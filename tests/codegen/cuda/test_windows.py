@@ -46,6 +46,41 @@ def test_parts_of_sums_over_strided_windows(arch: str) -> None:
     check_all([(scheduled, few)])
 
 
+def channels_last(image: tuple[int, int, int], channels: int, outputs: int, residual: bool) -> PrimFunc:
+    """A 3 x 3 convolution of halves, channels last, rounded, after the addition of a converted `residual` or not."""
+    n, h, w = image
+    X, F = (
+        te.placeholder((n, h + 2, w + 2, channels), "float16", name="X"),
+        te.placeholder((3, 3, channels, outputs), "float16", name="F"),
+    )
+    r, q, c = (te.reduce_axis((0, size), name) for size, name in ((3, "r"), (3, "q"), (channels, "c")))
+
+    def element(b, y, x, o):
+        return te.sum(X[b, y + r, x + q, c].astype("float32") * F[r, q, c, o].astype("float32"), axis=[r, q, c])
+
+    Y = te.compute((n, h, w, outputs), element, name="Y")
+    R = te.placeholder(Y.shape, "float16", name="R")
+    wide = te.compute(Y.shape, lambda *at: R[at].astype("float32"), name="wide")
+    Z = te.compute(Y.shape, lambda *at: (Y[at] + wide[at] if residual else Y[at]).astype("float16"), name="Z")
+    return te.create_prim_func([X, F, *([R] if residual else []), Z])
+
+
+@no_compiler
+@pytest.mark.parametrize("residual", [False, True])
+def test_channels_last_need_no_copies_and_split_sums_take_residuals(residual: bool) -> None:
+    """Neither pixels nor weights are copied in memory first; few pixels have their sums split, whatever is added to these."""
+    few = channels_last((1, 7, 7), 48, 16, residual)
+    scheduled = gpu.schedule(few, "sm_80").func
+    check_all([(scheduled, few)], tir.Target("cuda", arch="sm_80"))
+    for outputs, kernels in ((16, 2), (24, 2)):
+        program = lower_cuda(
+            gpu.schedule(channels_last((1, 7, 7), 64, outputs, residual), "sm_80").func, tir.Target("cuda -arch sm_80")
+        )
+        text = emit(program).kernels
+        assert len(program.kernels) == kernels and [b.dtype for b in program.temporaries] == ["float32"], text
+        assert set(re.findall(r"copy_async<(\d+)>", text)) == {"16"}, text
+
+
 def batched(batch: int, rows: int, columns: int, steps: int) -> PrimFunc:
     """C[b] = A[b] B, one matrix B for all."""
     A, B = te.placeholder((batch, rows, steps), name="A"), te.placeholder((steps, columns), name="B")
