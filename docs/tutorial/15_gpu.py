@@ -132,8 +132,6 @@ keep("15_gpu")
 # What `tir.default_schedule(func, "cuda")` makes has more: each thread computes several elements in registers, and loads the
 # next tiles while it computes. Dump it, and look for what you know. [CUDA kernels](../cuda.md) explains the rest.
 #
-# That was the course. You can now read what the compiler does, change it, and measure whether you were right.
-#
 # ## Exercise
 #
 # How does the ratio of loads depend on the size of the tile? Derive it for a tile of m × n threads, and say which of 8 × 16,
