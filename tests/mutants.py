@@ -97,6 +97,7 @@ NO_EFFECT = {
         "codegen/passes/slide_windows.py",
         "return stride if (0 <= stride < _extent(kernel)) and _extent(step) > 1 else None",
     ): "neighbours do not read one row",
+    ("codegen/passes/slide_windows.py", "update = loops[-2].body"): "the loops have the loads and stores of what they repeat",
     (
         "codegen/passes/thread_storage_sync.py",
         'case Binary("%", a, Const(c)) if (c >= 0):',

@@ -8,6 +8,7 @@ import pytest
 import tir
 from codegen import Target, lower
 from codegen.llvm.values import CodegenError
+from codegen.passes.lower_blocks import ALIGNED
 from schedule import Schedule
 from tests.codegen.harness import ONE, TWO, after, same
 from tests.programs import matmul
@@ -346,3 +347,24 @@ def test_a_reduction_over_nothing_of_open_extent_has_its_init(step):
         a, c = np.ones((5, k), "float32"), np.full(5, 7, "float32")
         tir.build(s.func, ONE)(a, c, 5, k)
         assert (c == 2 * k).all()
+
+
+@pytest.mark.parametrize(("number", "strides"), [(0, True), (1, False), (-1, False)])
+def test_alignments_of_buffers_that_a_block_does_not_write_are_left_out(number, strides):
+    """As a foreign script may have them: a block writes one buffer, which has number 0."""
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+    B = T.alloc_buffer((7, 13), "float32")
+    for i, j in T.grid(7, 13):
+        with T.block("B"):
+            x, y = T.axis.remap("SS", [i, j])
+            T.block_attr({{"buffer_dim_align": [[{number}, 0, 16, 8]]}})
+            B[x, y] = A[x, y] + T.float32(1)
+    for i, j in T.grid(7, 13):
+        with T.block("C"):
+            x, y = T.axis.remap("SS", [i, j])
+            C[x, y] = B[x, y] * T.float32(2)
+""")
+    assert (ALIGNED in dict(lower(func, Target(ONE), after="lower_blocks").attrs)) == strides
+    same(func)

@@ -95,6 +95,19 @@ def test_barriers_of_threads_that_do_different_things(body, count):
     assert barriers('own = T.decl_buffer((1,), "int32", scope="local")\n' + body) == count
 
 
+CUBE = """for z in T.thread_binding(2, thread="threadIdx.z"):
+    for y in T.thread_binding(3, thread="threadIdx.y"):
+        for t in T.thread_binding(13, thread="threadIdx.x"):
+            {statement}
+"""
+
+
+@pytest.mark.parametrize(("reader", "count"), [("z == 1 and y == 0", 1), ("z == 0 and y == 2", 0), ("z == 1 and y == 2", 1)])
+def test_threads_of_three_axes_are_different(reader, count):
+    write, read = "if z == 0 and y == 2: tile[0, t] = A[t]", f"if {reader}: C[t] = tile[0, t]"
+    assert barriers(CUBE.format(statement=write) + CUBE.format(statement=read)) == count
+
+
 @pytest.mark.parametrize("extent", ["1", "2", "n"])
 def test_a_barrier_before_a_loop_is_one_for_what_follows_too(extent):
     read = 'for t in T.thread_binding(13, thread="threadIdx.x"):\n    C[t] = tile[0, 12 - t]\n'
