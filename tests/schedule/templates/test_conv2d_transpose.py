@@ -85,3 +85,11 @@ def test_half_a_vector_of_channels_suits(o, suits):
     assert not conv2d_transpose.suits(replace(narrow, classes=()), TARGETS["znver2"].machine)
     turned = Load(found.weights.buffer, (2 - found.weights.indices[0], *found.weights.indices[1:]))
     assert conv2d_transpose.suits(replace(narrow, classes=(), weights=turned), TARGETS["znver2"].machine) == suits
+
+
+@pytest.mark.parametrize(("name", "rows", "pixels"), [("transposed", 2 * 9 * 2, 6), ("transposed, one class", 2 * 9, 11)])
+def test_rows_of_pixels_of_a_class(name, rows, pixels):
+    """An image of 2 by 9 rows of 11 pixels: two classes of columns make two rows of each."""
+    found = conv2d_transpose.matches(rule_block(name))
+    assert (found.rows, found.pixels_of_class) == (rows, pixels)
+    assert found.step_classes == (4 if name == "transposed" else 2)

@@ -40,9 +40,9 @@ SCHEDULES = [
      "Y_init xVtt, A_global_shared x.tt, B_global_shared x.tt, Y_update xVtt., Y_global xVtt | resident_blocks=2, "
      "pipeline_stages=3, pragma_auto_unroll_max_step=64"),
     ("n(h+r)(w+q)c rqco -> nhwo", {"n": 1, "c": 8, "o": 16, "h": 2, "w": 2, "kind": "float16"},
-     "Y: windows as matrices, channels last; Y: windows as matrices; Y: tiling through shared memory | "
-     "B_shared xtv, B_global xtv, Y_init Vtt, A_global_shared .ttv, B_global_global_shared .ttv, Y_update .Vtt., Y_global "
-     "Vtt | resident_blocks=2, pipeline_stages=3, pragma_auto_unroll_max_step=64"),
+     "Y: windows as matrices; Y: tiling through shared memory | "
+     "Y_init Vtt, A_global_shared ..tt, B_global_shared .ttv, Y_update .Vtt., Y_global Vtt | resident_blocks=2, "
+     "pipeline_stages=3, pragma_auto_unroll_max_step=64"),
 ]  # fmt: skip
 
 
