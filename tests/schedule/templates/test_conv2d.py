@@ -88,7 +88,7 @@ SCHEDULES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "about", "target", "expected"), SCHEDULES, ids=str)
+@pytest.mark.parametrize(("rule", "about", "target", "expected"), SCHEDULES)
 def test_schedules(rule, about, target, expected):
     assert outcome(rule, about, target) == expected
 
@@ -115,6 +115,6 @@ ESTIMATES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES, ids=str)
+@pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES)
 def test_estimated_cycles(rule, about, constants, expected):
     assert [estimate(conv2d, rule, about, name, constants) for name in TARGETS] == expected

@@ -44,7 +44,7 @@ SCHEDULES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "about", "target", "expected"), SCHEDULES, ids=str)
+@pytest.mark.parametrize(("rule", "about", "target", "expected"), SCHEDULES)
 def test_schedules(rule, about, target, expected):
     assert outcome(rule, about, target) == expected
 

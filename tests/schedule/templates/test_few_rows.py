@@ -107,6 +107,6 @@ ESTIMATES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES, ids=str)
+@pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES)
 def test_estimated_cycles(rule, about, constants, expected):
     assert [estimate(few_rows, rule, about, name, constants) for name in TARGETS] == expected

@@ -472,6 +472,6 @@ ESTIMATES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES, ids=str)
+@pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES)
 def test_estimated_cycles(rule, about, constants, expected):
     assert [estimate(low_precision, rule, about, name, constants) for name in TARGETS] == expected

@@ -45,6 +45,6 @@ SCHEDULES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "target", "expected"), SCHEDULES, ids=str)
+@pytest.mark.parametrize(("name", "target", "expected"), SCHEDULES)
 def test_schedules(name, target, expected):
     assert gpu_outcome(PROGRAMS[name](), target, roundings=2048) == expected

@@ -42,6 +42,6 @@ SCHEDULES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "about", "expected"), SCHEDULES, ids=str)
+@pytest.mark.parametrize(("rule", "about", "expected"), SCHEDULES)
 def test_schedules(rule, about, expected):
     assert gpu_outcome(by_rule(rule, **about)) == expected
