@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -559,12 +560,36 @@ def outcome_of(func: PrimFunc, name: str, template: str = "", roundings: int = 0
     return f"{'; '.join(s.rules)} | {nests(s.func)}"
 
 
-def estimate(template: Any, rule: str, about: dict[str, Any], name: str, constants: Iterable[str] = ()) -> float | None:
-    """The cycles that a template estimates for a program by a rule on a target; None where it does not match, or does not suit."""
-    found, machine = template.matches(find_block(by_rule(rule, **about), "Y")), TARGETS[name].machine
+def check_estimates(
+    template: Any, rule: str, about: dict[str, Any], constants: Iterable[str], suits: Sequence[bool], at_once: int = 1
+) -> None:
+    """On each target a template suits a program by a rule or not. Where it does, its cycles are at least those of the terms at the
+    peak, `at_once` for each multiply-add of float32, and at most some for each term and element. No constant weight costs more
+    on one core, and twice as much of all axes costs more."""
+    letters = sorted({*re.findall("[a-z]", rule)})
+    sizes = {c: (EXTENTS | about)[c] for c in letters}
+    func = by_rule(rule, **about)
+    elements = sum(prod(d.value for d in b.shape) for b in func.buffers)  # type: ignore[union-attr]
+    for (name, target), suitable in zip(TARGETS.items(), suits, strict=True):
+        found = _cycles(template, func, name, constants)
+        assert (found is not None) == suitable, name
+        if found is None:
+            continue
+        terms, machine = prod(sizes.values()), target.machine
+        assert terms * machine.fma_cycles(32) / (at_once * target.num_cores) <= found < 4 * (terms + elements), name
+        fixed = _cycles(template, func, name, {*constants, "B"})
+        assert fixed is None or fixed <= found or target.num_cores > 1, name
+        larger = _cycles(template, by_rule(rule, **about | {c: 2 * n for c, n in sizes.items()}), name, constants)
+        assert larger is None or larger > found, name
+
+
+def _cycles(template: Any, func: PrimFunc, name: str, constants: Iterable[str]) -> float | None:
+    """The cycles that a template estimates for a program on a target; None where it does not match, or never wins."""
+    found, machine = template.matches(find_block(func, "Y")), TARGETS[name].machine
     if found is None or not template.suits(found, machine):
         return None
-    return round(float(template.cycles(found, machine, frozenset(constants))), 1)
+    cycles = float(template.cycles(found, machine, frozenset(constants)))
+    return cycles if cycles < inf else None
 
 
 def relu(value: Expr, *_: Any) -> Expr:

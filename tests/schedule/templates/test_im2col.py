@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedule.templates import im2col
-from tests.schedule.templates.patterns import TARGETS, estimate, outcome, relu
+from tests.schedule.templates.patterns import check_estimates, outcome, relu
 
 SCHEDULES = [
     ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 8, "o": 5, "h": 5, "w": 9}, "znver2",
@@ -56,27 +56,27 @@ def test_schedules(rule, about, target, expected):
     assert outcome(rule, about, target) == expected
 
 
-# Worked examples of the formula, on each target: none where the template does not suit.
-ESTIMATES = [
-    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 8, "o": 5, "h": 5, "w": 9}, (), [3671.5, 2839.8, 2203.8]),
-    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 8, "o": 40, "h": 12, "w": 19}, (), [75623.5, 82475.8, 47291.8]),
-    ("nchw oc -> nohw", {"n": 1, "c": 8, "o": 9, "h": 5, "w": 9}, (), [None, None, None]),
-    ("nc(h+z)(w+y) oczy -> nohw", {"n": 2, "c": 33, "o": 40, "h": 5, "w": 9}, (), [12209.6, 9867.2, 6461.7]),
-    ("nc(h+z)(w+y) oczy -> nohw", {"n": 1, "c": 33, "o": 40, "h": 32, "w": 32}, (), [133885.4, 107518.7, 62626.7]),
-    ("nc(2h+r)(2w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 9, "h": 15, "w": 17}, (), [9666.3, 11044.7, 6446.9]),
-    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 30, "h": 12, "w": 9, "kinds": ("float16", "float16")}, (), [10994.7, 10940.0, 7970.3]),
-    ("ngc(h+r)(w+q) gocrq -> ngohw", {"n": 1, "g": 2, "c": 3, "o": 4, "h": 3, "w": 7}, (), [894.6, 1058.8, 894.6]),
-    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 30, "h": 1, "w": 7}, (), [None, None, None]),
-    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 30, "h": 2, "w": 4}, (), [848.0, None, None]),
-    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 30, "h": 1, "w": 16}, (), [1295.0, 1065.6, 916.2]),
-    ("nc(16h+r)(16w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 30, "h": 4, "w": 5}, (), [2376.1, 3635.6, 2186.5]),
-    ("nc(h+r)(w+q) corq -> nohw", {"n": 1, "c": 3, "o": 30, "h": 5, "w": 7}, (), [None, None, None]),
-    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 64, "o": 128, "h": 7, "w": 7}, (), [355239.6, 524914.7, 214207.9]),
-    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 64, "o": 128, "h": 7, "w": 7}, ("B",), [355239.6, 512635.5, 239289.0]),
-    ("nc(h+r)w ocr -> nohw", {"n": 1, "c": 3, "o": 30, "h": 5, "w": 7}, (), [1379.2, 1985.2, 1366.3]),
+# Programs, and on which targets the template suits them.
+SUITED = [
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 8, "o": 5, "h": 5, "w": 9}, (), [True, True, True]),
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 8, "o": 40, "h": 12, "w": 19}, (), [True, True, True]),
+    ("nchw oc -> nohw", {"n": 1, "c": 8, "o": 9, "h": 5, "w": 9}, (), [False, False, False]),
+    ("nc(h+z)(w+y) oczy -> nohw", {"n": 2, "c": 33, "o": 40, "h": 5, "w": 9}, (), [True, True, True]),
+    ("nc(h+z)(w+y) oczy -> nohw", {"n": 1, "c": 33, "o": 40, "h": 32, "w": 32}, (), [True, True, True]),
+    ("nc(2h+r)(2w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 9, "h": 15, "w": 17}, (), [True, True, True]),
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 30, "h": 12, "w": 9, "kinds": ("float16", "float16")}, (), [True, True, True]),
+    ("ngc(h+r)(w+q) gocrq -> ngohw", {"n": 1, "g": 2, "c": 3, "o": 4, "h": 3, "w": 7}, (), [True, True, True]),
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 30, "h": 1, "w": 7}, (), [False, False, False]),
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 30, "h": 2, "w": 4}, (), [True, False, False]),
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 30, "h": 1, "w": 16}, (), [True, True, True]),
+    ("nc(16h+r)(16w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 30, "h": 4, "w": 5}, (), [True, True, True]),
+    ("nc(h+r)(w+q) corq -> nohw", {"n": 1, "c": 3, "o": 30, "h": 5, "w": 7}, (), [False, False, False]),
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 64, "o": 128, "h": 7, "w": 7}, (), [True, True, True]),
+    ("nc(h+r)(w+q) ocrq -> nohw", {"n": 1, "c": 64, "o": 128, "h": 7, "w": 7}, ("B",), [True, True, True]),
+    ("nc(h+r)w ocr -> nohw", {"n": 1, "c": 3, "o": 30, "h": 5, "w": 7}, (), [True, True, True]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "about", "constants", "expected"), ESTIMATES)
-def test_estimated_cycles(rule, about, constants, expected):
-    assert [estimate(im2col, rule, about, name, constants) for name in TARGETS] == expected
+@pytest.mark.parametrize(("rule", "about", "constants", "suits"), SUITED)
+def test_estimated_cycles(rule, about, constants, suits):
+    check_estimates(im2col, rule, about, constants, suits)
