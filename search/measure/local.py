@@ -484,6 +484,10 @@ class LocalMeasurer(Measurer):
         assert worker is not None  # that built it
         often = {name: getattr(limits, name) for name in ("cutoff", "min_seconds", "min_runs", "max_runs")}
         before = self._pace(worker)
+        if job.id not in worker.kernels:  # the calibration kernel ended the process
+            job.again, job.digest = True, ""
+            if failed := self._build([job], [worker]):
+                return failed[job]
         to_beat = None if best is None else best * before
         limit = limits.run_limit(self.best and self.best * before)
         answer = self._ask(worker, limit, op="run", id=job.id, best=to_beat, check=check, **often)
@@ -494,9 +498,10 @@ class LocalMeasurer(Measurer):
         return replace(measurement, samples=tuple(s / pace for s in measurement.samples), pace=pace)
 
     def _pace(self, worker: WorkerProcess) -> float:
-        """The time of the calibration kernel over its shortest so far, 1 up to MAX_DRIFT and where it is unknown."""
+        """The time of the calibration kernel over its shortest so far, 1 up to MAX_DRIFT. One that fails is not tried again."""
         seconds = self.calibrate(worker) if self._paced else None
         if seconds is None:
+            self._paced = False
             return 1.0
         self._shortest = min(self._shortest, seconds)
         return ratio if (ratio := seconds / self._shortest) > MAX_DRIFT else 1.0
