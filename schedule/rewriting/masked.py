@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence, Set
 from functools import partial, reduce
 from typing import Any
 
+from tir import dtypes
 from tir.analysis.program_points import negated
 from tir.arith.bounds import ranges_of, upper_limit
+from tir.arith.intervals import Ranges
 from tir.arith.simplify import simplify
-from tir.ir import Binary, Block, Cast, Const, Expr, For, Load, PrimFunc, Select, Store, Var, conjuncts
+from tir.ir import TRUE, Binary, Block, Cast, Const, Expr, For, Load, PrimFunc, Select, Store, Var, conjuncts
 from tir.traverse import accessed_names, blocks, loops, loops_in, stored_names, substitute, variables
 
 from ..legality.reducer import accumulation
@@ -32,10 +35,12 @@ def iterations_above(func: PrimFunc, name: str, values: Sequence[tuple[str, Expr
     inner, around = loops(loop.body), loops_in(path[:-1])
     ranges, names = ranges_of((*around, loop, *inner)), {x.name for x in inner}
     known = {loop.name, *names, *(x.name for x in around)}
+    writers = Counter(x for b in blocks(func) for x in stored_names(b))
+    whole = {x for b in inside if _is_whole(b, ranges) for x in stored_names(b) if writers[x] == 1}
     longest = dict[Expr, None]()
     for block, value in values:
-        (b,) = (x for x in inside if x.name == block)
-        found = [simplify(_bound(c, b), ranges) for c in _conditions(value, inside, loop)]
+        (at,) = (n for n, x in enumerate(inside) if x.name == block)
+        found = [simplify(_bound(c, inside[at]), ranges) for c in _conditions(value, inside[:at], whole, loop)]
         limits = [x for c in found if variables(c) <= known and (x := upper_limit(c, loop.name, names, ranges)) is not None]
         if not limits:
             return loop.extent
@@ -49,21 +54,32 @@ def _bound(e: Expr, block: Block) -> Expr:
     return substitute(e, {it.var: it.binding for it in block.iters})
 
 
-def _conditions(e: Expr, inside: Sequence[Block], loop: For) -> list[Expr]:
-    """Conditions without any of which a value is -inf: those by which it is chosen, or what it reads was, in the same loop."""
+def _is_whole(block: Block, ranges: Ranges) -> bool:
+    """True where a block stores all elements of its domain: its conditions are ends of its axes, or hold where sums begin."""
+    ends = [Binary("<", it.binding, it.extent) for it in block.iters]
+    summed = {x for it in block.reduction for x in variables(it.binding)}
+    first = {x: Const(0, "int32") for x in summed - {x for it in block.spatial for x in variables(it.binding)}}
+    return all(c in ends or simplify(substitute(c, first), ranges) == TRUE for c in conjuncts(block.predicate))
+
+
+def _conditions(e: Expr, earlier: Sequence[Block], whole: Set[str], loop: For) -> list[Expr]:
+    """Conditions of which each, where false, makes a value -inf: those by which it is chosen, or what it reads was, by blocks
+    that come `earlier` in the same loop and store all of a buffer, one of the `whole`."""
     match e:
         case Select(c, a, Const(value)) if value == -math.inf:
-            return [*conjuncts(c), *_conditions(a, inside, loop)]
+            return [*conjuncts(c), *_conditions(a, earlier, whole, loop)]
         case Select(c, Const(value), a) if value == -math.inf:
-            return [*conjuncts(negated(c)), *_conditions(a, inside, loop)]
-        case Cast(_, a):
-            return _conditions(a, inside, loop)
+            return [*conjuncts(negated(c)), *_conditions(a, earlier, whole, loop)]
+        case Cast(dtype, a) if dtypes.is_float(dtype) and dtypes.nbytes(dtype) > 1:
+            return _conditions(a, earlier, whole, loop)
         case Load(buffer, indices):
-            makers = [b for b in inside if buffer.name in stored_names(b)]
-            store = makers[0].body if len(makers) == 1 else None
+            at = next((n for n, b in enumerate(earlier) if buffer.name in stored_names(b)), len(earlier))
+            if at == len(earlier) or buffer.name not in whole:
+                return []
+            store = earlier[at].body
             if type(store) is not Store or not all(type(i) is Var for i in store.indices) or len({*store.indices}) < len(indices):
                 return []
-            b, found = makers[0], accumulation(makers[0])
+            b, found = earlier[at], accumulation(earlier[at])
             if b.init is not None and (found is None or found.op != "max" or found.start != Const(-math.inf, e.dtype)):
                 return []
             axes: dict[Any, Expr] = dict(zip(store.indices, indices, strict=True))
@@ -71,5 +87,5 @@ def _conditions(e: Expr, inside: Sequence[Block], loop: For) -> list[Expr]:
             if any(loop.name in variables(x) for x in summed.values()):
                 return []  # it has values of other iterations, too
             value = store.value if found is None else found.added
-            return [substitute(c, {**axes, **summed}) for c in _conditions(value, inside, loop)]
+            return [substitute(c, {**axes, **summed}) for c in _conditions(value, earlier[:at], whole, loop)]
     return []

@@ -94,7 +94,8 @@ class Measurement:
     reference. `ended` is in seconds after the start of the run, None outside of one. `provenance` has the device and the versions
     that measured (None: this machine's); comparisons ignore it. `elsewhere` is the fingerprint of another device that measured;
     then `samples` are scaled to the primary device. `pace` tells how many times as long a kernel of known work took beside it
-    as at its shortest in the run, 1 where that is about the same; `samples` are divided by it.
+    as at its shortest in the run, 1 where that is about the same; `samples` are divided by it, those of a best by that of each
+    timing, of which `pace` is the median.
     """
 
     candidate: Candidate

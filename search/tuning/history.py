@@ -19,9 +19,9 @@ FIELDS = (
 class History(list[dict[str, Any]]):
     """A row for each trial, as a dict of the columns FIELDS, `score NAME` for each model, and `message`.
 
-    `parents` are the nearest ancestors among the trials of this run. `seconds` is None for a failure; the machine was `pace`
-    times as slow, by which it is divided. `best` is in seconds, of the fastest checked trial so far; `ended` is in seconds since
-    the start of the run.
+    `parents` are the nearest ancestors among the trials of this run. `seconds` is None for a failure; it is divided by `pace`,
+    how many times as slow the machine was. `best` is in seconds, of the fastest checked trial so far; `ended` is in seconds
+    since the start of the run.
     """
 
     def frame(self) -> DataFrame:

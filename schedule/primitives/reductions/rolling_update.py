@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tir import dtypes
@@ -14,7 +15,7 @@ from tir.ir.buffers import Buffer, Load
 from tir.ir.expressions import Binary, Call, Cast, Const, Expr, Select, Unary, Var, conjunction, conjuncts
 from tir.ir.functions import PrimFunc
 from tir.ir.statements import For, Stmt, Store, seq
-from tir.traverse import axis_loops, loaded_names, loads, loops_in, substitute, variables, walk
+from tir.traverse import axis_loops, loaded_names, loads, loops_in, stored_names, substitute, variables, walk
 from tir.traverse import loops as loops_below
 
 from ...error import ScheduleError, listing
@@ -85,10 +86,28 @@ def rolling_update(func: PrimFunc, *loops: LoopName) -> tuple[PrimFunc, str]:
     func = edited(func, rolling.changes).with_(allocs=(*func.allocs, rolling.shift, rolling.correction))
     func, merged = merge(func, *loops)
     rolling.need_same_iteration(func, merged)
-    extent = iterations_above(func, merged, rolling.values, {rolling.top.buffer.name, *rolling.made})
+    whole, results = find_loop(func, merged), {rolling.top.buffer.name, *rolling.made}
+    alone = later_read(func, merged, stored_names(whole.body) - results) is None
+    extent = iterations_above(func, merged, rolling.values, results) if alone else whole.extent
     for name in (maxima[0].name, *rolling.sums):
         func, _ = decompose_reduction(func, name, merged)
     return rolling.completed(func, find_loop(func, merged), extent), merged
+
+
+def later_read(func: PrimFunc, name: str, buffers: Iterable[str]) -> tuple[str, str] | None:
+    """One of the buffers that may be read in a loop, in a later iteration of it or of a loop around than that which stores the
+    element, and the name of that loop; None if there is none."""
+    loop, path = loop_at(func, name)
+    around = loops_in(path)
+    used = [x for unit in units(loop.body) for buffer in buffers for x in unit.by_buffer.get(buffer, ())]
+    pairs = [(x, y) for x in used for y in used if x.buffer == y.buffer and y.is_store and not x.is_store]
+    instances = Instances([], around, [*loops_below(loop.body)], [a.indices for pair in pairs for a in pair])
+    for level, outer in enumerate(around):
+        relation = {x.name: SAME if n < level else GREATER if n == level else ANY for n, x in enumerate(around)}
+        for x, y in pairs:
+            if not instances.distinct(x.indices, y.indices, relation):
+                return x.buffer.name, outer.name
+    return None
 
 
 class _Rolling:
@@ -137,7 +156,9 @@ class _Rolling:
         )  # fmt: skip
 
     def keep(self, b: Block, store: Store, term: Expr, value: Scaled) -> None:
-        self.values += [(b.name, x.a) for x in walk(term) if type(x) is Binary and x.op == "-" and self.reads_maximum(x.b)]
+        self.values += [
+            (b.name, x.a) for x in walk(term) if type(x) is Binary and x.op == "-" and self.reads_maximum(x.b) is not None
+        ]
         new = value.value if store.value == term else store.value.with_(**{"a" if store.value.a == term else "b": value.value})  # type: ignore[attr-defined]
         self.changes.append((b, b.with_(body=store.with_(value=new), reads=None)))
         if self.inside[b.name].name in axis_loops(b, Axis.REDUCE):
@@ -190,20 +211,12 @@ class _Rolling:
 
     def need_same_iteration(self, func: PrimFunc, name: str) -> None:
         """Refuse a value that is read in another iteration than that which made it, when the maximum was another."""
-        loop, path = loop_at(func, name)
-        around = loops_in(path)
-        used = [x for unit in units(loop.body) for name in self.scaled for x in unit.by_buffer.get(name, ())]
-        pairs = [(x, y) for x in used for y in used if x.buffer == y.buffer and y.is_store and not x.is_store]
-        instances = Instances([], around, [*loops_below(loop.body)], [a.indices for pair in pairs for a in pair])
-        for level, outer in enumerate(around):
-            relation = {x.name: SAME if n < level else GREATER if n == level else ANY for n, x in enumerate(around)}
-            for x, y in pairs:
-                if not instances.distinct(x.indices, y.indices, relation):
-                    raise ScheduleError(
-                        f"`{x.buffer.name}` may be read in a later iteration of `{outer.name}` than that which makes it",
-                        (loop, "the merged loop"),
-                        hint="the maximum has grown by then; read it where it is made",
-                    )
+        if (found := later_read(func, name, self.scaled)) is not None:
+            raise ScheduleError(
+                f"`{found[0]}` may be read in a later iteration of `{found[1]}` than that which makes it",
+                (find_loop(func, name), "the merged loop"),
+                hint="the maximum has grown by then; read it where it is made",
+            )
 
     def completed(self, func: PrimFunc, loop: For, extent: Expr) -> PrimFunc:
         """The merged loop of so many iterations with its corrections."""

@@ -87,3 +87,41 @@ def test_conditions_of_both_factors_are_met():
 )
 def test_whole_loops(func: PrimFunc):
     assert extent(func, 4, 3) == "10"
+
+
+def rolled(func: PrimFunc, *steps: str) -> str:
+    """The extent of the merged loop, as text; the numbers are those of `func`."""
+    s = Checked(func)
+    merged = s.rolling_update(*steps)
+    arrays = [np.random.default_rng(0).normal(size=const_shape(b)).astype("float32") for b in func.buffers]
+    old, new = copies(arrays), copies(arrays)
+    run(func, *old)
+    run(s.func, *new)
+    np.testing.assert_allclose(new[-1], old[-1], rtol=1e-5)
+    return str(find_loop(s.func, merged).extent)
+
+
+def test_an_exponential_without_the_condition_of_the_maximum_is_kept():
+    """Of a maximum without dimensions, too."""
+    X = te.placeholder((13,), name="X")
+    k, r = te.reduce_axis((0, 13), name="k"), te.reduce_axis((0, 13), name="r")
+    top = te.compute((), lambda: te.max(te.if_then_else(k < 5, X[k], NONE), axis=k), name="top")
+    power = te.compute((13,), lambda n: te.exp(X[n] - top[()]), name="power")
+    total = te.compute((), lambda: te.sum(power[r], axis=r), name="total")
+    assert rolled(te.create_prim_func([X, total]), "k", "n", "r") == "13"
+
+
+@pytest.mark.parametrize(("back", "whole"), [(0, False), (1, True)])
+def test_values_that_a_later_row_reads_are_made(back: int, whole: bool):
+    X = te.placeholder((9, 9), name="X")
+    k, r = te.reduce_axis((0, 9), name="k"), te.reduce_axis((0, 9), name="r")
+    made = te.compute((9, 9), lambda a, b: X[a, b] * 2.0, name="made")
+
+    def value(c, d):
+        return te.if_then_else(d <= c, te.if_then_else(c >= back, made[c - back, d], te.const(0.0)), NONE)
+
+    scores = te.compute((9, 9), value, name="scores")
+    top = te.compute((9,), lambda e: te.max(scores[e, k], axis=k), name="top")
+    power = te.compute((9, 9), lambda g, h: te.exp(scores[g, h] - top[g]), name="power")
+    total = te.compute((9,), lambda p: te.sum(power[p, r], axis=r), name="total")
+    assert (rolled(te.create_prim_func([X, total]), "b", "d", "k", "h", "r") == "9") == whole
