@@ -111,7 +111,8 @@ def loop(apply, count=None, condition=None, *states, body):
 
 
 def _looped(apply: Apply, condition: Value | None, states: Sequence[Value], body: Body, count: int | Value) -> tuple[Any, ...]:
-    """The steps as a loop, whose state is also its condition where that is unknown, and its number without an array of all."""
+    """The steps as a loop. Its condition is a state where it is not known to hold, and so is the number of the step where there
+    is no array of all numbers."""
     known = None if condition is None else apply.known(condition)
     if known is not None and not known.all():
         return _written_out(apply, condition, states, body, 0)

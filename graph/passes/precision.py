@@ -131,7 +131,8 @@ class _Narrowing:
 
 
 def _results(call: Call, dtype: str) -> tuple[str, ...]:
-    """The element types of the results of a call with operands of 16 bits, if its operator takes them; none else."""
+    """The element types of the results of a call that is to have operands of 16 bits; none if its operator takes no such. A
+    norm has its factors in float32, unless it has several results, and is a kernel by itself."""
     if not (least := definition(call).halves) and (call.operator == "Cast" or not moves(call)):
         return ()
     if len(call.outputs) < least:

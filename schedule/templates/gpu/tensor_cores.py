@@ -83,7 +83,7 @@ _LOADED = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", **_BYTES}  # 
 def matches(block: Block, exact: bool = False) -> tuple[Contraction, TensorCoreInstruction] | None:
     """The product of matrices of a block, over the last two dimensions of its arrays, and the instruction that can do it.
 
-    float32 has one only where the block is annotated `tf32`, or the multiply-adds of a warp if `exact`.
+    float32 has one only where the block is annotated `tf32`; if `exact`, it has the multiply-adds of a warp, annotated or not.
     """
     c = matched_product(block)
     if c is None or not is_matrices(c) or min(size(c.rows), size(c.columns), size(c.reduction)) < MIN_EXTENT:
