@@ -30,9 +30,8 @@ from tir.ir.nodes import annotation
 from tir.memory import SCOPES
 from tir.traverse import blocks, loops
 
-WARPGROUP_CLOCKS = (
-    4.0  # clocks of a tensor core for 16 rows, 8 columns and 16 steps of a product of a warpgroup: H100's data sheet
-)
+# Clocks of a tensor core for 16 rows, 8 columns and 16 steps of a product of a warpgroup: H100's data sheet.
+WARPGROUP_CLOCKS = 4.0
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import tir
 from search.measure import BASELINE, Measurement, count
 from search.records import Records
 from search.task import Task
-from search.tuning.result import NothingFound
+from search.tuning.result import NothingFound, default_seconds
 from tir.ir import buffer_nbytes
 
 from . import cases, cpu, pages, peers, programs
@@ -122,9 +122,9 @@ def search(task: Task, records: Records, options: Options) -> dict[str, Any]:
 
 def faster(measured: Sequence[Measurement]) -> float | None:
     """The share of the valid trials that were faster than that of the default schedule; None where it has none."""
-    of = {m.candidate.sketch == "default": m.seconds for m in measured if m.outcome == "ok"}
+    default = default_seconds((), measured, None)
     valid = [m.seconds for m in measured if m.outcome == "ok" and m.candidate != BASELINE]
-    return sum(s < of[True] for s in valid) / len(valid) if True in of else None
+    return None if default is None else sum(s < default for s in valid) / len(valid)
 
 
 # --- the comparison ----------------------------------------------------------------------------------------------------

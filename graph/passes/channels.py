@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from tir import dtypes
 from tir.arrays import to_float
 
 from ..ir import Call, Graph, Value
@@ -16,7 +17,6 @@ from .integers import Choice, along, quantised
 from .rewriting import Rewriting, attributes_of, each_call, fits_elementwise, rewrite, windows_of
 
 TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # the orders of dimensions that move the channels of images
-HALVES = ("bfloat16", "float16")
 PHASES = (0, 3, 4, 1, 5, 2)  # the order that moves phases (down, right, channels, height, width) beside their pixels
 
 
@@ -29,7 +29,7 @@ def convolve_channels_last(graph: Graph, choose: Choice) -> Graph:
 
 def _moved(write: Rewriting, call: Call, choose: Choice) -> Value | None:
     """A convolution of halves between transposes."""
-    if call.operator != "Conv" or call.values[0].dtype not in HALVES or len(call.values[0].shape) != 4:
+    if call.operator != "Conv" or not dtypes.is_half(call.values[0].dtype) or len(call.values[0].shape) != 4:
         return None
     x, weight, *bias = call.values
     array = write.known(weight)
@@ -142,7 +142,7 @@ def _depthwise(write: Rewriting, call: Call, image: Value | None) -> Value | Non
     outputs, each, *_ = call.values[1].shape
     own, how = each == 1 and call.attribute("group", 1) == outputs, attributes_of(windows_of(call))
     half = write.known(call.values[1])
-    if own and half is not None and image is not None and image.dtype in HALVES and image.shape[3] == outputs:
+    if own and half is not None and image is not None and dtypes.is_half(image.dtype) and image.shape[3] == outputs:
         real = to_float(half, image.dtype)[:, 0].transpose(1, 2, 0)
         taps = write.constant(np.ascontiguousarray(real), "float32")
         return _ended(write, write("DepthwiseConv", image, taps, zero=0, **how), call.values[2:], call)

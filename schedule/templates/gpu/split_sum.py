@@ -17,7 +17,7 @@ from ..template import Template, Verdict
 from . import rows
 from .launch import reduces_along_memory
 from .products import matched_product, product
-from .windows import as_matrices, channels, unscheduled_epilogue, with_channels_last
+from .windows import as_matrices, channels, inlined_epilogue, with_channels_last
 
 GOOD_TILE_EDGE = 64  # rows and columns of a tile that uses an SM well
 SEED_PART_STEPS = 256  # steps of a part of a product, at the seed
@@ -57,7 +57,7 @@ def build(s: OpenSchedule, block: str, n: int) -> None:
     inner = channels(s, block) is not None
     c = with_channels_last(s, block) if inner else product(s, block)
     known = {b.name for b in blocks(s.func)}
-    whole, result = as_matrices(s, c, unscheduled_epilogue(s, block), inner)
+    whole, result = as_matrices(s, c, inlined_epilogue(s, block), inner)
     batch, partial = as_matrices(s, split(s, whole, n), None, inner)
     s.made |= {name: s.block(name) for name in (block, batch.block)}
     s.scheduled[block] = Stage.COMBINED

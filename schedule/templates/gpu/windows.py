@@ -48,7 +48,7 @@ class WindowsAsMatrices(Template):
         """Write a block as a product of matrices, and leave that to later rules, with the copies that it reads."""
         block = c.block
         known = {b.name for b in blocks(s.func)}
-        _, result = as_matrices(s, c, unscheduled_epilogue(s, block), steps_last)
+        _, result = as_matrices(s, c, inlined_epilogue(s, block), steps_last)
         s.made[block] = s.block(block)
         s.partial.add(block)  # so that its sum is not split: other ways are for that
         s.pending += [b.name for b in blocks(s.func) if b.name not in (*known, result)] + [block]
@@ -105,8 +105,8 @@ def put_last(s: OpenSchedule, block: str, factor: Load, axis: str) -> None:
     s.scheduled[copy] = Stage.BOUND  # in a kernel of its own
 
 
-def unscheduled_epilogue(s: OpenSchedule, block: str) -> str | None:
-    """The epilogue of a block, where no other rule has scheduled it, with what else it reads computed in it."""
+def inlined_epilogue(s: OpenSchedule, block: str) -> str | None:
+    """The epilogue of a block, where no other rule has scheduled it; what else it reads is inlined into it here."""
     after = epilogue(s, block, anywhere=True)
     if after is None or after in s.scheduled:
         return None
