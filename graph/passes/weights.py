@@ -48,9 +48,9 @@ def dot_lanes(target: Target) -> tuple[int | None, int]:
     """The columns that a dot product of bytes computes at once, None where no instruction adds products; and the most bits of a
     row for which it pays. Without an instruction for four products, three digits take as long as floats."""
     machine = target.machine
-    if not isinstance(machine, CPU) or not (has_dots("int32", machine) or adds_pairs(machine)):
+    if not isinstance(machine, CPU) or not (has_dots(machine) or adds_pairs(machine)):
         return None, 32
-    return machine.lanes(32), 32 if has_dots("int32", machine) else 8
+    return machine.lanes(32), 32 if has_dots(machine) else 8
 
 
 def vector_registers(target: Target) -> int:

@@ -82,7 +82,7 @@ def suits(found: BlockedSums, processor: CPU) -> bool:
     """True where registers hold a vector of sums of each row; for bytes, where dot products compute whole vectors of columns."""
     if found.unpacked:
         lanes = processor.lanes(32)
-        dots = has_dots("int32", processor) or adds_pairs(processor)
+        dots = has_dots(processor) or adds_pairs(processor)
         return dots and extent(found.columns) % lanes == 0 and extent(found.sums.reduction[-1]) == 4
     return REGISTERS_A_SUM * size(found.rows) <= processor.registers
 

@@ -1,8 +1,9 @@
 """Products of numbers of 8 or 16 bits by the instructions that add a few products at once.
 
-There are two kinds. Tile registers (AMX) multiply 16 rows by 16 columns in an instruction. Dot products in lanes (VNNI, AVX-512
-BF16) add to each lane of a vector the products of 4 or 2 elements of its column and a row. Bytes for which there is none are
-copied as int16, of which VPMADDWD multiplies and adds pairs; VPMADDUBSW takes weights so small that its 16 bits hold each pair.
+There are two kinds. Tile registers (AMX) multiply 16 rows by 16 columns in an instruction. Dot products in lanes add to each lane
+of a vector the products of 4 or 2 elements of its column and a row (`schedule/intrinsics/dots.py`). Where x86 has none for bytes,
+they are copied as int16, of which VPMADDWD multiplies and adds pairs; VPMADDUBSW takes weights so small that its 16 bits hold a
+pair.
 
 For both kinds, operands are copied tile by tile in the order of the instructions: columns of some steps of the sum side by side.
 Partial tiles are filled up with zeros. Rows for dot products are read in place, if they end with a whole step. A long sum runs in
@@ -18,6 +19,7 @@ from math import ceil
 
 import numpy as np
 
+from schedule.intrinsics.dots import find_dot, letters
 from schedule.machine import CACHE_SHARE, CPU, Amount
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.register_tiles import MAX_TILE_VECTORS, fewest_cycles, fitting
@@ -44,9 +46,6 @@ TILE_CYCLES = 18  # cycles of an instruction on tiles: 16 on an Emerald Rapids, 
 # 1982 of bfloat16 take 1.04 x as long with three as with five.
 MIN_BLOCK = 5
 MIN_ROW_BYTES = 16  # least bytes of a row that is copied at once: shorter stores have a mask, and loads wait for them
-# Ends of names of intrinsics. Processors have dot products in lanes only for one signed and one unsigned operand.
-SIGNED, UNSIGNED, UNSIGNED_COLUMNS = "s8s8", "u8s8", "s8u8"
-LETTERS = {"int8": "s8", "uint8": "u8", "bfloat16": "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,7 @@ class Instruction:
     groups: int
     parts: int
     intrinsic: str
+    shifted: str = ""  # the operand that is made unsigned, as the processor has no instruction for its sign
     wider: str = ""  # the dtype that operands are converted to as they are copied
     unfused: int = 0  # multiplications of whole vectors whose products are in registers of their own before they are added
 
@@ -124,45 +124,51 @@ def instruction(c: Contraction, processor: CPU) -> Instruction | None:
     if not is_supported(c):
         return None
     parts, lanes = 32 // dtypes.bits(left), processor.lanes(32)
-    pairs = Instruction(1, lanes, 1, 2, f"dot_{lanes}x2_s16", "" if left == "int16" else "int16", 1)
-    if left == "int16":
-        return pairs if has_pairs(processor) else None
-    letters = LETTERS[left] + LETTERS[right] if total == "int32" else LETTERS[left]
-    if {"amx-tile", "amx-int8" if total == "int32" else "amx-bf16"} <= processor.features:
-        return Instruction(16, 16, 16, parts, f"amx_16x16x{16 * parts}_{letters}")
-    if lanes not in (8, 16):
-        return None
-    if letters == "u8u8" or not has_dots(total, processor):
-        if total != "int32" or not has_pairs(processor):
-            return None
-        if c.narrow_pairs and right == "int8":
-            return Instruction(1, lanes, 1, parts, f"dot_{lanes}x{parts}_pairs_{letters}", unfused=2)
-        return pairs
-    return Instruction(1, lanes, 1, parts, f"dot_{lanes}x{parts}_{letters}")
+    if {"amx-tile", "amx-int8" if total == "int32" else "amx-bf16"} <= processor.features and left != "int16":
+        return Instruction(16, 16, 16, parts, f"amx_16x16x{16 * parts}_{letters(left, right)}")
+    one = c.left.buffer.name == c.right.buffer.name  # whose sign changes in registers
+    clamps = c.narrow_pairs and right == "int8" and not one and adds_pairs(processor)
+    for a, b, shifted in _choices(c, clamps):
+        if find_dot(a, b, lanes, processor.features, clamps) or (one and find_dot("uint8", b, lanes, processor.features)):
+            name = f"dot_{lanes}x{parts}_{'pairs_' * clamps}{letters(a, b)}"
+            return Instruction(1, lanes, 1, parts, name, shifted, unfused=2 * clamps or int(left == "int16"))
+    wide = total == "int32" and has_pairs(processor)
+    return Instruction(1, lanes, 1, 2, f"dot_{lanes}x2_s16", wider="int16", unfused=1) if wide else None
 
 
-def has_dots(total: str, processor: CPU) -> bool:
-    """True where the processor has dot products of bytes into int32, or of bfloat16 into float32, in the lanes of a vector."""
-    wanted = [{"avx512vnni"}] if total == "int32" else [{"avx512bf16"}]
-    if processor.lanes(32) == 8:
-        wanted = [{*wanted[0], "avx512vl"}, *([{"avxvnni"}] if total == "int32" else [])]
-    return processor.lanes(32) in (8, 16) and any(features <= processor.features for features in wanted)
+def _choices(c: Contraction, clamps: bool) -> list[tuple[str, str, str]]:
+    """Types of the operands, as given or with one made unsigned, and the name of that one: first the larger, or for an
+    instruction that `clamps` the one without small weights."""
+    left, right = c.left.buffer, c.right.buffer
+    found = [(left.dtype, right.dtype, "")]
+    if left.name != right.name:
+        found += [("uint8", right.dtype, left.name)] * (left.dtype == "int8")
+        if right.dtype == "int8" and not clamps:
+            found.insert(1 if size(c.rows) <= size(c.columns) else 2, (left.dtype, "uint8", right.name))
+    return found
+
+
+def has_dots(processor: CPU) -> bool:
+    """True where the processor adds up four products of bytes in the lanes of a vector, of which one at least has signs."""
+    return any(find_dot(kind, "int8", processor.lanes(32), processor.features) for kind in ("uint8", "int8"))
 
 
 def has_pairs(processor: CPU) -> bool:
     """True where the processor adds products up in pairs: of int16 (VPMADDWD), and of bytes, in 16 bits (VPMADDUBSW)."""
-    return {8: "avx2", 16: "avx512bw"}.get(processor.lanes(32)) in processor.features
+    return find_dot("int16", "int16", processor.lanes(32), processor.features) is not None
 
 
 def adds_pairs(processor: CPU) -> bool:
     """True where the processor adds products of bytes up in pairs alone."""
-    return has_pairs(processor) and not has_dots("int32", processor)
+    return has_pairs(processor) and not has_dots(processor)
 
 
 def suits(c: Contraction, processor: CPU) -> bool:
     """True where the processor has an instruction, and there are several rows. Windows of an image must be readable in place."""
     how = instruction(c, processor)
-    return how is not None and extent(c.rows[-1]) > 1 and (at_axes(c.left) or in_place(c, how))
+    if how is None or extent(c.rows[-1]) == 1:
+        return False
+    return at_axes(c.left) or (in_place(c, how) and not how.shifted)  # of a window's elements, no other array has the sums
 
 
 def cycles(c: Contraction, processor: CPU, constants: frozenset[str] = frozenset()) -> float:
@@ -208,15 +214,7 @@ def in_place(c: Contraction, how: Instruction) -> bool:
     """True where rows are read in place: the sum walks their memory in whole steps, in the type of the instruction."""
     step = c.reduction[-1]
     fits = how.rows == 1 and not how.wider and last_axis(c.left) == step.var.name and extent(step) % how.depth == 0
-    return fits and c.left.buffer.name not in (c.right.buffer.name, _unsigned_operand(c, how))
-
-
-def _unsigned_operand(c: Contraction, how: Instruction) -> str | None:
-    """The operand that is made unsigned where both have signs: the larger one, or that without small weights."""
-    left, right = c.left.buffer.name, c.right.buffer.name
-    if how.rows > 1 or left == right or not how.intrinsic.endswith(SIGNED):
-        return None
-    return right if size(c.rows) <= size(c.columns) and how.multiplications == 1 else left
+    return fits and c.left.buffer.name not in (c.right.buffer.name, how.shifted)
 
 
 def _tile_cycles(rows: Amount, columns: Amount, steps: int, how: Instruction, processor: CPU) -> Amount:
@@ -253,18 +251,15 @@ def build(s: OpenSchedule, c: Contraction, after: str | None = None) -> None:
         elementwise.copy_transposed(s, c.block, c.left, c.reduction[-1].var.name)
         found = matches(s.block(c.block))
         assert found is not None, "it reads the copy as it read the array"
-        c = found
+        c, how = found, replace(how, shifted=found.left.buffer.name if how.shifted == c.left.buffer.name else how.shifted)
     block, t = c.block, tiles(c, how, machine)
     units = {it.var.name: n for it, n in _units(c, t, how)}
     row, column, step = units
     after = after or epilogue(s, block, rows=True)
     after = None if after in s.scheduled else after
-    intrinsic = how.intrinsic
-    reads_rows, shifted = in_place(c, how), _unsigned_operand(c, how)
-    copies: dict[str, str] = {}
-    if shifted is not None:
-        copies[shifted], _, corrected = s.make_unsigned(block, shifted)
-        intrinsic = intrinsic.replace(SIGNED, UNSIGNED if shifted == c.left.buffer.name else UNSIGNED_COLUMNS)
+    reads_rows, copies = in_place(c, how), dict[str, str]()
+    if how.shifted:
+        copies[how.shifted], _, corrected = s.make_unsigned(block, how.shifted)
         if after is None:
             after = corrected
         else:
@@ -338,7 +333,7 @@ def build(s: OpenSchedule, c: Contraction, after: str | None = None) -> None:
     instructions = [s.get_loops(name)[-4 if how.rows > 1 else -3] for name in names]
     s.vectorize(s.get_loops(s.decompose_reduction(names[0], s.get_loops(names[0])[-7 - len(taps)]))[-1])
     for loop in instructions:
-        s.tensorize(loop, intrinsic)
+        s.tensorize(loop, how.intrinsic)
     # A block of columns that all rows follow is packed where they use it, so that it is still in L2.
     threads = c.threads(machine)
     at_blocks = size(c.rows[:-1]) == 1 and c.right.buffer.name not in s.constants and (threads == 1 or t.own)

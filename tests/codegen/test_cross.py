@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
 import numpy as np
 import pytest
 
 import tir
 from search.measure.distributed.measurer import resource
 from search.task import Task, target_text
+from tests.emulation import emulate, needs_emulator
 from tests.programs import matmul
 
 ARM = "llvm -num-cores 1 -mcpu cortex-a76 -mtriple aarch64-linux-gnu"
-
-MAIN = """
-#include <stdio.h>
-#include "kernel.h"
-static float a[7 * 13], b[13 * 40], c[7 * 40];
-int main(void) {
-    fread(a, sizeof a, 1, stdin);
-    fread(b, sizeof b, 1, stdin);
-    if (kernel(a, b, c)) return 1;
-    fwrite(c, sizeof c, 1, stdout);
-    return 0;
-}
-"""
 
 
 def test_a_target_says_what_another_machine_has():
@@ -58,16 +43,10 @@ def test_a_kernel_for_another_machine_does_not_run_here():
         kernel.load()
 
 
-@pytest.mark.skipif(not shutil.which("qemu-aarch64") or not shutil.which("aarch64-linux-gnu-gcc"), reason="needs qemu-user, gcc")
-def test_an_emulator_runs_what_was_built_for_another_machine(tmp_path):
+@needs_emulator
+def test_an_emulator_runs_what_was_built_for_another_machine():
     func = matmul(7, 13, 40)
-    tir.build(tir.default_schedule(func, ARM).func, ARM).export(tmp_path / "kernel.o")
-    (tmp_path / "main.c").write_text(MAIN)
-    command = ["aarch64-linux-gnu-gcc", "-static", "main.c", "kernel.o", "-lm", "-o", "main"]
-    subprocess.run(command, cwd=tmp_path, check=True)
-    rng = np.random.default_rng(0)
+    rng, c = np.random.default_rng(0), np.zeros((7, 40), np.float32)
     a, b = (rng.integers(-8, 9, shape).astype(np.float32) for shape in ((7, 13), (13, 40)))
-    made = subprocess.run(
-        ["qemu-aarch64", "main"], input=a.tobytes() + b.tobytes(), cwd=tmp_path, capture_output=True, check=True
-    )
-    assert (np.frombuffer(made.stdout, np.float32).reshape(7, 40) == a @ b).all()
+    emulate(tir.build(tir.default_schedule(func, ARM).func, ARM), a, b, c)
+    assert (c == a @ b).all()

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 import tir
+from codegen.llvm.dot import INTRINSICS
+from codegen.processor import INSTRUCTION_SETS
 from schedule import Schedule
+from schedule.intrinsics.dots import DOTS
+from tests.arrays import narrowed, widened
+from tests.emulation import arm, emulate, needs_emulator
 from tests.schedule.harness import same_numbers
 from tests.schedule.primitives.blocks.test_tensorize import dot, tiled
+from tests.schedule.templates.patterns import gamma
 from tir import te
 from tir.interpreter import run
 
@@ -153,23 +159,26 @@ def test_bytes_are_multiplied_in_pairs_without_an_instruction_for_four(mcpu, lan
 
 
 @pytest.mark.parametrize("k", [1, 13])
-def test_two_signed_factors_take_one_more_instruction_a_vector(k):
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_two_factors_of_one_sign_take_one_more_instruction_a_vector(dtype, k):
     """Exact, at the ends of the range too; what is taken off again serves all vectors of a row."""
-    func = dot(7, 32, k, 4, "int8", "int8")
+    func = dot(7, 32, k, 4, dtype, dtype)
     s = Schedule(func)
     inner = tiled(s)
     s.unroll("j_0")
     s.reorder("i", "ko", "j_0", inner)
-    s.tensorize(inner, "dot_16x4_s8s8")
+    s.tensorize(inner, "dot_16x4_s8s8" if dtype == "int8" else "dot_16x4_u8u8")
     s.decompose_reduction("C_o", "ko")
     text = tir.build(s.func, HAS_THEM).llvm_ir()
     assert text.count("= call <16 x i32> @llvm.x86.avx512.vpdpbusd.512") == 3
     same_numbers(func, s.func)
-    a, b = np.full((7, 4 * k), -128, np.int8), np.full((k, 32, 4), -128, np.int8)
-    b[:, ::2] = 127
-    c = np.zeros((7, 32), np.int32)
-    tir.build(s.func)(a, b, c)
-    assert np.array_equal(c, a.astype(np.int32) @ b.transpose(0, 2, 1).reshape(4 * k, 32).astype(np.int32))
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    for left, right in ((low, low), (high, low), (high, high)):
+        a, b = np.full((7, 4 * k), left, dtype), np.full((k, 32, 4), right, dtype)
+        b[:, ::2] = high
+        c = np.zeros((7, 32), np.int32)
+        tir.build(s.func)(a, b, c)
+        assert np.array_equal(c, a.astype(np.int32) @ b.transpose(0, 2, 1).reshape(4 * k, 32).astype(np.int32))
 
 
 def test_what_is_no_dot_product_stays_as_it_is():
@@ -190,3 +199,84 @@ def test_what_is_no_dot_product_stays_as_it_is():
     s.vectorize("j")
     assert "vpdpbusd" not in tir.build(s.func, HAS_THEM).asm()
     same_numbers(func, s.func)
+
+
+def test_the_backend_knows_each_instruction_of_the_table():
+    assert {dot.name: set(dot.features) for dot in DOTS} == {name: set(known) for name, (known, _) in INTRINSICS.items()}
+    assert set().union(*(s for dot in DOTS for sets in dot.features.values() for s in sets)) <= INSTRUCTION_SETS
+
+
+def for_arm(left: str, right: str, k: int, mcpu: str, largest: int | None = None):
+    """A product, each of whose instructions has four lanes, for a processor; with `largest`, right numbers are at most that."""
+    parts, total = (2, "float32") if left == "bfloat16" else (4, "int32")
+    A, B = te.placeholder((7, parts * k), left, name="A"), te.placeholder((k, 32, parts), right, name="B")
+    G = B if largest is None else te.compute(B.shape, lambda *i: te.bit_and(B[i], te.const(largest, right)), name="G")
+    ko, ki = te.reduce_axis((0, k), name="ko"), te.reduce_axis((0, parts), name="ki")
+
+    def term(i, j):
+        return te.sum(A[i, ko * parts + ki].astype(total) * G[ko, j, ki].astype(total), axis=[ko, ki])
+
+    before = te.create_prim_func([A, B, te.compute((7, 32), term, name="C")])
+    letters = "bf16" if parts == 2 else "".join({"int8": "s8", "uint8": "u8"}[x] for x in (left, right))
+    s = Schedule(before)
+    inner = tiled(s, 4)
+    s.unroll("j_0")
+    s.reorder("i", "ko", "j_0", inner)
+    s.tensorize(inner, f"dot_4x{parts}_{letters}")
+    s.decompose_reduction("C_o", "ko")
+    return before, s.func, tir.build(s.func, arm(mcpu))
+
+
+# Types of factors, by processor the instruction, and how many are emitted for a row of 32 columns.
+ON_ARM = [
+    ("int8", "int8", None, {"neoverse-v2": ("sdot", 8), "cortex-a76": ("sdot", 8)}),
+    ("uint8", "uint8", None, {"neoverse-v2": ("udot", 8), "cortex-a76": ("udot", 8)}),
+    ("uint8", "int8", None, {"neoverse-v2": ("usdot", 8), "cortex-a76": ("udot", 9)}),  # of 128 a once for all columns
+    ("int8", "uint8", None, {"neoverse-v2": ("usdot", 8), "cortex-a76": ("sdot", 9)}),
+    ("int8", "uint8", 127, {"neoverse-v2": ("usdot", 8), "cortex-a76": ("sdot", 8)}),
+    ("uint8", "int8", 127, {"neoverse-v2": ("usdot", 8), "cortex-a76": ("udot", 9)}),
+    ("bfloat16", "bfloat16", None, {"neoverse-v2": ("bfdot", 8), "cortex-a76": ("bfdot", 0)}),
+]
+
+
+@pytest.mark.parametrize(("left", "right", "largest", "emitted"), ON_ARM)
+@pytest.mark.parametrize("mcpu", ["neoverse-v2", "cortex-a76"])
+def test_instructions_of_aarch64(left, right, largest, emitted, mcpu):
+    before, after, kernel = for_arm(left, right, 13, mcpu, largest)
+    name, count = emitted[mcpu]
+    assert kernel.llvm_ir().count(f"@llvm.aarch64.neon.{name}.") == count + (count > 0)  # and its declaration
+    assert (f"\t{name}\t" in kernel.asm()) == (count > 0)
+    same_numbers(before, after)
+
+
+@needs_emulator
+@pytest.mark.parametrize(("left", "right", "largest", "emitted"), [x for x in ON_ARM if x[0] != "bfloat16"])
+@pytest.mark.parametrize("mcpu", ["neoverse-v2", "cortex-a76"])
+def test_bytes_are_exact_on_aarch64(left, right, largest, emitted, mcpu):
+    """At random, and at the ends of the range."""
+    _, _, kernel = for_arm(left, right, 13, mcpu, largest)
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(np.iinfo(x).min, np.iinfo(x).max, s, x, True) for x, s in ((left, (7, 52)), (right, (13, 32, 4))))
+    a[:2] = [[np.iinfo(left).min], [np.iinfo(left).max]]
+    b[:, :2] = [[np.iinfo(right).min], [np.iinfo(right).max]]
+    c = np.zeros((7, 32), np.int32)
+    emulate(kernel, a, b, c)
+    columns = (b if largest is None else b & np.array(largest, right)).astype(np.int32).transpose(0, 2, 1).reshape(52, 32)
+    assert np.array_equal(c, a.astype(np.int32) @ columns)
+
+
+@needs_emulator
+def test_bfloat16_of_aarch64_is_within_the_bound_of_sums():
+    """The sum of two products and its addition are both rounded to odd, by at most an ulp: two times the rounding to nearest."""
+    _, _, kernel = for_arm("bfloat16", "bfloat16", 13, "neoverse-v2")
+    rng = np.random.default_rng(1)
+    a, b = (narrowed(rng.standard_normal(shape), "bfloat16") for shape in ((7, 26), (13, 32, 2)))
+    c = np.zeros((7, 32), np.float32)
+    emulate(kernel, a, b, c)
+    x, y = widened(a, "bfloat16").astype(np.float64), widened(b, "bfloat16").astype(np.float64)
+    y = y.transpose(0, 2, 1).reshape(26, 32)
+    assert (abs(c - x @ y) <= gamma(2 * (13 + 1)) * (abs(x) @ abs(y))).all()
+    a, b = (narrowed(rng.integers(-8, 9, shape), "bfloat16") for shape in ((7, 26), (13, 32, 2)))
+    emulate(kernel, a, b, c)
+    y = widened(b, "bfloat16").transpose(0, 2, 1).reshape(26, 32)
+    assert np.array_equal(c, widened(a, "bfloat16") @ y)

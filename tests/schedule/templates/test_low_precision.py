@@ -16,6 +16,7 @@ from schedule.open_schedule import OpenSchedule
 from schedule.templates import low_precision
 from tests import programs
 from tests.arrays import narrowed, widened
+from tests.emulation import arm, emulate, needs_emulator
 from tests.schedule.templates.patterns import check_estimates, gamma
 from tests.sweeps import one_in
 from tir import te
@@ -454,6 +455,60 @@ def test_windows_of_whole_steps_are_read_in_place(dtypes, C, in_place):
     script = scheduled(windows(13, 7, C, 32, dtypes=dtypes), target).script()
     assert ("vpdpbusd" in script) == in_place
     assert not in_place or script.count("alloc_buffer") == 3, "the padded image, packed weights, sums"
+
+
+# By processor, the instruction for each two types; a Cortex-A76 has none for bfloat16, nor for one signed and one unsigned byte.
+ON_ARM = {
+    "neoverse-v2": dict(zip(PAIRS, ("sdot", "usdot", "usdot", "udot", "bfdot"), strict=True)),
+    "cortex-a76": dict(zip(PAIRS, ("sdot", "udot", "udot", "udot", ""), strict=True)),
+}
+DOTS_OF_ARM = re.compile(r"\t(sdot|udot|usdot|bfdot)\t")
+
+
+@pytest.mark.parametrize("kinds", PAIRS)
+@pytest.mark.parametrize("mcpu", ON_ARM)
+def test_instructions_of_aarch64(mcpu, kinds):
+    """Of all signs; windows need an instruction for theirs, as no copy has the sums that correct other ones."""
+    name, target = ON_ARM[mcpu][kinds], arm(mcpu)
+    for func in (product(64, 48, 64, *kinds), product(7, 33, 66, *kinds, (True, True), (3,)), windows(7, 9, 8, 32, dtypes=kinds)):
+        in_windows = func.buffers[0].name == "x"
+        expected = set() if in_windows and mcpu == "cortex-a76" and kinds[0] != kinds[1] else {name} - {""}
+        assert set(DOTS_OF_ARM.findall(tir.build(tir.default_schedule(func, target).func, target).asm())) == expected
+
+
+@needs_emulator
+@one_in(3)
+@pytest.mark.parametrize("mcpu", ON_ARM)
+@pytest.mark.parametrize("kinds", PAIRS)
+@pytest.mark.parametrize(
+    ("make", "about"),
+    [
+        (product, {"M": 61, "N": 19, "K": 64}),
+        (product, {"M": 7, "N": 33, "K": 66, "across": (False, True)}),
+        (product, {"M": 117, "N": 13, "K": 37, "across": (True, False), "batch": (3,)}),
+        (product, {"M": 17, "N": 40, "K": 64, "batch": (1,), "after": lambda e, j: e + 1}),
+        (product, {"M": 1, "N": 33, "K": 40}),
+        (product, {"M": 5, "N": 19, "K": 4100}),
+        (windows, {"H": 13, "W": 7, "C": 8, "O": 32}),
+        (windows, {"H": 7, "W": 19, "C": 4, "O": 13, "stride": 2, "after": lambda e: e + 1}),
+        (windows, {"H": 5, "W": 6, "C": 7, "O": 13}),
+    ],
+)
+def test_products_on_aarch64(make, about, kinds, mcpu):
+    """Emulated, beside the interpreter. BFDOT rounds to odd, by at most an ulp, but a sum of two products once."""
+    names = ("left", "right") if make is product else ("dtypes",)
+    func, target = make(**about, **dict(zip(names, kinds if make is product else (kinds,), strict=True))), arm(mcpu)
+    arrays = inputs(func)
+    found, wanted, magnitude = (np.zeros([d.value for d in func.buffers[-1].shape], func.buffers[-1].dtype) for _ in range(3))
+    emulate(tir.build(tir.default_schedule(func, target).func, target), *arrays, found)
+    run(func, *arrays, wanted)
+    if kinds[0] == "bfloat16":
+        run(func, *(narrowed(abs(widened(a, "bfloat16")), "bfloat16") for a in arrays), magnitude)
+        steps = about.get("K", 9 * about.get("C", 0))
+        assert (abs(found - wanted) <= gamma(4 * steps) * magnitude).all()
+    else:
+        assert np.array_equal(found, wanted)
+    assert np.ptp(found) > 0
 
 
 # Programs, and on which targets the template suits them.

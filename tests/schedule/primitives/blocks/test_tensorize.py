@@ -271,7 +271,7 @@ def test_refusals():
     s = Checked(matmul())
     s.refuses("""
         tensorize('k', 'dot_8x8'): no tensor intrinsic is called `dot_8x8`
-          hint: did you mean `dot_8x4_u8s8`?
+          hint: did you mean `dot_8x4_u8u8`?
     """)
     s = Checked(dot())
     tiled(s)
