@@ -317,9 +317,13 @@ class OpenSchedule(Schedule):
         `seed` has a number for each level. `like`, the block and axis of an earlier call, reuses its numbers. `described` are
         other fields of `Tile`, by default derived from the axis.
         """
-        it = next((it for it in self.block(block).iters if it.var.name == axis), None)
+        own = self.block(block)
+        it = next((it for it in own.iters if it.var.name == axis), None)
         if it is not None:
-            described = {"extent": extent(it), "reduce": not is_spatial(it), "bits": element_bits(self.block(block))} | described
+            described = {"extent": extent(it), "reduce": not is_spatial(it), "bits": element_bits(own)} | described
+            first = self.made.get(block) or next((b for b in blocks((*self._before, self.func)[0]) if b.name == block), own)
+            if all(known.var.name != axis for known in first.iters):  # an axis that a step made
+                self.made[block] = own
         lengths: list[int]
         if like is not None:
             columns, lengths = next(t.columns for t in self.tiles if (t.block, t.axis) == like), self.lengths[like]
@@ -437,6 +441,7 @@ class OpenSchedule(Schedule):
             tiles = {t: None for _, new, _ in made for t in new.tiles[len(self.tiles) :]}
             choices = {c.column: c for _, new, _ in made for c in new.choices[len(self.choices) :]}
             first.tiles, first.choices = [*self.tiles, *tiles], [*self.choices, own, *choices.values()]
+            first.made = {name: block for _, new, _ in reversed(made) for name, block in new.made.items()}
             first._open, first._shared, first.columns = [*self._open, run], self._shared, max(columns, own.column + 1)
             first._seeds = {own.column: labels.index(seed) if seed in labels else 0} | seeds
             self.take(first)

@@ -68,7 +68,7 @@ class Tile:
     On a GPU `roles` has a letter for each column: g blocks that run together, w warps, t threads, v virtual threads. The elements
     of a thread have s, the fragments of a warp f, the steps of a reduction r. Tiles of a `padded` axis may exceed the extent.
     `extent` and columns count units of `unit` iterations, of an instruction or of a class that outer loops enumerate. The last
-    unit lacks `missing` iterations. An axis that steps make of others enumerates `parts`, axes of the function, the last fastest.
+    unit lacks `missing` iterations.
     """
 
     block: str
@@ -84,7 +84,6 @@ class Tile:
     padded: bool = False
     unit: int = 1
     missing: int = 0
-    parts: tuple[str, ...] = ()
     registers: bool = True
 
     def fills(self, row: Sequence[int]) -> bool:

@@ -96,7 +96,7 @@ def _lengths(sketch: Sketch, row: Sequence[int]) -> dict[tuple[str, str], RoundU
     for block in blocks(sketch.func):
         axes = {it.var.name: is_spatial(it) for it in block.iters}
         for t in sketch.tiles_by_block.get(block.name, ()):
-            parts = t.parts or [name for name, spatial in axes.items() if spatial != t.reduce]
+            parts = [name for name, spatial in axes.items() if spatial != t.reduce]
             found[block.name, t.axis if t.axis in axes else parts[0]] = _tiles_of(t, prod(row[c] for c in t.columns))
     return found
 

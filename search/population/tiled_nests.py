@@ -29,10 +29,7 @@ def by_block(sketch: Sketch) -> dict[str, TiledNest]:
 
 
 def _nest(block: Block, sketch: Sketch) -> TiledNest:
-    tiles = {(t.parts or (t.axis,))[-1]: t for t in sketch.tiles_by_block.get(block.name, ())}
-    extents = {it.var.name: extent(it) for it in block.iters}
-    for axis, t in tiles.items():
-        extents |= {**dict.fromkeys(t.parts, 1), axis: t.extent} if t.parts else {}
+    tiles = {t.axis: t for t in sketch.tiles_by_block.get(block.name, ())}
     axes = {it.var.name: n for n, it in enumerate(block.iters)}
 
     def access(buffer: Buffer, indices: tuple[Expr, ...], written: bool) -> TileAccess:
@@ -54,7 +51,7 @@ def _nest(block: Block, sketch: Sketch) -> TiledNest:
     own = [tiles.get(it.var.name, Tile(block.name, it.var.name, 1, False, ())) for it in block.iters]
     vector = next((axes[axis] for axis, t in tiles.items() if t.vector), None)
     return TiledNest(
-        extents=tuple(extents.values()),
+        extents=tuple(map(extent, block.iters)),
         reduce=tuple(not is_spatial(it) for it in block.iters),
         columns=tuple(t.columns for t in own),
         accesses=tuple(seen.values()),

@@ -29,8 +29,7 @@ def _columns(sketch: Sketch, variant: Sequence[int]) -> list[str]:
         names = ", ".join(f"t{c}" for c in t.columns)
         notes = [*(["divides the extent"] if t.perfect else []), *([f"innermost at most {t.limit}"] if t.limit else [])]
         notes += ["vectorised"] if t.vector else []
-        axes = " ".join(axis.removeprefix("v_") for axis in t.parts or (t.axis,))
-        what = f"tile{'s' if t.columns[1:] else ''} of {axes} in {t.block} (of {t.extent})"
+        what = f"tile{'s' if t.columns[1:] else ''} of {t.axis.removeprefix('v_')} in {t.block} (of {t.extent})"
         found.append((t.columns[0], "; ".join([f"{names}: {what}", *notes])))
     labels: dict[int, list[str]] = {}
     for branch, value in zip(sketch.branches, variant, strict=True):

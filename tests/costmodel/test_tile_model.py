@@ -13,12 +13,13 @@ from costmodel import RandomModel, SketchPrograms, TileAccess, TiledNest, TileMo
 from costmodel.recording import product
 from costmodel.tile_model import CACHE_LINE_BYTES, _body, _cycles, _innermost, _levels, _lines, _rivals, _run_counts, _tile
 from schedule.machine import CPU, EXPOSED_LOADS
+from schedule.open_schedule import OpenSchedule
 from search.population.programs import sketch_programs
 from search.population.sample import sample
 from search.population.tiled_nests import nests
 from tests.search.once import generate
 from tests.sweeps import quick
-from tir import workloads
+from tir import te, workloads
 
 MACHINE = CPU(1, 512, 32, 32 << 10, 1 << 20, 32 << 20)
 TWO = Target("llvm", num_cores=2, mcpu="x86-64-v4", l1=32768, l2=1 << 20, l3=1 << 25)
@@ -259,6 +260,30 @@ def test_two_products_make_two_nests():
     assert {first.extents, second.extents} == {(7, 109, 13), (7, 40, 109)}
     columns = [c for nest in (first, second) for axis in nest.columns for c in axis]
     assert sorted(columns) == sorted(c for t in sketch.tiles for c in t.columns)
+
+
+def test_a_product_that_becomes_another_has_its_nest_in_that_form():
+    """Queries of four heads by keys of two: steps give the axes other names, in one way of a branch or in all."""
+    A, B, k = te.placeholder((4, 7, 5)), te.placeholder((2, 13, 5)), te.reduce_axis((0, 5))
+    C = te.compute((4, 7, 13), lambda h, i, j: te.sum(A[h, i, k] * B[h // 2, j, k], axis=k), name="C")
+    func, renamed = te.create_prim_func([A, B, C]), 0
+    for sketch in generate(func, Target("llvm", num_cores=1, mcpu="x86-64")):
+        found = nests(sketch)
+        assert {c for n in found for axis in n.columns for c in axis} == {c for t in sketch.tiles for c in t.columns}
+        assert all(math.prod(n.extents) == 4 * 7 * 13 * 5 for n in found)
+        assert [n.vector is None for n in found] == [not any(t.vector for t in sketch.tiles)] * len(found)
+        renamed += bool(found) and not any(t.axis in ("v_h", "v_i", "v_j") for t in sketch.tiles)
+    assert renamed, "no sketch has axes that steps made"
+
+    s = OpenSchedule(func, TWO)
+
+    def renaming(s: OpenSchedule) -> None:
+        s.transform_block_layout("C", "lambda h, i, j, k: (h, k, i, j)", True)
+        s.split(s.get_loops("C")[-1], [None, *s.sizes("C", s.block("C").iters[-1].var.name, vector=True)])
+
+    s.branch("order", {"as written": lambda s: s.unroll(s.get_loops("C")[-1]), "sum outside": renaming})
+    (nest,) = nests(s.finish("two ways", func))
+    assert nest.vector == 3 and nest.columns[3] and nest.extents == (4, 5, 7, 13)
 
 
 def test_random_scores():
