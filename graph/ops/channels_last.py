@@ -13,7 +13,11 @@ from .quantization import pairs_attrs
 from .registry import NEWEST, need, operator, shape_of
 
 CHANNELS_OF_PIXEL = 4  # channels of 8 bits that are one int32
-SIGN_OFFSET = 128  # added to an int8, which becomes a uint8
+
+
+def sign_offset(dtype: str, to: str) -> int:
+    """The number to add to integers of 8 bits that become those of the other sign."""
+    return int(dtypes.limits(to)[0] - dtypes.limits(dtype)[0])
 
 
 @operator("ImageRows", NEWEST)
@@ -33,17 +37,18 @@ def image_rows(x, *, kernel, strides, dilations, pads, zero):
 
 
 @operator("ChannelsLastConv", NEWEST)
-def channels_last_conv(x, weight, *, strides, dilations, pads, zero, narrow_pairs=False):
-    """x (N, H, W, C), plus 128 where it is int8, convolved with weight (KH, KW, C, O) -> (N, OH, OW, O): int32 or float32 sums
-    that processors have instructions for. The elements around the image are `zero`. Images have one to three dimensions. With
-    `narrow_pairs`, products by neighbouring channels add up within 16 bits, two by two."""
+def channels_last_conv(x, weight, *, strides, dilations, pads, zero, to="uint8", narrow_pairs=False):
+    """x (N, H, W, C), bytes of the other sign shifted by 128 `to` that type, convolved with weight (KH, KW, C, O)
+    -> (N, OH, OW, O): int32 or float32 sums that processors have instructions for. The elements around the image are `zero`.
+    Images have one to three dimensions. With `narrow_pairs`, products by neighbouring channels add up within 16 bits."""
     need("the images", x, dtype="number", ranks=range(3, 6))
     *_, channels = shape_of(x)
     need("the weight", weight, (*(None for _ in x.shape[1:-1]), channels, None), "integer" if dtypes.is_int(x.dtype) else x.dtype)
     total = "int32" if dtypes.is_int(x.dtype) else dtypes.computed(x.dtype)
     moved = windows(shape_of(x)[1:-1], shape_of(weight)[:-2], strides, dilations, pads)
-    unsigned = None if x.dtype != "int8" else lambda e: (e.astype("int32") + SIGN_OFFSET).astype("uint8")
-    padded, steps = _padded(x, moved, te.const(zero, x.dtype), unsigned), steps_of(moved)
+    other = dtypes.bits(x.dtype) == 8 and x.dtype != to
+    shifted = (lambda e: (e.astype("int32") + sign_offset(x.dtype, to)).astype(to)) if other else None
+    padded, steps = _padded(x, moved, te.const(zero, x.dtype), shifted), steps_of(moved)
     channel = te.reduce_axis((0, channels), "channel")
 
     def formula(n: Expr, *i: Expr) -> Expr:

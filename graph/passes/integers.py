@@ -25,7 +25,7 @@ from tir import dtypes
 from ..fusion import group_of
 from ..ir import Attribute, Call, Graph, Value
 from ..ops import definition
-from ..ops.channels_last import CHANNELS_OF_PIXEL, SIGN_OFFSET
+from ..ops.channels_last import CHANNELS_OF_PIXEL, sign_offset
 from ..ops.convolution import SlidingWindow
 from ..ops.winograd import exact_for, transformed_weights
 from .rewriting import Rewriting, attributes_of, rewrite, windows_of
@@ -196,7 +196,7 @@ def _convolution(write: Rewriting, call: Call, x: Quantised, weight: Quantised, 
     if packs:  # a window of so few channels is copied by pixels
         array = np.pad(array, [(0, 0), (0, CHANNELS_OF_PIXEL - array.shape[1]), *[(0, 0)] * (array.ndim - 2)])
     image = x.numbers if packs else write("Transpose", x.numbers, perm=to_last)
-    sums, columns, moved, in_place = list[Value](), list[np.ndarray](), windows_of(call), False
+    sums, columns, moved, held = list[Value](), list[np.ndarray](), windows_of(call), x.numbers.dtype
     for group in range(groups):
         own = array[group * outputs : (group + 1) * outputs]
         columns.append(np.ascontiguousarray(own.transpose(*range(2, array.ndim), 1, 0).reshape(-1, outputs)))
@@ -209,18 +209,20 @@ def _convolution(write: Rewriting, call: Call, x: Quantised, weight: Quantised, 
             pixels = write("Bytes", write("PackChannels", part), to=part.dtype) if packs else part
             last = columns[-1].reshape(*own.shape[2:], own.shape[1], outputs)
             how = attributes_of(moved) | _narrow(last, pairs)
-            made = write("ChannelsLastConv", pixels, write.constant(last), zero=zero, **how)
-            if in_place := choose(write.calls[-1], product):
-                product, sums[-1] = write.calls[-1], made
+            for to in BYTES[::-1]:
+                made = write("ChannelsLastConv", pixels, write.constant(last), zero=zero, to=to, **how)
+                if choose(write.calls[-1], product):
+                    product, sums[-1], held = write.calls[-1], made, to
+                    break
         for tile in tiles(own.shape[2:]) if pairs and filterable(call) and not packs and not outputs % WHOLE_VECTORS else []:
             how = {"tile": tile, "kernel": own.shape[2:], "pads": attributes_of(moved)["pads"], "zero": zero}
             if exact_for(own, tile, part.dtype) and choose(_filtered(write, part, own, how), product):
                 sums[-1] = write("WinogradSums", part, write.constant(transformed_weights(own, tile)), **how)
-                product, in_place = write.calls[-1], False
+                product, held = write.calls[-1], x.numbers.dtype
         if not choose(product, call if groups == 1 else _of_one_group(call, groups)):
             return None
-    if in_place and x.numbers.dtype == "int8":
-        x = replace(x, zero=np.array(zero + SIGN_OFFSET))
+    if held != x.numbers.dtype:
+        x = replace(x, zero=np.array(zero + sign_offset(x.numbers.dtype, held)))
     total = sums[0] if groups == 1 else write("Concat", *sums, axis=len(sums[0].shape) - 1)
     made = _with_bias(write, total, x, weight, np.concatenate(columns, axis=1), call.values[2:])
     images, channels, *spatial = call.outputs[0].shape
