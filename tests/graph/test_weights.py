@@ -19,6 +19,7 @@ from graph.passes.check import check_passes
 from graph.passes.weights import dot_lanes, keep_weights_narrow, vector_registers
 from graph.reference import evaluate
 from schedule.primitive import find_loop
+from tests.emulation import arm, emulate, needs_emulator
 from tir import load_onnx
 from tir.ir import Const
 
@@ -207,6 +208,26 @@ def test_dot_products_of_few_bits_by_processor(processor, row_bits):
     (group, *_) = fuse(optimize(graph, passes_for(target)))
     script = tir.default_schedule(group.func, target).func.script()
     assert ("vpdpbusd" in script) == ('scope="local"' in script) == by_dots
+
+
+@needs_emulator
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("rows", "row_bits"), [(1, 32), (13, 8)])
+@pytest.mark.parametrize(("processor", "instruction"), [("neoverse-v2", "usdot"), ("cortex-a76", "sdot")])
+def test_dot_products_of_few_bits_on_aarch64(processor, instruction, rows, row_bits, bits):
+    """Numbers of 4 bits are bytes with signs as they are; those of 8 change theirs, at a subtraction for each sum."""
+    target, x = arm(processor), RNG.standard_normal((rows, 96)).astype("f4")
+    graph, weights, exact = dots(x, bits=bits, row_bits=row_bits)
+    narrow = optimize(graph, passes_for(target))
+    (group,) = fuse(narrow)
+    kernel = tir.build(tir.default_schedule(group.func, target).func, target)
+    assert f"\t{instruction}\t" in kernel.asm()
+    assert ("splat (i8 -128)" in kernel.llvm_ir()) == (instruction == "sdot" and bits == 8)
+    found = np.zeros((rows, 32), "f4")
+    emulate(kernel, *(x if v.name == "x" else narrow.constants[v.name] for v in group.inputs), found)
+    most = np.abs(x.reshape(rows, -1, 32)).max(-1).repeat(32, axis=1)
+    bound = most / 127 * 0.51 if row_bits == 8 else UNIT * (1.1 * most + 9 * np.abs(x))
+    assert (np.abs(found - exact) <= bound @ np.abs(weights)).all() and np.ptp(found) > 0
 
 
 @pytest.mark.parametrize(("rows", "together"), [(1, 2), (109, 1)])
