@@ -16,6 +16,7 @@ import numpy as np
 
 from codegen import Kernel, ObjectCache, Target, backend
 from codegen.cache import users_cache
+from schedule.templates.low_precision import adds_pairs
 from search.compilation import at_sizes, compile_function
 from search.planning import Plan, measure, recorded
 from search.sizes import named_rows
@@ -39,7 +40,7 @@ from .ops.loops import MIN_LOOPED_STEPS
 from .passes import PASSES, Pass, optimize
 from .passes.channels import convolve_channels_last
 from .passes.dequantised import transpose_dequantised
-from .passes.integers import adds_pairs, in_fewer_cycles
+from .passes.integers import in_fewer_cycles
 from .passes.loops import write_out_loops
 from .passes.precision import Precision, in_precision
 from .passes.quantised import stay_quantised
@@ -306,7 +307,7 @@ def passes_for(target: Target) -> tuple[Pass, ...]:
     """All passes but the last ones: PASSES, after those that keep quantised numbers and weights integers."""
 
     def stay_integers(graph: Graph) -> Graph:
-        return stay_quantised(graph, in_fewer_cycles(target), adds_pairs(target))
+        return stay_quantised(graph, in_fewer_cycles(target), adds_pairs(target.machine))
 
     def stay_narrow(graph: Graph) -> Graph:
         return keep_weights_narrow(graph, *dot_lanes(target), vector_registers(target))

@@ -63,13 +63,11 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
     splits = e.dtype == "int32" and not form and "int8" in kinds and find_dot("int16", "int16", lanes, features)
     if not choices and not splits:
         return None
-    addresses = [[writer.address_of(p[side]) for p in pairs] for side in (0, 1)]
-    runs = [_adjacent(side, len(pairs)) for side in addresses]
-    if runs[0] is None or runs[1] is None or runs[0][1] != runs[1][1]:
+    runs = [_adjacent([writer.address_of(x) for x in side]) for side in zip(*pairs, strict=True)]
+    (first, order), (second, other) = runs
+    if not order or order != other or (e.dtype == "float32" and not form and order != sorted(order)[::-1]):
         return None
-    if e.dtype == "float32" and not form and runs[0][1] != list(range(len(pairs)))[::-1]:
-        return None
-    accumulator, starts = writer.splat(writer.as_type(writer.expr(rest), e.dtype)), [runs[0][0], runs[1][0]]
+    accumulator, starts = writer.splat(writer.as_type(writer.expr(rest), e.dtype)), [first, second]
     if not choices:
         operands = [_operand(writer, start, "i32", lanes) for start in starts]
         return writer.binary("add", accumulator, _of_pairs(writer, pairs[0], operands, lanes))
@@ -83,16 +81,16 @@ def product(writer: Arithmetic, e: Binary) -> Value | None:
         return writer.binary("add", accumulator, _clamped(writer, operands, lanes))
     element, total = INTRINSICS[dot.name][1], "float" if dot.total == "float32" else "i32"
     changed = [OTHER_SIGN[kind] if n == side else kind for n, kind in enumerate(kinds)]
-    order = slice(None, None, 1 if changed == [dot.left, dot.right] else -1)
+    turned = slice(None, None, 1 if changed == [dot.left, dot.right] else -1)
     if side is not None and not small[side]:
-        shifted, other = operands[side], operands[1 - side]
+        shifted, factor = operands[side], operands[1 - side]
         bits = Value(f"splat ({element} {OFFSET_BITS[element]})", shifted.type)
         operands[side] = writer.op(f"xor {shifted}, {bits.name}", shifted.type, key=("shifted", shifted.name))
-        factors = [bits if n == side else other for n in (0, 1)]
+        factors = [bits if n == side else factor for n in (0, 1)]
         nothing = Value("zeroinitializer", total, lanes)
-        excess = _invoke(writer, dot.name, lanes, total, nothing, *factors[order], key=("excess", other.name))
+        excess = _invoke(writer, dot.name, lanes, total, nothing, *factors[turned], key=("excess", factor.name))
         accumulator = writer.binary("sub", accumulator, excess)
-    return _invoke(writer, dot.name, lanes, total, accumulator, *operands[order])
+    return _invoke(writer, dot.name, lanes, total, accumulator, *operands[turned])
 
 
 def _invoke(writer: Arithmetic, name: str, lanes: int, type: str, *arguments: Value, key: object = None) -> Value:
@@ -160,22 +158,16 @@ def _terms(e: Expr) -> tuple[Expr, list[tuple[Load, Load]], str] | None:
     return (e, pairs[::-1], form) if same else None
 
 
-def _adjacent(addresses: list[AccessAddress], count: int) -> tuple[AccessAddress, list[int]] | None:
-    """The first address, and the order of all, if they are adjacent, either for all lanes or for each."""
-    first = addresses[0]
-    if any(p.stride not in (0, count) or p.stride != first.stride for p in addresses):
-        return None
-    buffer = first.access.buffer
-    if buffer.scope == "register" or any(p.nested or p.access.buffer.name != buffer.name for p in addresses):
-        return None
-    moving = {m: c for m, c in first.offset.items() if m}
-    if any({m: c for m, c in p.offset.items() if m} != moving or p.copies != first.copies for p in addresses):
-        return None
+def _adjacent(addresses: Sequence[AccessAddress]) -> tuple[AccessAddress, list[int]]:
+    """The first address, and the order of all if they are adjacent, either for all lanes or for each; no order if not."""
+
+    def place(p: AccessAddress) -> object:
+        return p.access.buffer.name, p.stride, p.copies, {m: c for m, c in p.offset.items() if m}
+
     offsets = [p.offset.get((), 0) for p in addresses]
-    order = [o - min(offsets) for o in offsets]
-    if sorted(order) != list(range(count)):
-        return None
-    return addresses[order.index(0)], order
+    first, order = addresses[offsets.index(min(offsets))], [o - min(offsets) for o in offsets]
+    apart = any(p.nested or place(p) != place(first) for p in addresses) or sorted(order) != list(range(len(order)))
+    return first, [] if apart or first.stride not in (0, len(order)) or first.access.buffer.scope == "register" else order
 
 
 def _operand(writer: Arithmetic, address: AccessAddress, element: str, lanes: int) -> Value:

@@ -33,10 +33,7 @@ REGISTERS = 8
 ROWS, ROW_BYTES = 16, 64  # rows of a register, and bytes of a row
 
 # By the name of the instruction: the feature that it needs, beside that of the tiles.
-INSTRUCTIONS = {
-    "tdpbssd": "amx-int8", "tdpbsud": "amx-int8", "tdpbusd": "amx-int8", "tdpbuud": "amx-int8",
-    "tdpbf16ps": "amx-bf16",
-}  # fmt: skip
+INSTRUCTIONS = {f"tdpb{signs}d": "amx-int8" for signs in ("ss", "su", "us", "uu")} | {"tdpbf16ps": "amx-bf16"}
 
 MAX_RESULTS = 6  # tiles of the result that stay in registers: two are left for operands
 

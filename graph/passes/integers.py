@@ -51,11 +51,6 @@ def multiply_integers(graph: Graph, choose: Choice, pairs: bool = False) -> Grap
     return rewrite(graph, lambda r, call: _rule(r, call, choose, pairs))
 
 
-def adds_pairs(target: Target) -> bool:
-    """True for a processor that adds products of bytes up in pairs alone, within 16 bits."""
-    return isinstance(target.machine, CPU) and templates.low_precision.adds_pairs(target.machine)
-
-
 def _narrow(weights: np.ndarray | None, pairs: bool) -> dict[str, Attribute]:
     """The mark of weights (..., K, N) whose products by any uint8 add up within 16 bits, each two neighbours along K."""
     if not pairs or weights is None or weights.dtype != np.int8:

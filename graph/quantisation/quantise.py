@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from codegen import Target
+from schedule.templates.low_precision import adds_pairs
 from tir import dtypes
 from tir.display import count_text
 from tir.nearest import nearest_name
@@ -19,7 +20,7 @@ from ..passes.affine import fold_affine
 from ..passes.common_subexpressions import merge_common
 from ..passes.conv_transpose import expand_transposed
 from ..passes.identities import remove_identities
-from ..passes.integers import adds_pairs, in_fewer_cycles, multiply_integers
+from ..passes.integers import in_fewer_cycles, multiply_integers
 from ..passes.quantised import keep_quantised
 from ..reference import random_inputs
 from .errors import LayerError, Observed, QuantisationReport, alone, in_network, observer
@@ -90,7 +91,7 @@ def quantise(
         points = _points(graph, places, samples, calibration, exact)
         points |= {x.x: points[sources(graph, x.x)[0]] for x in layers if x.x not in points}
         about = f"uint8 activations ({calibration} of {count_text(len(samples), 'sample')}), int8 weights by output channel"
-    pairs = data is not None and adds_pairs(target)
+    pairs = data is not None and adds_pairs(target.machine)
     kept = {x: _weights(graph, x, weights, block or DEFAULT_BLOCK, symmetric, pairs) for x in layers if x not in why}
     if data is not None:
         slow = _slower(quantised(graph, kept, points, places.for_all), kept, target)
@@ -181,6 +182,6 @@ def _slower(graph: Graph, weights: Mapping[Layer, QuantisedWeights], target: Tar
             fast.add(today.outputs[0].name)
         return found
 
-    multiply_integers(remove_identities(keep_quantised(graph)), chosen, adds_pairs(target))
+    multiply_integers(remove_identities(keep_quantised(graph)), chosen, adds_pairs(target.machine))
     convolutions = any(x.name in fast for x in weights if x.call.operator == "Conv")
     return {x for x in weights if x.name not in fast and not (x.by_channel and convolutions)}

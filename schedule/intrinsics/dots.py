@@ -45,13 +45,8 @@ def letters(left: str, right: str) -> str:
 
 def find_dot(left: str, right: str, lanes: int, known: Set[str], clamps: bool = False) -> Dot | None:
     """The instruction for numbers of these types, in either order, on a processor with the `known` features."""
-    return next(
-        (
-            dot
-            for dot in DOTS
-            if (left, right) in ((dot.left, dot.right), (dot.right, dot.left))
-            and dot.clamps == clamps
-            and any(known >= needed for needed in dot.features.get(lanes, ()))
-        ),
-        None,
-    )
+    for dot in DOTS:
+        fits = {left, right} == {dot.left, dot.right} and dot.clamps == clamps
+        if fits and any(known >= needed for needed in dot.features.get(lanes, ())):
+            return dot
+    return None

@@ -26,12 +26,7 @@ from .index_map import IndexMap, Layout, PadValue, function_text, invert, parsed
 
 
 def transformed_layout(
-    func: PrimFunc,
-    target: Buffer,
-    mapping: IndexMap,
-    pad_value: PadValue,
-    *marks: Mark,
-    units: bool = False,
+    func: PrimFunc, target: Buffer, mapping: IndexMap, pad_value: PadValue, *marks: Mark, units: bool = False
 ) -> PrimFunc:
     """`func` with a temporary in the layout of an index map, padded with `pad_value`, a number or a function of the new indices.
 
@@ -43,11 +38,7 @@ def transformed_layout(
             func, target.name, target.with_(shape=layout.extents, axis_separators=mapping.separators), mapping, units=units
         )
     if pad_value is None:
-        raise ScheduleError(
-            f"the index map pads `{target.name}`, but `pad_value` is None",
-            *marks,
-            hint="pad_value=0",
-        )
+        raise ScheduleError(f"the index map pads `{target.name}`, but `pad_value` is None", *marks, hint="pad_value=0")
     try:
         if isinstance(pad_value, int | float):
             padding: Expr = const(pad_value, target.dtype)

@@ -20,7 +20,7 @@ from math import ceil
 import numpy as np
 
 from schedule.intrinsics.dots import find_dot, letters
-from schedule.machine import CACHE_SHARE, CPU, Amount
+from schedule.machine import CACHE_SHARE, CPU, Amount, Machine
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.register_tiles import MAX_TILE_VECTORS, fewest_cycles, fitting
 from schedule.rewriting.index_map import IndexMap
@@ -158,9 +158,9 @@ def has_pairs(processor: CPU) -> bool:
     return find_dot("int16", "int16", processor.lanes(32), processor.features) is not None
 
 
-def adds_pairs(processor: CPU) -> bool:
-    """True where the processor adds products of bytes up in pairs alone."""
-    return has_pairs(processor) and not has_dots(processor)
+def adds_pairs(machine: Machine) -> bool:
+    """True for a processor that adds products of bytes up in pairs alone."""
+    return isinstance(machine, CPU) and has_pairs(machine) and not has_dots(machine)
 
 
 def suits(c: Contraction, processor: CPU) -> bool:

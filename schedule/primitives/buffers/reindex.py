@@ -71,11 +71,7 @@ def reindex(func: PrimFunc, block: BlockName, buffer: BufferOfBlock, place: int 
 
 @primitive
 def reindex_cache_read(
-    func: PrimFunc,
-    block: BlockName,
-    read_buffer_index: BufferPlace,
-    storage_scope: str,
-    index_map: MapOfAxes,
+    func: PrimFunc, block: BlockName, read_buffer_index: BufferPlace, storage_scope: str, index_map: MapOfAxes
 ) -> tuple[PrimFunc, str]:
     """Read a buffer through a copy at `index_map(i, j, ...)` for the block's axes i, j, ...; returns the copying block.
 
@@ -94,11 +90,7 @@ def reindex_cache_read(
 
 @primitive
 def reindex_cache_write(
-    func: PrimFunc,
-    block: BlockName,
-    write_buffer_index: BufferPlace,
-    storage_scope: str,
-    index_map: MapOfAxes,
+    func: PrimFunc, block: BlockName, write_buffer_index: BufferPlace, storage_scope: str, index_map: MapOfAxes
 ) -> tuple[PrimFunc, str]:
     """Write a buffer through a copy at `index_map(i, j, ...)` for the block's axes i, j, ...; returns the copying block.
 
@@ -114,12 +106,7 @@ def reindex_cache_write(
 
 
 def _through_cache(
-    func: PrimFunc,
-    block: str,
-    index: int | str,
-    storage_scope: str,
-    index_map: MapOfAxes,
-    written: bool,
+    func: PrimFunc, block: str, index: int | str, storage_scope: str, index_map: MapOfAxes, written: bool
 ) -> tuple[PrimFunc, str]:
     memory = need_scope(storage_scope)
     user = find_block(func, block)

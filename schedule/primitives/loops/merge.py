@@ -9,16 +9,7 @@ from typing import TypeVar
 
 from tir.analysis.conflicts import touched_elements, within
 from tir.analysis.context import Access
-from tir.analysis.dependence import (
-    ANY,
-    GREATER,
-    SAME,
-    Instances,
-    conflict_marks,
-    conflicts,
-    local_buffers,
-    units,
-)
+from tir.analysis.dependence import ANY, GREATER, SAME, Instances, conflict_marks, conflicts, local_buffers, units
 from tir.arith.enumeration import as_rows
 from tir.arith.simplify import simplify
 from tir.ir import For, PrimFunc, Seq, Stmt, Var, nest, seq

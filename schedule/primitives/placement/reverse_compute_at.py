@@ -15,14 +15,7 @@ from tir.ir import IN_ANY_ORDER, Axis, Block, Const, Expr, For, Load, PrimFunc, 
 from tir.traverse import loads, loops_in, variables
 
 from ...error import ScheduleError, listing
-from ...legality.axis_windows import (
-    AxisWindow,
-    TiledIndex,
-    in_elements,
-    partial_windows,
-    windows,
-    written_indices,
-)
+from ...legality.axis_windows import AxisWindow, TiledIndex, in_elements, partial_windows, windows, written_indices
 from ...legality.dataflow import BlockScope, Leaf, facts_of, locate, locate_loop, loops_and_ranges, shared, shared_loops, span
 from ...legality.instances import instances, narrowed
 from ...legality.iter_map import proving
