@@ -12,6 +12,8 @@ from .body import Body, function
 from .values import Value
 
 TYPES = {"float16": "half", "bfloat16": "bfloat"}
+# By type, the features of which one has its conversions; that from bfloat16 is a shift.
+NATIVE = {"float16": frozenset({"f16c", "neon"}), "bfloat16": frozenset({"avx512bf16", "bf16"})}
 
 
 def function_name(source: str, result: str, lanes: int) -> str:

@@ -310,7 +310,7 @@ class Writer(Instructions):
         if name not in self.module.library:
             target = self.module.target
             short = source if dtypes.is_half(source) else result
-            native = {"float16": "f16c", "bfloat16": "avx512bf16"}.get(short) in target.features
+            native = bool(halves.NATIVE.get(short, frozenset()) & target.features)
             self.module.library[name], declarations = halves.definition(source, result, v.lanes, native)
             self.module.declarations |= declarations
         return self.op(f"call {typed(type, v.lanes)} @{name}({v})", type, v.lanes)
