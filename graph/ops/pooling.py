@@ -34,25 +34,30 @@ def _pooled(
 def max_pool(
     x, *, kernel_shape, strides=None, dilations=None, pads=None, auto_pad="NOTSET", ceil_mode=0, storage_order=0
 ):  # fmt: skip
-    """The largest elements, and the index of each in `x` as a vector: row-major, or column-major with `storage_order`."""
+    """The largest elements, and the index of the first by rows of each in `x` as a vector, column-major with `storage_order`."""
     moved = _pool(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     low = dtypes.limits(x.dtype)[0]
     top = _pooled(x, moved, te.max, low, "max_pool", lambda e: e)
     padded, steps = padded_for(x, moved, low), steps_of(moved)
     image = shape_of(x)[2:]
-    weights = [prod(image[:n]) for n in range(len(image))] if storage_order else [prod(image[n + 1 :]) for n in range(len(image))]
+    weights = [prod(image[n + 1 :]) for n in range(len(image))]
 
     def formula(*index: Expr) -> Expr:
         n, c, *position = index
         at = tuple(w.index(p, s) for w, p, s in zip(moved, position, steps, strict=True))
-        number = (n * shape_of(x)[1] + c).astype("int64") * te.const(prod(image), "int64")
-        for i, w, weight in zip(at, moved, weights, strict=True):
-            number = number + (i - w.before).astype("int64") * te.const(weight, "int64")
+        plane = (n * shape_of(x)[1] + c).astype("int64") * prod(image)
+        number = sum(((i - w.before).astype("int64") * m for i, w, m in zip(at, moved, weights, strict=True)), plane)
         inside = [c for i, w in zip(at, moved, strict=True) for c in (i >= w.before, i < w.before + w.extent)]
         hit = te.all(te.equal(padded[(n, c, *at)], top[index]), *inside)
         return te.min(te.select(hit, number, te.const(prod(shape_of(x)) - 1, "int64")), axis=steps)
 
-    return top, te.compute(top.shape, formula, name="where")
+    first = te.compute(top.shape, formula, name="where")
+
+    def by_columns(*index: Expr) -> Expr:
+        digits = (first[index] // m % image[n] * prod(image[:n]) for n, m in enumerate(weights))
+        return sum(digits, first[index] // prod(image) * prod(image))
+
+    return top, te.compute(top.shape, by_columns, name="column_major") if storage_order else first
 
 
 @operator("AveragePool", halves=1)

@@ -361,6 +361,16 @@ def test_max_pool_says_where(column_major):
     np.testing.assert_array_equal(flat[indices], values)
 
 
+@pytest.mark.parametrize("column_major", [0, 1])
+def test_max_pool_says_where_the_first_of_equal_elements_is_by_rows(column_major):
+    x = whole(2, 3, 7, 5, low=-1, high=2)
+    _, indices = result("MaxPool", [x], count=2, kernel_shape=[3, 2], storage_order=column_major)
+    numbers = np.arange(x.size).reshape(2, 3, 5, 7).transpose(0, 1, 3, 2) if column_major else np.arange(x.size).reshape(x.shape)
+    for n, c, i, j in np.ndindex(*indices.shape):
+        window = n, c, slice(i, i + 3), slice(j, j + 2)
+        assert indices[n, c, i, j] == numbers[window].ravel()[x[window].argmax()]
+
+
 @pytest.mark.parametrize(("auto_pad", "group"), [("NOTSET", 2), ("SAME_UPPER", 1), ("SAME_LOWER", 4), ("VALID", 2)])
 def test_conv_transpose(auto_pad, group):
     """Each element of the input adds the kernel times it; what lies in the padding is cut off."""

@@ -9,27 +9,22 @@ from ...ops.registry import Apply
 from .types import Table, aten
 
 
-def _sizes(x: Value, size: Any, factors: Any) -> tuple[list[int], list[float | None]]:
-    """The new extents, and the factors that were given for them, else None."""
-    extents = x.shape[2:]
-    if size is not None:
-        return list(size), [None] * len(extents)
-    return [int(e * f) for e, f in zip(extents, factors, strict=True)], list(factors)
-
-
 def resized(apply: Apply, x: Value, size: Any, factors: Any, **how: Any) -> Value:
     """An image of other extents. Elements lie by the factors where these are given, else by the extents."""
-    extents, given = _sizes(x, size, factors)
-    for axis, (extent, factor) in enumerate(zip(extents, given, strict=True), 2):
-        exact = factor is not None and factor * x.shape[axis] == extent
-        by = {"sizes": (extent,)} if factor is None or exact else {"scales": (float(factor),)}
-        x = apply("Resize", x, axes=(axis,), **by, **how)
+    factors = [None] * len(size) if size is not None else factors
+    size = [int(e * f) for e, f in zip(x.shape[2:], factors, strict=True)] if size is None else size
+    for axis, (extent, factor) in enumerate(zip(size, factors, strict=True), 2):
+        exact = factor is None or factor * x.shape[axis] == extent
+        x = apply("Resize", x, axes=(axis,), **({"sizes": (extent,)} if exact else {"scales": (float(factor),)}), **how)
     return x
 
 
 def _smooth(apply: Apply, x: Value, size: Any, align_corners: bool, factors: Any, mode: str, antialias: int = 0) -> Value:
+    if align_corners and antialias:  # elements would lie elsewhere than without antialias
+        raise ValueError("antialias with align_corners is not supported")
     corners = "align_corners" if align_corners else "half_pixel"
-    return resized(apply, x, size, factors, mode=mode, coordinate_transformation_mode=corners, antialias=antialias)
+    how = {"mode": mode, "coordinate_transformation_mode": corners, "antialias": antialias}
+    return resized(apply, x, size, factors, exclude_outside=antialias, **how)
 
 
 @aten("upsample_bicubic2d.vec")

@@ -36,6 +36,14 @@ def put(x, places, values, add=False):
     return x
 
 
+def smoothing(before, after):
+    """Weights of elements by their distance over that of the larger grid's elements, within the image alone: (after, before)."""
+    step = before / after
+    distance = np.abs(np.arange(before) - ((np.arange(after)[:, None] + 0.5) * step - 0.5))
+    weights = np.maximum(0, 1 - distance / max(step, 1))
+    return weights / weights.sum(1, keepdims=True)
+
+
 X, Y, N, B = real(3, 5, 7), real(5, 1), whole(3, 7), truth(3, 7)
 TENTH, HALF = np.float32(0.1), np.array([300, 0, 6e-5], "float16")
 ROWS, COLUMNS = np.array([2, 0, -1, 1]), np.array([[6], [0]])
@@ -91,6 +99,8 @@ CASES = [
     ("clamp", [N, -3, 4], {}, np.clip(N, -3, 4)),
     ("hardtanh", [X], {}, np.clip(X, -1, 1)),
     ("maximum", [N, 2 * N[0]], {}, np.maximum(N, 2 * N[0])),
+    ("_upsample_bilinear2d_aa.vec", [X[None], [3, 9], False, None], {}, smoothing(5, 3) @ X[None] @ smoothing(7, 9).T),
+    ("_upsample_bilinear2d_aa.vec", [X[None], [2, 1], False, None], {}, smoothing(5, 2) @ X[None] @ smoothing(7, 1).T),
     ("where.self", [B, N, np.array(0.5, "float32")], {}, np.where(B, N, 0.5).astype("float32")),
     ("leaky_relu", [X, 0.3], {}, np.where(X < 0, 0.3 * X, X)),
     ("celu", [X, -0.5], {}, np.where(X < 0, -0.5 * np.expm1(X / -0.5), X)),
@@ -256,6 +266,7 @@ def test_promotion(operands, wanted):
         ("scaled_dot_product_attention", [X, X, X, None, 0.5], "dropout is not supported: call model.eval()"),
         ("torchao.dequantize_affine", [BYTES, [2, 3], STEPS.reshape(2, 2), None, "int8"],
          "blocks of [2, 3] are not supported: they may extend along one axis, or along all but one"),
+        ("_upsample_bilinear2d_aa.vec", [X[None], [3, 9], True, None], "antialias with align_corners is not supported"),
         ("native_batch_norm", [X, None, None, Y[:, 0], Y[:, 0], True, 0.1, 1e-5],
          "batch norms in training are not supported: call model.eval()"),
     ],
