@@ -126,10 +126,9 @@ def instruction(c: Contraction, processor: CPU) -> Instruction | None:
     parts, lanes = 32 // dtypes.bits(left), processor.lanes(32)
     if {"amx-tile", "amx-int8" if total == "int32" else "amx-bf16"} <= processor.features and left != "int16":
         return Instruction(16, 16, 16, parts, f"amx_16x16x{16 * parts}_{letters(left, right)}")
-    one = c.left.buffer.name == c.right.buffer.name  # whose sign changes in registers
-    clamps = c.narrow_pairs and right == "int8" and not one and adds_pairs(processor)
+    clamps = c.narrow_pairs and right == "int8" and adds_pairs(processor)
     for a, b, shifted in _choices(c, clamps):
-        if find_dot(a, b, lanes, processor.features, clamps) or (one and find_dot("uint8", b, lanes, processor.features)):
+        if find_dot(a, b, lanes, processor.features, clamps):
             name = f"dot_{lanes}x{parts}_{'pairs_' * clamps}{letters(a, b)}"
             return Instruction(1, lanes, 1, parts, name, shifted, unfused=2 * clamps or int(left == "int16"))
     wide = total == "int32" and has_pairs(processor)
@@ -141,10 +140,9 @@ def _choices(c: Contraction, clamps: bool) -> list[tuple[str, str, str]]:
     instruction that `clamps` the one without small weights."""
     left, right = c.left.buffer, c.right.buffer
     found = [(left.dtype, right.dtype, "")]
-    if left.name != right.name:
-        found += [("uint8", right.dtype, left.name)] * (left.dtype == "int8")
-        if right.dtype == "int8" and not clamps:
-            found.insert(1 if size(c.rows) <= size(c.columns) else 2, (left.dtype, "uint8", right.name))
+    found += [("uint8", right.dtype, left.name)] * (left.dtype == "int8")
+    if right.dtype == "int8" and not clamps:
+        found.insert(1 if size(c.rows) <= size(c.columns) else 2, (left.dtype, "uint8", right.name))
     return found
 
 

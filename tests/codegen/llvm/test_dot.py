@@ -201,20 +201,41 @@ def test_what_is_no_dot_product_stays_as_it_is():
     same_numbers(func, s.func)
 
 
+@pytest.mark.parametrize("width", [4, 8])
+def test_elements_of_lanes_lie_side_by_side(width):
+    """Four numbers of each lane, of which the next one has others between them: the same numbers, by other instructions."""
+    A, B = te.placeholder((7, 4), "uint8", name="A"), te.placeholder((16, width), "int8", name="B")
+
+    def row(i, j):
+        return sum((A[i, k].astype("int32") * B[j, k].astype("int32") for k in range(4)), start=A[i, 0].astype("int32"))
+
+    func = te.create_prim_func([A, B, te.compute((7, 16), row, name="C")])
+    s = Schedule(func)
+    s.vectorize(s.split("j", [None, 8])[-1])
+    assert ("avx2.pmadd.wd" in tir.build(s.func, "llvm -num-cores 1 -mcpu x86-64-v3").llvm_ir()) == (width == 4)
+    same_numbers(func, s.func)
+
+
 def test_the_backend_knows_each_instruction_of_the_table():
     assert {dot.name: set(dot.features) for dot in DOTS} == {name: set(known) for name, (known, _) in INTRINSICS.items()}
     assert set().union(*(s for dot in DOTS for sets in dot.features.values() for s in sets)) <= INSTRUCTION_SETS
 
 
 def for_arm(left: str, right: str, k: int, mcpu: str, largest: int | None = None):
-    """A product, each of whose instructions has four lanes, for a processor; with `largest`, right numbers are at most that."""
+    """A product, each of whose instructions has four lanes, for a processor; with `largest`, those of uint8 are at most that."""
     parts, total = (2, "float32") if left == "bfloat16" else (4, "int32")
     A, B = te.placeholder((7, parts * k), left, name="A"), te.placeholder((k, 32, parts), right, name="B")
-    G = B if largest is None else te.compute(B.shape, lambda *i: te.bit_and(B[i], te.const(largest, right)), name="G")
+
+    def bounded(x):
+        if largest is None or x.dtype != "uint8":
+            return x
+        return te.compute(x.shape, lambda *i: te.bit_and(x[i], te.const(largest, "uint8")), name=f"{x.name}_bounded")
+
+    F, G = bounded(A), bounded(B)
     ko, ki = te.reduce_axis((0, k), name="ko"), te.reduce_axis((0, parts), name="ki")
 
     def term(i, j):
-        return te.sum(A[i, ko * parts + ki].astype(total) * G[ko, j, ki].astype(total), axis=[ko, ki])
+        return te.sum(F[i, ko * parts + ki].astype(total) * G[ko, j, ki].astype(total), axis=[ko, ki])
 
     before = te.create_prim_func([A, B, te.compute((7, 32), term, name="C")])
     letters = "bf16" if parts == 2 else "".join({"int8": "s8", "uint8": "u8"}[x] for x in (left, right))
@@ -234,7 +255,7 @@ ON_ARM = [
     ("uint8", "int8", None, {"neoverse-v2": ("usdot", 8), "cortex-a76": ("udot", 9)}),  # of 128 a once for all columns
     ("int8", "uint8", None, {"neoverse-v2": ("usdot", 8), "cortex-a76": ("sdot", 9)}),
     ("int8", "uint8", 127, {"neoverse-v2": ("usdot", 8), "cortex-a76": ("sdot", 8)}),
-    ("uint8", "int8", 127, {"neoverse-v2": ("usdot", 8), "cortex-a76": ("udot", 9)}),
+    ("uint8", "int8", 127, {"neoverse-v2": ("usdot", 8), "cortex-a76": ("sdot", 8)}),
     ("bfloat16", "bfloat16", None, {"neoverse-v2": ("bfdot", 8), "cortex-a76": ("bfdot", 0)}),
 ]
 
@@ -261,8 +282,8 @@ def test_bytes_are_exact_on_aarch64(left, right, largest, emitted, mcpu):
     b[:, :2] = [[np.iinfo(right).min], [np.iinfo(right).max]]
     c = np.zeros((7, 32), np.int32)
     emulate(kernel, a, b, c)
-    columns = (b if largest is None else b & np.array(largest, right)).astype(np.int32).transpose(0, 2, 1).reshape(52, 32)
-    assert np.array_equal(c, a.astype(np.int32) @ columns)
+    a, b = (x & np.uint8(largest) if largest is not None and x.dtype == np.uint8 else x for x in (a, b))
+    assert np.array_equal(c, a.astype(np.int32) @ b.astype(np.int32).transpose(0, 2, 1).reshape(52, 32))
 
 
 @needs_emulator

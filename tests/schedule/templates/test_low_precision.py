@@ -356,6 +356,18 @@ def test_the_larger_of_two_signed_operands_is_made_unsigned(rows, copies):
     assert np.array_equal(result, expected(*given, (False, True))[0])
 
 
+def test_an_array_by_itself_is_copied_as_one_factor():
+    """The copy is unsigned for VNNI; the other factor keeps its sign."""
+    A, k = te.placeholder((19, 64), "int8", name="A"), te.reduce_axis((0, 64), "k")
+    C = te.compute((19, 19), lambda i, j: te.sum(A[i, k].astype("int32") * A[j, k].astype("int32"), axis=k), name="C")
+    target = tir.Target("llvm", num_cores=1, mcpu="cooperlake", vector_bits=512)
+    func = scheduled(te.create_prim_func([A, C]), target)
+    assert "vpdpbusd" in tir.build(func, target).asm() and [b.dtype for b in func.allocs].count("uint8") == 1
+    (given,), result = inputs(func), np.zeros((19, 19), "int32")
+    run(func, given, result)
+    assert np.array_equal(result, given.astype(np.int32) @ given.T.astype(np.int32))
+
+
 @pytest.mark.parametrize("batch", [(), (1,), (3,)])
 def test_the_sums_that_correct_an_unsigned_operand_are_in_lanes(batch):
     func = scheduled(product(19, 31, 128, batch=batch), tir.Target("llvm", num_cores=1, mcpu="cooperlake", vector_bits=512))
