@@ -117,15 +117,15 @@ def matches(block: Block) -> Convolution | None:
 def _match_grouped(c: Contraction) -> Convolution | None:
     """The block as a grouped convolution with its channels last, `members` of which read one group of the image's channels."""
     weights, image = (c.left, c.right) if at_axes(c.left) else (c.right, c.left)
+    own, pixels = (c.rows, c.columns) if weights is c.left else (c.columns, c.rows)
     channel = next((it for it in c.batch if it.var.name == c.vector), None)
-    pixels = (*c.rows, *c.columns)
     if channel is None or not pixels or not at_axes(weights) or at_axes(image):
         return None
     members = _members(image, channel.var)
     if members is None or extent(channel) % members or members == 1:
         return None
     groups = tuple(it for it in c.batch if it is not channel)
-    return Convolution(c, image, weights, groups, pixels, (channel,), c.reduction, members)
+    return Convolution(c, image, weights, groups, (*own, *pixels), (channel,), c.reduction, members)
 
 
 def _members(image: Load, channel: Var) -> int | None:

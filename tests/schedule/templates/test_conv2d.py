@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from schedule.primitive import find_block
 from schedule.templates import conv2d
-from tests.schedule.templates.patterns import check_estimates, matched, outcome, relu
+from tests.schedule.templates.patterns import by_rule, check_estimates, matched, outcome, relu
+from tir.traverse import variables
 
 MATCHES = {
     "iik kj -> ij": "A pixels=i channels=j sum=k",
@@ -91,6 +93,18 @@ SCHEDULES = [
 @pytest.mark.parametrize(("rule", "about", "target", "expected"), SCHEDULES)
 def test_schedules(rule, about, target, expected):
     assert outcome(rule, about, target) == expected
+
+
+@pytest.mark.parametrize("where", ["znver2", "znver4"])
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("rule", ["hik (h/4)ke -> ieh", "(h/4)ke hik -> ieh"])
+def test_products_by_heads_in_groups_are_of_one_matrix_with_pixels_or_of_none(rule, columns, where):
+    """Rows that belong to the weights alone are no pixels of an image: it has the columns, if there are several."""
+    about = {"h": 32, "i": 7, "k": 5, "e": columns}
+    assert outcome(rule, about, where)
+    found = conv2d.matches(find_block(by_rule(rule, **about), "Y"))
+    image = variables(*found.image.indices) if found is not None else set()
+    assert found is None or found.pixels[-1].var.name in image
 
 
 # Programs, and on which targets the template suits them.
