@@ -38,7 +38,7 @@ PAGE_CYCLES = 1.0
 class Operand(NamedTuple):
     """An operand: the bytes of an element, of a packed element, and from one row to the next. `pack` has the ways to read it: in
     place (False), packed (True). A `constant` operand is packed before any call, a `transposed` one in squares. A `converted` one
-    is converted at each use in place, or once where it is packed."""
+    is converted at each use in place, or once where it is packed. Its memory begins at a multiple of `alignment` bytes."""
 
     element: int
     packed: int
@@ -47,6 +47,7 @@ class Operand(NamedTuple):
     constant: bool = False
     transposed: bool = False
     converted: bool = False
+    alignment: int = CACHE_LINE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,12 @@ def lost(used: Amount, capacity: int) -> Amount:
     return np.clip((np.asarray(used) / capacity - CACHE_SHARE) / (1 - CACHE_SHARE), 0, 1)
 
 
+def lines_of_pieces(nbytes: int, x: Operand) -> float:
+    """The mean number of lines of a piece of `nbytes` bytes, where such pieces follow each other in the rows of an operand."""
+    starts = range(0, CACHE_LINE_BYTES, gcd(nbytes, x.row, x.alignment))
+    return fmean(ceil((start + nbytes) / CACHE_LINE_BYTES) for start in starts)
+
+
 def busiest(units: Amount, threads: int) -> Amount:
     """The work of the thread that has most of so many equal units, over that of an equal share."""
     return np.ceil(units / threads) * threads / units
@@ -120,7 +127,8 @@ def part_lengths(p: Product, tile: RegisterTile, processor: CPU) -> list[int]:
 
 @lru_cache(4096)
 def fastest(p: Product, tile: RegisterTile, processor: CPU, threads: int, by_rows: bool | None = None) -> tuple[GemmTile, float]:
-    """The block sizes with the fewest cycles of the busiest thread, and those cycles times the threads."""
+    """The block sizes with the fewest cycles of the busiest thread, and the fewest times the threads without waits for lines, as
+    estimates of other templates do not have those."""
     mr, nr, _ = tile
     ways = (False, True)
     axes = (
@@ -133,10 +141,10 @@ def fastest(p: Product, tile: RegisterTile, processor: CPU, threads: int, by_row
     if by_rows is not None or p.again:  # inner products read the rows of their thread
         legal &= rows == (p.again or by_rows)
     population = [x[legal] for x in population]
-    total = Blocks(p, tile, processor, threads, *population).cycles()
-    best = int(np.argmin(total))
+    blocks = Blocks(p, tile, processor, threads, *population)
+    best = int(np.argmin(blocks.cycles()))
     kc, *others = (x[best].item() for x in population)
-    return GemmTile(mr, nr, kc if p.steps else p.K, *others), float(total[best]) * threads
+    return GemmTile(mr, nr, kc if p.steps else p.K, *others), float(blocks.cycles(waits=False).min()) * threads
 
 
 class Blocks:
@@ -161,12 +169,14 @@ class Blocks:
         self.rows = self.m * self.depth * np.where(left, p.left.packed, p.left.element)  # bytes of a block
         self.columns = self.n * self.depth * np.where(right, p.right.packed, p.right.element)
         self.held = self.columns + self.rows * self.mr / self.m  # between two uses of columns
+        self.apart = ~right & (self.nr * p.right.element < p.right.row)  # the rows of a panel are not contiguous
+        self.fetched = np.where(columns_first, 0, self.row_blocks)
         self.columns_shared, self.inside = columns_first | ~by_rows, ~columns_first & by_rows  # rows are packed in their blocks
 
-    def cycles(self) -> np.ndarray:
+    def cycles(self, waits: bool = True) -> np.ndarray:
         """Cycles of the busiest thread; infinite for blocks that L2 does not hold, if it holds any."""
-        (columns, fetched), (rows, waits), (front, own) = self.of_columns(), self.of_rows(), self.copies()
-        alone = fetched + waits + self.results() + self.foreign() + own
+        (columns, fetched), (rows, late), (front, own) = self.of_columns(waits), self.of_rows(), self.copies()
+        alone = fetched + late + self.results() + self.foreign() + own
         share, same_rows = self.share()
         total = share * (overlapped(self.arithmetic(), columns + rows) + alone + same_rows) + front / self.threads
         fits = self.held <= max(CACHE_SHARE * self.processor.l2, self.held.min())  # where none fits, the smallest does
@@ -177,9 +187,8 @@ class Blocks:
         is narrower."""
         p, processor, lanes = self.p, self.processor, self.processor.lanes(self.p.bits)
         panel = ceil(self.nr / lanes)
-        starts = range(0, CACHE_LINE_BYTES, gcd(p.right.row, CACHE_LINE_BYTES))
-        across = fmean(start + min(lanes, p.N) * p.right.element > CACHE_LINE_BYTES for start in starts)
-        pages = np.where(self.depth * p.right.row > TLB_PAGES * PAGE_BYTES, PAGE_CYCLES * min(1.0, p.right.row / PAGE_BYTES), 0.0)
+        across = lines_of_pieces(min(lanes, p.N) * p.right.element, p.right) - 1
+        pages = PAGE_CYCLES * min(1.0, p.right.row / PAGE_BYTES) * lost(self.depth * p.right.row / PAGE_BYTES, TLB_PAGES)
         conversion = processor.conversion_cycles * p.right.converted
 
         def in_place(vectors: int) -> np.ndarray:
@@ -195,18 +204,34 @@ class Blocks:
         count = count * np.where(self.right, self.column_blocks * self.nc, self.column_tiles)
         return np.asarray(count * self.parts * (self.depth * step + processor.entry_cycles(self.mr * panel)))
 
-    def of_columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """Cycles of the lines of columns, and of those from L3 or memory that arithmetic does not hide: of all blocks of rows but
-        the first, and of rows in memory that lie apart. A block of columns is read for each tile of rows."""
+    def of_columns(self, waits: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Cycles of the lines of columns, and of those that arithmetic does not hide: of all blocks of rows but the first from L3
+        or memory, and of rows in memory that lie apart. With `waits` also those of `waits`. A block of columns is read for each
+        tile of rows."""
         p, row, line = self.p, self.row, self.line
-        apart = ~self.right & (self.nr * p.right.element < p.right.row)  # the rows of a panel are not contiguous
         crowded = ~self.right & (self.depth * gcd(p.right.row, L2_WAY_BYTES) > self.processor.l2)  # the rows use few sets of L2
-        fetched = np.where(self.columns_first, 0, self.row_blocks)
         kept = np.maximum(self.processor.home(self.held), crowded)
-        far, near = (self.B * np.where(apart, row[level], line[level]) for level in (self.at_B, kept))
-        first = np.minimum(fetched, 1) if self.at_B else fetched  # all of them where columns come from L2
-        hidden = np.where(apart & (self.at_B == len(row) - 1), 0, first)
-        return far * hidden + near * (self.row_tiles - fetched), far * (fetched - hidden)
+        far, near = (self.B * np.where(self.apart, row[level], line[level]) for level in (self.at_B, kept))
+        first = np.minimum(self.fetched, 1) if self.at_B else self.fetched  # all of them where columns come from L2
+        hidden = np.where(self.apart & (self.at_B == len(row) - 1), 0, first)
+        exposed, late = self.waits() if waits else (0.0, 0.0)
+        if self.at_B:
+            hidden = hidden * (1 - exposed)
+        return far * hidden + near * (self.row_tiles - self.fetched), far * (self.fetched - hidden) + late
+
+    def waits(self) -> tuple[np.ndarray, np.ndarray]:
+        """The share of lines of columns from L3 that wait for each other, and cycles in which those from L2 do. Lines that lie
+        apart are not prefetched, and wait for the share of a step in which lines come. L1 keeps a block of columns whose rows do
+        not fall into few of its sets."""
+        p, processor, row = self.p, self.processor, self.row
+        step = processor.step_cycles(self.mr * ceil(self.nr / processor.lanes(p.bits)), 0, 0)
+        lines = self.apart * lines_of_pieces(self.nr * p.right.element, p.right)
+        near, far = (np.minimum(1, lines * row[level] / step) for level in (0, self.at_B))
+        again = lost(np.maximum(self.held, self.depth * gcd(p.right.row, PAGE_BYTES)), processor.l1)
+        visits = again * (self.row_tiles - self.fetched)
+        if not self.at_B:
+            visits = visits + lost(self.B * CACHE_LINE_BYTES, processor.l1) * self.fetched
+        return far, visits * self.column_tiles * p.K * lines * row[0] * near
 
     def of_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Cycles of the lines of rows, and of those and the latencies that arithmetic does not hide. A block of rows is read for

@@ -13,7 +13,7 @@ from enum import StrEnum
 from math import ceil, prod
 from typing import NamedTuple
 
-from schedule.machine import CPU, PAGE_BYTES
+from schedule.machine import CACHE_LINE_BYTES, CPU, PAGE_BYTES
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from schedule.product_blocks import GemmTile, Operand, Product, busiest, fastest
 from schedule.register_tiles import product_tile
@@ -31,6 +31,8 @@ NAME = "packing"
 # Vectors of columns in a panel that products of several numbers of rows read. Tiles of up to 14 rows (6 with 16 registers) then
 # read it once, and two panels at a time hide the latency of additions for one row.
 SHARED_VECTORS = 2
+# Alignment of what malloc gives, and so of numpy's arrays. Networks, whose functions have constants, align theirs to lines.
+ARRAY_BYTES = 16
 
 
 class Plan(NamedTuple):
@@ -73,7 +75,7 @@ def plan(
     few = extent(c.columns[-1]) % processor.lanes(c.bits)
     if not dots or few in (0, extent(c.columns[-1])) or len(c.reduction) != 1 or last_axis(c.left) != c.reduction[0].var.name:
         return whole
-    tile, _, others = _fastest(columns_before(c, few), processor, constants, True, shared, again=True)
+    tile, _, others = _fastest(columns_before(c, few), processor, constants, True, shared, True, columns_first)
     apart = Plan(tile, few, others + _dot_cycles(c, few, tile, processor))
     return apart if not tile.left and apart.cycles < whole.cycles else whole
 
@@ -113,7 +115,8 @@ def _fastest(
     c: Contraction, processor: CPU, constants: frozenset[str], by_rows: bool | None, shared: frozenset[str], again: bool = False,
     columns_first: bool = False,
 ) -> tuple[GemmTile, int, float]:  # fmt: skip
-    """The fastest blocks of a product by themselves, and their cycles. With `again`, inner products read the rows once more."""
+    """The fastest blocks of a product by themselves, and their cycles. With `again`, inner products read the rows once more, and
+    the other columns of a stage, a part of each of its rows, can't be packed."""
     M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.reduction)
     alike = c.right.buffer.name in shared
     tile = product_tile(M, N, K, processor.lanes(c.bits), processor, columns=shared_columns(c, processor) if alike else 0)
@@ -123,16 +126,17 @@ def _fastest(
         Operand(
             dtypes.nbytes(x.buffer.dtype), c.bits // 8 if _is_converted(x, c) else dtypes.nbytes(x.buffer.dtype), row,
             (True,) if must or x.buffer.name in constants else ways, x.buffer.name in constants, turned, _is_converted(x, c),
+            CACHE_LINE_BYTES if constants else ARRAY_BYTES,
         )
         for x, row, ways, must, turned in (
             (c.left, K * c.bits // 8, (False, True)[: 1 + more], more and (transposed or _is_converted(c.left, c)), False),
-            (c.right, _row_bytes(c), (False, True), across and M > 1, across),
+            (c.right, _row_bytes(c), (False, True)[: 1 + (columns_first or not again)], across and M > 1, across),
         )
     )  # fmt: skip
     product = Product(
         M, N, K, c.bits, left, right, size((*c.batch, *c.rows[:-1], *c.columns[:-1])),
         extent(c.reduction[-1]) if len(c.reduction) == 1 else 0,
-        columns_first and size(c.rows[:-1]) == 1 and not right.constant, again, alike,
+        columns_first and size(c.rows[:-1]) == 1 and not right.constant and not again, again, alike,
     )  # fmt: skip
     found, cycles = fastest(product, tile, processor, c.threads(processor), by_rows)
     return found, 0, cycles

@@ -24,7 +24,7 @@ SCHEDULES = [
     ("nc(h+z)(w+y) oczy -> nohw", {"n": 2, "c": 8, "o": 9, "h": 5, "w": 9, "after": relu}, "znver4",
      "Y: pixels in lanes | Y p.uv, Z p.v | pragma_auto_unroll_max_step=64"),
     ("nc(2h+r)(2w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 9, "h": 5, "w": 9, "after": relu}, "znver2: pixels in lanes",
-     "Y: pixels in lanes | A_reindex ....v, Y ...uv, Z ...v | pragma_auto_unroll_max_step=64"),
+     "Y: pixels in lanes | A_reindex ....v, A_reindex_global ..v, Y ...uv, Z ...v | pragma_auto_unroll_max_step=64"),
     ("nc(2h+r)(2w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 9, "h": 5, "w": 9, "after": relu}, "znver4: pixels in lanes",
      "Y: pixels in lanes | A_reindex p.v, Y .uv, Z .v | pragma_auto_unroll_max_step=64"),
     ("nc(2h+r)(2w+q) ocrq -> nohw", {"n": 1, "c": 3, "o": 9, "h": 5, "w": 9, "after": relu}, "znver2: pixels in lanes, row by row",

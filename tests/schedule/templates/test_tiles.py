@@ -18,7 +18,7 @@ from schedule.machine import CPU as Processor
 from schedule.machine import Memory
 from schedule.open_schedule import OpenSchedule
 from schedule.primitive import find_block, loops_of
-from schedule.product_blocks import Operand, Product, fastest
+from schedule.product_blocks import Operand, Product, fastest, lines_of_pieces
 from schedule.register_tiles import RegisterTile, product_tile
 from schedule.templates import conv2d, depthwise, elementwise, gemm, gemv, inner_product, reduction, row_normalisation
 from schedule.templates.division import balanced
@@ -506,6 +506,29 @@ def test_columns_are_packed_sooner_where_rows_fall_into_the_same_sets(machine):
     """Of rows a page long, L2 has room for few; rows of a line more go everywhere."""
     same, others = (packed(MACHINES[machine], 97, columns, 800) for columns in (1024, 1040))
     assert same >= others and packed(MACHINES[machine], 700, 1024, 800)
+
+
+# A step of a tile takes six cycles, a line from L2 two.
+HASTY = tir.Target("llvm -mcpu znver3 -num-cores 1 -l1 32768 -l2 524288 -l3 33554432").machine
+
+
+@pytest.mark.parametrize(("rows", "columns", "steps"), [(256, 256, 256), (784, 512, 128), (128, 64, 768), (256, 192, 2304)])
+def test_columns_from_l2_are_packed_where_multiply_adds_are_as_fast_as_their_lines(rows, columns, steps):
+    """Of pieces of rows none is prefetched. What L1 holds is read where it is."""
+    assert packed(HASTY, rows, columns, steps)
+    assert not packed(HASTY, 40, 32, 64)
+
+
+@pytest.mark.parametrize(("nbytes", "row", "alignment", "lines"), [
+    (64, 1024, 64, 1), (64, 1024, 16, 1.75), (64, 1040, 64, 1.75), (96, 768, 64, 2), (32, 1024, 64, 1), (32, 1024, 16, 1.25),
+    (4, 4, 4, 1), (12, 12, 4, 1.125),
+])  # fmt: skip
+def test_lines_of_pieces_of_rows(nbytes, row, alignment, lines):
+    operand = Operand(4, 4, row, alignment=alignment)
+    assert lines_of_pieces(nbytes, operand) == lines
+    starts = [alignment * n + row * k + nbytes * j for n in range(64) for k in range(64) for j in range(64)]
+    touched = [(start + nbytes - 1) // 64 - start // 64 + 1 for start in starts]
+    assert sum(touched) / len(touched) == pytest.approx(lines)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
